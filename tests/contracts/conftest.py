@@ -33,6 +33,10 @@ QUICK = {
         "test_a_secret_reaches_ranks_and_nothing_else",
         "test_nothing_is_moved_onto_what_is_there",
     ),
+    "TestRayWithoutStorage": (
+        "test_a_failed_rank_is_the_first_cause",
+        "test_results_come_in_the_order_of_ranks",
+    ),
 }
 
 

@@ -108,11 +108,17 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
 @pytest.mark.ray
 class TestRay(BackendContract):
     @pytest.fixture
-    def case(self, cluster: RayCluster, tmp_path: Path) -> Iterator[BackendCase]:
+    def storage(self, tmp_path: Path) -> Path | None:
         shared = tmp_path / "shared"
         shared.mkdir()
+        return shared
+
+    @pytest.fixture
+    def case(self, cluster: RayCluster, storage: Path | None) -> Iterator[BackendCase]:
         with lossy_proxy(cluster.url) as proxy:
-            block = {"kind": "ray", "address": proxy.url, "storage": str(shared)}
+            block = {"kind": "ray", "address": proxy.url}
+            if storage is not None:
+                block["storage"] = str(storage)
             one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
             two = {**one, "gpus": 2, "backend": {**block, "ranks_per_node": 1}}
             yield BackendCase(
@@ -120,7 +126,7 @@ class TestRay(BackendContract):
                 pair=two,
                 many={**one, "gpus": 12, "backend": {**block, "ranks_per_node": 6}},
                 environ={"THE_WORD": VALUE},
-                staging=(shared,),
+                staging=(cluster.folder if storage is None else storage,),
                 secret=("env:THE_WORD", VALUE),
                 missing="env:NO_SUCH_WORD",
                 tells_restarts=False,
@@ -128,3 +134,11 @@ class TestRay(BackendContract):
                 queues=False,
                 lose_answer=lambda: setattr(proxy, "lose", "POST /api/jobs/"),
             )
+
+
+class TestRayWithoutStorage(TestRay):
+    """The head node keeps what launches need, and all goes over its dashboard."""
+
+    @pytest.fixture
+    def storage(self) -> Path | None:
+        return None

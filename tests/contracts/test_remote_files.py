@@ -5,18 +5,23 @@ an empty folder among them.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import VolumeFiles, WorkspaceFiles
+from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_reader import ROOT
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.errors import BackendError
+from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.databricks.conftest import server, tenant, token
 
 __all__ = ["server", "tenant", "token"]
@@ -45,14 +50,33 @@ def _volume(request: pytest.FixtureRequest) -> Storage:
     return VolumeFiles(Connection(Account())), "/Volumes/main/ml/files"
 
 
+@pytest.fixture(scope="session")
+def ray_url() -> Iterator[str]:
+    with ray_cluster(nodes=1, cpus=2) as cluster:
+        yield cluster.url
+
+
+def _head(request: pytest.FixtureRequest) -> Storage:
+    files = RayFiles(Clusters().at(request.getfixturevalue("ray_url")))
+    root = f"{ROOT}/{uuid4().hex}"
+    files.make_folder(root)
+    return files, root
+
+
 STORAGES: dict[str, Callable[[pytest.FixtureRequest], Storage]] = {
     "folder": _folder,
     "workspace": _workspace,
     "volume": _volume,
+    "head": _head,
 }
 
 
-@pytest.fixture(params=STORAGES)
+@pytest.fixture(
+    params=[
+        *(name for name in STORAGES if name != "head"),
+        pytest.param("head", marks=[pytest.mark.ray, pytest.mark.expensive]),
+    ]
+)
 def storage(request: pytest.FixtureRequest) -> Storage:
     return STORAGES[request.param](request)
 

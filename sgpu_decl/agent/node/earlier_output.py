@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-__all__ = ["bring_earlier_output"]
+__all__ = ["bring_earlier_output", "newest_output"]
 
 _OUTPUT = "output"
 
@@ -36,14 +36,20 @@ def bring_earlier_output(back: str, target: str) -> None:
     Raises:
         OSError: it cannot be read, or is damaged.
     """
+    nodes = newest_output(back)
+    for path in nodes:
+        _bring(path, target)
+    if nodes:
+        say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{os.path.dirname(nodes[0])}`")
+
+
+def newest_output(back: str) -> list[str]:
+    """What each node uploaded of the newest attempt that left output: their folders."""
     for folder in _newest_first(back):
         nodes = [path for path in _nodes(folder) if _left(path)]
-        if not nodes:
-            continue
-        for path in nodes:
-            _bring(path, target)
-        say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{folder}`")
-        return
+        if nodes:
+            return nodes
+    return []
 
 
 def _newest_first(back: str) -> Iterator[str]:

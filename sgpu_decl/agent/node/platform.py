@@ -31,6 +31,7 @@ class PlatformTable:
             `{}` stands for the rank.
         starts: how often at most the platform starts a launch, if many launches share their folder,
             as those of a job do; None for a folder of one launch.
+        stops_others: whether the platform stops all nodes once one of them fails.
         cancellation: the request by which node 0 cancels the run if its own code fails, so that the
             platform does not start it again: see `run_cancellation`. None if it does not cancel.
     """
@@ -48,6 +49,7 @@ class PlatformTable:
         stdout_mark: str = "[rank {}] ",
         stderr_mark: str = "[rank {} err] ",
         starts: int | None = None,
+        stops_others: bool = True,
         cancellation: Mapping[str, str] | None = None,
     ) -> None:
         self.node_rank = node_rank
@@ -60,6 +62,7 @@ class PlatformTable:
         self.stdout_mark = stdout_mark
         self.stderr_mark = stderr_mark
         self.starts = starts
+        self.stops_others = stops_others
         self.cancellation = cancellation
 
     @classmethod

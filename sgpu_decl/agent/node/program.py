@@ -150,7 +150,8 @@ class _NodeRun:
         except OSError as error:
             say(f"the files of the run cannot be uploaded to `{target}`: {error}")
             return code or _NOT_UPLOADED
-        if code != 0 and outcome.get("class") != "node_lost":
+        failed = code != 0 and outcome.get("class") != "node_lost"
+        if failed and self._platform.stops_others:
             await_others(target, self._node.count, self._stopping)
         self._end(outcome)
         return code

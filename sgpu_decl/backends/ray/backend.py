@@ -1,11 +1,15 @@
 """The Ray backend: what its parts share, opened for one project and target."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_reader import ROOT
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.launching.launcher import RayLauncher
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.survey import RaySurvey
@@ -20,16 +24,25 @@ from sgpu_decl.config.run import RunConfig
 
 
 def open_ray(context: BackendContext) -> Backend:
+    clusters = Clusters()
+
     @cache
-    def area(root: str) -> StagingArea:
+    def shared_area(root: str) -> StagingArea:
         return StagingArea(RemoteLayout(root), FolderFiles(Path(root)), key={"root": root})
+
+    @cache
+    def head_area(url: str) -> StagingArea:
+        return StagingArea(RemoteLayout(ROOT), RayFiles(clusters.at(url)), key={"address": url})
 
     def area_of(config: RunConfig) -> StagingArea:
         storage = options_of(config).storage
-        assert storage is not None  # noqa: S101  plans refuse runs without one
-        return area(storage)
+        if storage is not None:
+            return shared_area(storage)
+        return head_area(clusters.of(config).address.url)
 
-    clusters = Clusters()
+    def area_with(key: Mapping[str, Any]) -> StagingArea:
+        return shared_area(key["root"]) if "root" in key else head_area(key["address"])
+
     launches = RemoteLaunches(context.layout, area_of)
     attempts = RayAttempts(launches, clusters)
     pending = PendingGc(context.state_dir / "ray-gc.json")
@@ -42,6 +55,6 @@ def open_ray(context: BackendContext) -> Backend:
         survey=RaySurvey(context.pythons),
         launcher=RayLauncher(context, clusters, launches, attempts),
         attempts=attempts,
-        storage=RemoteStorage(context.layout, attempts, pending, lambda key: area(key["root"])),
+        storage=RemoteStorage(context.layout, attempts, pending, area_with),
         close=close,
     )

@@ -173,7 +173,9 @@ class RayOptions(BackendOptions):
     )
     labels: Labels = Field({}, description="Ray: labels that the nodes of ranks must have.")
     storage: AbsolutePath | None = Field(
-        None, description="Ray: a folder that this machine and all nodes have, under this path."
+        None,
+        description="Ray: a folder that this machine and all nodes have, under this path. "
+        "Default: a folder of the head node, over its dashboard.",
     )
     python: AbsolutePath | None = Field(
         None,

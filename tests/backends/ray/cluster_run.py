@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.agent.processes import command_line, related, start_time
+from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
 from sgpu_decl.testing.ray_cluster import RayCluster
@@ -24,15 +25,26 @@ for key in GcsClient(address=sys.argv[1]).internal_kv_keys(b"gcs://", None, 60):
 
 
 class ClusterRun:
-    """The run `hello` of two ranks, each on a node of its own, with `bench` as its project."""
+    """The run `hello` of two ranks, each on a node of its own, with `bench` as its project.
+    `shared` is its storage, or else the folder of the head node."""
 
-    def __init__(self, cluster: RayCluster, folder: Path, environ: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self,
+        cluster: RayCluster,
+        folder: Path,
+        environ: Mapping[str, str] = {},
+        *,
+        storage: bool = True,
+    ) -> None:
         self.cluster = cluster
-        self.shared = folder / "shared"
-        self.shared.mkdir()
-        self._block = {
-            "kind": "ray", "address": cluster.url, "storage": str(self.shared), "ranks_per_node": 1,
-        }  # fmt: skip
+        self._block = {"kind": "ray", "address": cluster.url, "ranks_per_node": 1}
+        if storage:
+            self.shared = folder / "shared"
+            self.shared.mkdir()
+            self._block["storage"] = str(self.shared)
+        else:
+            session = cluster.get("/api/version")["session_name"]
+            self.shared = cluster.folder / "0" / session / "logs" / "sgpu"
         pair = self.fields()
         case = BackendCase(fields=pair, pair=pair, many=pair, environ=environ, secret=("", ""),
                            missing="")  # fmt: skip
@@ -123,7 +135,8 @@ class ClusterRun:
         self.assert_is_freed()
 
     def assert_is_freed(self) -> None:
-        folder = Path(RemoteLayout(str(self.shared)).launch(self.bench.record("hello")))
+        above = RemoteLayout("").launch(self.bench.record("hello"))
+        folder = self.shared / above.removeprefix(ROOT).removeprefix(str(self.shared)).lstrip("/")
         assert folder.exists()
         self.bench.done("gc", "--keep-last", "0")
         assert not folder.exists()

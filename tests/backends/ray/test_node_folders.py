@@ -49,7 +49,7 @@ def test_two_actors_may_delete_the_same_folder_at_once(
     os.close(create_held(f"{gone}.lock"))
 
     def other_actor(folder: str, *, ignore_errors: bool) -> None:
-        os.unlink(f"{folder}.lock")
+        Path(f"{folder}.lock").unlink(missing_ok=True)
 
     monkeypatch.setattr("shutil.rmtree", other_actor)
 

@@ -6,16 +6,16 @@ import zipfile
 from pathlib import Path
 
 from sgpu_decl.backends.ray.cluster import exit_codes
-from sgpu_decl.backends.ray.launching.package import ENTRYPOINT, launch_package
+from sgpu_decl.backends.ray.launching.package import ENTRYPOINT, job_package
 
 
 def test_equal_launches_have_equal_packages() -> None:
-    assert launch_package(b"{}") == launch_package(b"{}")
-    assert launch_package(b"{}")[0] != launch_package(b'{"v": 1}')[0]
+    assert job_package({"launch.json": b"{}"}) == job_package({"launch.json": b"{}"})
+    assert job_package({"launch.json": b"{}"})[0] != job_package({"launch.json": b"{}\n"})[0]
 
 
 def test_it_holds_all_programs_of_the_cluster_and_little_else() -> None:
-    _, content = launch_package(b"{}")
+    _, content = job_package({"launch.json": b"{}"})
 
     names = set(zipfile.ZipFile(io.BytesIO(content)).namelist())
 

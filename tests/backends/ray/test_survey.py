@@ -213,12 +213,10 @@ def test_what_does_not_fit_now_says_what_is_free_and_who_runs(
     assert "ray_placement" in found
 
 
-def test_a_shared_folder_is_needed_so_far(planned: Planned, tmp_path: Path) -> None:
+def test_no_shared_folder_is_needed(planned: Planned) -> None:
     plan = planned(1, backend="  storage: null\n")
-    check = checks(plan)["storage_missing"]
-    assert "`backend.storage` is missing" in check.summary
-    assert check.place is not None
-    assert not plan.applyable
+    assert set(checks(plan)) == {"ray_placement", "tracking_unreachable"}
+    assert plan.applyable
 
 
 def test_earlier_output_is_found_in_a_shared_folder_alone(planned: Planned) -> None:

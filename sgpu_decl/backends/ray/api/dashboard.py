@@ -259,6 +259,11 @@ class Dashboard:
             headers["Content-Type"] = kind
         if self._requires_token:
             headers |= self._credentials.authorization
+        body = None
+        if content is not None:  # in pieces, each of which has the time that one wait may take
+            headers["Content-Length"] = str(len(content))
+            view = memoryview(content)
+            body = (view[at : at + _PIECE] for at in range(0, len(view), _PIECE))
         connection = self._connected()
         start = self.address.parts.path
         if self._proxy is not None and not self.address.is_encrypted:
@@ -266,7 +271,7 @@ class Dashboard:
         try:
             # An answer may come before the whole body was read, as to one that is too large.
             with suppress(BrokenPipeError, ConnectionResetError):
-                connection.request(method, start + target, content, headers)
+                connection.request(method, start + target, body, headers)
             response = connection.getresponse()
             pieces = []
             while piece := response.read1(_PIECE):

@@ -1,7 +1,8 @@
-"""Starts the driver from its folder, the unpacked package of a launch: `python FOLDER`.
+"""Starts the driver from its folder, the unpacked package of a launch: `python FOLDER`. A folder
+with `depot.json` instead of `launch.json` starts the depot.
 
-The folder holds the modules of this package, `agent.zip` and `launch.json`. It is deleted once all
-of that is read.
+The folder holds the modules of this package, too, and `agent.zip`. It is deleted once all of that
+is read.
 """
 
 import os
@@ -20,6 +21,10 @@ for _name, _path in (
     _module = sys.modules.setdefault(_name, type(sys)(_name))
     _module.__path__ = _path
 
-from sgpu_decl.backends.ray.cluster.driver import main  # noqa: E402  the packages come first
+# The packages come first.
+if os.path.exists(os.path.join(_folder, "depot.json")):
+    from sgpu_decl.backends.ray.cluster.depot import main
+else:
+    from sgpu_decl.backends.ray.cluster.driver import main
 
 sys.exit(main(_folder))

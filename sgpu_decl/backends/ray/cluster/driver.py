@@ -2,9 +2,9 @@
 says how the run ended.
 
 `launch.json` has the launch: `token`, `launch`, the launch folder, `back`, `start` (see
-`NodeActor.run`), `placement`, `retry`, `grace` and `startup_timeout`. `secrets` and `credentials`
-are the keys of values in the key-value store: of the run's secrets, and of the credentials of its
-tracking server. The exit code is the run's.
+`NodeActor.run`), `sent` if there is no storage (see `SentFiles`), `placement`, `retry`, `grace` and
+`startup_timeout`. `secrets` and `credentials` are the keys of values in the key-value store: of the
+run's secrets, and of the credentials of its tracking server. The exit code is the run's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from sgpu_decl.backends.ray.cluster.key_values import pop_value
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
+from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class _Driver:
         self._status = DriverStatus(launch["launch"])
         self._back = PlatformAttempts(launch["back"])
         self._copy = LogCopy()
+        self._sent = SentFiles(launch, self._copy) if launch["sent"] is not None else None
         self._cancelled = False
         self._stopped_at: float | None = None  # by Ray
 
@@ -111,7 +113,7 @@ class _Driver:
             return _failed(error.failure, error.summary)
         if group is None:
             return cancelled_outcome(None, "stopped before it had nodes", "driver")
-        nodes = NodeGroup(group, self._agent, wanted["bundle"])
+        nodes = NodeGroup(group, self._agent, wanted["bundle"], self._sent)
         try:
             lost = self._watch(nodes, number, secrets)
         finally:
@@ -128,7 +130,10 @@ class _Driver:
         logs = os.path.join(self._launch["launch"], "logs", str(number))
         os.makedirs(logs, exist_ok=True)
         self._status.write(state="running", nodes=nodes.places, started_at=attempt_files.stamp())
-        self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
+        try:
+            self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
+        except LostNode as error:
+            return [error]
         every: list[LostNode] = []
         asked = False
         deadline: float | None = None  # once a node is lost
@@ -136,6 +141,8 @@ class _Driver:
             lost = nodes.wait(_POLL)
             every += lost
             self._copy.copy_new_lines()
+            if self._sent is not None:
+                self._sent.take_lines()
             if (self._stop_requested() or every) and not asked:
                 asked = True
                 nodes.stop()

@@ -42,7 +42,7 @@ class LogCopy:
         for log in self._logs:
             last = log.last().lines
             if last is not None:
-                self._write(last + b"\n")
+                self.write(last + b"\n")
         self._logs = []
 
     def _read(self, log: GrowingLog) -> int:
@@ -51,10 +51,11 @@ class LogCopy:
         except OSError:
             return 0
         if part.lines is not None:
-            self._write(part.lines + b"\n")
+            self.write(part.lines + b"\n")
         return part.size
 
-    def _write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
+        """Write whole lines."""
         if self._left <= 0:
             return
         self._left -= len(data)

@@ -20,6 +20,8 @@ from secrets import randbelow
 
 import ray
 
+from sgpu_decl.backends.ray.cluster.node_files import OWN_FILES, NodeFiles
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,18 +35,17 @@ _ARCHIVE = "agent.zip"
 _LOCKS = ".lock"
 
 
-class NodeActor:
+class NodeActor(NodeFiles):
     """Node `number` of an attempt. `agent` is the archive of the node agent. The node program ends
     when the driver is gone, which listens at `driver` and expects `greeting`, or this process."""
 
     def __init__(self, number: int, agent: bytes, driver: tuple[str, int], greeting: bytes) -> None:
-        self._number = number
-        self._guard = threading.Lock()
+        self._run = _run_folder(agent)
+        super().__init__(self._run, number)
         self._pid: int | None = None
         self._stopped = False
         self._idle = threading.Event()  # no node program runs
         self._idle.set()
-        self._run = _run_folder(agent)
         self._lock = _held_lock(self._run)
         self._records = self._run if number == 0 else os.path.join(self._run, "nodes", str(number))
         connection = socket.create_connection(driver, timeout=30)
@@ -73,8 +74,8 @@ class NodeActor:
 
         Args:
             start: `launch`, the launch folder; `arguments` of the node program, in which `RUN`
-                stands for its folder; `log`, the file for its output; `python`, the interpreter,
-                if it is not the one of Ray.
+                stands for its folder; `log`, the file for its output, if there is a storage;
+                `python`, the interpreter, if it is not the one of Ray.
             variables: of the node program.
             secrets: variables of its ranks, which `/proc` shows of no other process.
         """
@@ -84,7 +85,7 @@ class NodeActor:
             reason = f"`{start['python']}`, the `python` of the backend, is not on node {here}"
             return {"refused": ["launch_failed_user", reason]}
         try:
-            log = os.open(start["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            log = os.open(start["log"] or self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
             reason = f"the storage is not on node {here}: `{start['log']}`: {error.strerror}"
             return {"refused": ["staging_failed", reason]}
@@ -148,7 +149,8 @@ class NodeActor:
         }  # fmt: skip
         # Above the numbers that they are to get, so that none takes the place of another.
         high = [fcntl.fcntl(item, fcntl.F_DUPFD_CLOEXEC, len(given)) for item in given.values()]
-        words = [self._run if word == "RUN" else word for word in arguments]
+        folders = {"RUN": self._run, **self.folders}
+        words = [folders.get(word, word) for word in arguments]
         archive = os.path.join(self._run, _ARCHIVE)
         try:
             return os.posix_spawn(
@@ -264,6 +266,7 @@ def _sweep(above: str) -> None:
         )
         if free:
             shutil.rmtree(run, ignore_errors=True)
+            shutil.rmtree(f"{run}{OWN_FILES}", ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):  # another actor deletes the same
                 os.unlink(path)
         os.close(lock)

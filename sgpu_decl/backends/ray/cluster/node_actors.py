@@ -12,7 +12,7 @@ from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sgpu_decl.agent.fast_stdlib import signal_name
-from sgpu_decl.backends.ray.cluster import node_actor
+from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files
 from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
 from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
 
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
     from ray.util.placement_group import PlacementGroup
 
+    from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
+
 
 _STARTUP = 120.0  # seconds until all actors must have started
 _CONNECTED = 30.0  # seconds until they must be connected: each is before it answers
 
 
 # Nodes have no copy of this package.
-ray.cloudpickle.register_pickle_by_value(node_actor)
+for _module in (node_actor, node_files, content_limit):
+    ray.cloudpickle.register_pickle_by_value(_module)
 
 
 class LostNode(Exception):
@@ -47,10 +50,18 @@ class NodeGroup:
     Args:
         agent: the archive of the node agent.
         bundle: the resources of each node, which its actor takes.
+        sent: the files of the launch, if there is no storage.
     """
 
-    def __init__(self, group: PlacementGroup, agent: bytes, bundle: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        group: PlacementGroup,
+        agent: bytes,
+        bundle: Mapping[str, float],
+        sent: SentFiles | None,
+    ) -> None:
         self._group = group
+        self._sent = sent
         count = group.bundle_count
         self._connections = ActorConnections(ray.util.get_node_ip_address(), count)
         others = {name: value for name, value in bundle.items() if name not in ("CPU", "GPU")}
@@ -98,21 +109,32 @@ class NodeGroup:
 
     def start(self, start: Mapping[str, Any], logs: str, secrets: Mapping[str, str]) -> list[str]:
         """Start the node programs; return the paths of their logs, which lie in the folder `logs`.
+        Without a storage there are none: `SentFiles` takes their lines.
 
         Args:
             start: see `NodeActor.run`.
             secrets: variables of the ranks of all nodes.
+
+        Raises:
+            LostNode: one is gone.
         """
         first = self.places[0]
         paths = [os.path.join(logs, f"{number}.log") for number in range(len(self._actors))]
-        for number, (actor, path) in enumerate(zip(self._actors, paths, strict=True)):
+        if self._sent is not None:
+            paths = []
+            try:
+                self._sent.send(self._actors, logs)
+            except RayError as error:
+                raise LostNode("node_lost", f"a node was lost: {_words(error)}") from error
+        for number, actor in enumerate(self._actors):
             position = {
                 "NODE_RANK": str(number),
                 "NUM_NODES": str(len(self._actors)),
                 "MASTER_ADDR": first["address"],
                 "MASTER_PORT": str(first["port"]),
             }
-            run = actor.run.remote({**start, "log": path}, position, dict(secrets))
+            log = paths[number] if paths else None
+            run = actor.run.remote({**start, "log": log}, position, dict(secrets))
             self._runs[run] = number
         return paths
 
@@ -129,6 +151,7 @@ class NodeGroup:
             except RayError as error:
                 lost.append(_loss(number, self.places[number], error))
                 continue
+            lost += self._collected(number)
             code = answer.get("code")
             if "refused" in answer:
                 lost.append(LostNode(*answer["refused"]))
@@ -136,6 +159,16 @@ class NodeGroup:
                 summary = f"the node program of node {number} was ended by {signal_name(-code)}"
                 lost.append(LostNode("killed", summary))
         return lost
+
+    def _collected(self, number: int) -> list[LostNode]:
+        """Take what a node left whose program has ended; say whether it was lost meanwhile."""
+        if self._sent is None:
+            return []
+        try:
+            self._sent.collect(number)
+        except RayError as error:
+            return [_loss(number, self.places[number], error)]
+        return []
 
     @property
     def running(self) -> bool:
@@ -176,4 +209,8 @@ def _loss(number: int, place: Mapping[str, Any] | None, error: RayError) -> Lost
         return LostNode("oom", f"{where}: Ray's memory monitor ended it: {text}")
     if getattr(error, "preempted", False):
         return LostNode("preempted", f"{where} was preempted: {text}")
-    return LostNode("node_lost", f"{where} was lost: {' '.join(text.split())[:500]}")
+    return LostNode("node_lost", f"{where} was lost: {_words(error)}")
+
+
+def _words(error: RayError) -> str:
+    return " ".join(str(error).split())[:500]

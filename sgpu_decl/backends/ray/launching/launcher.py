@@ -24,7 +24,7 @@ from sgpu_decl.backends.ray.launching.node_program import (
     planned_placement,
     secrets_name,
 )
-from sgpu_decl.backends.ray.launching.package import launch_package
+from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -56,7 +56,7 @@ class RayLauncher(RemoteLauncher):
         launches: RemoteLaunches,
         attempts: RayAttempts,
     ) -> None:
-        super().__init__(context, launches, attempts, RayNodes())
+        super().__init__(context, launches, attempts, RayNodes(launches))
         self._clusters = clusters
 
     def check(self, launching: LaunchRequest) -> None:
@@ -80,7 +80,7 @@ class RayLauncher(RemoteLauncher):
         credentials = tracking_credentials(launching.config, os.environ)
         if credentials:
             put_value(dashboard, credentials_name(record.token), json.dumps(credentials).encode())
-        package, content = launch_package(files.get(f"{folder}/{LAUNCH}"))
+        package, content = job_package({LAUNCH: files.get(f"{folder}/{LAUNCH}")})
         put_value(dashboard, package, content)
         submit_job(dashboard, record.token, package, _metadata(record))
         return facts

@@ -3,13 +3,16 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.placement import RayPlacement
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
+from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 
@@ -18,6 +21,9 @@ LAUNCH = "launch.json"
 
 class RayNodes(NodeProgram):
     """See `NodeProgram`. `backends.ray.cluster.driver` says what the file has."""
+
+    def __init__(self, launches: RemoteLaunches) -> None:
+        self._launches = launches
 
     def nodes(self, launching: LaunchRequest) -> int:
         return planned_placement(launching).nodes
@@ -29,13 +35,28 @@ class RayNodes(NodeProgram):
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
         credentials = tracking_credentials(config, os.environ)
+        files = self._launches.area(launching.record).files
+        sent: dict[str, Json] | None = None
+        launch_folder, back = start.launch, start.back
+        if isinstance(files, RayFiles):
+            launch_folder, back = files.path_on_head(start.launch), files.path_on_head(start.back)
+            sent = {
+                "objects": files.path_on_head(start.objects),
+                "code": start.code,
+                "environment": start.environment,
+                "files": list[Json](start.files),
+                "resume": config.resume is not None,
+            }
+            # The words stand for folders of each node (`NodeFiles.folders`).
+            start = replace(start, launch="LAUNCH", objects="OBJECTS", back="BACK")
         launch: dict[str, Json] = {
             "v": 1,
             "token": token,
-            "launch": start.launch,
-            "back": start.back,
+            "launch": launch_folder,
+            "back": back,
+            "sent": sent,
             "start": {
-                "arguments": list[Json](start.arguments("RUN", PlatformTable())),
+                "arguments": list[Json](start.arguments("RUN", PlatformTable(stops_others=False))),
                 "python": options_of(launching.config).python,
             },
             "placement": json.loads(planned_placement(launching).id),

@@ -1,12 +1,13 @@
 """The package of a launch: what Ray unpacks into the working folder of its job, named by content.
 
-It holds the programs of `cluster/`, the node agent, and `launch.json`. The text of the job, which
-goes through a shell, is the same for all launches.
+It holds the programs of `cluster/`, the node agent, and `launch.json`, or `depot.json` for the
+depot. The text of the job, which goes through a shell, is the same for all.
 """
 
 import hashlib
 import io
 import zipfile
+from collections.abc import Mapping
 from importlib import resources
 
 from sgpu_decl.backends.archives import agent_zip
@@ -24,17 +25,17 @@ ENTRYPOINT = (
 driver with the interpreter that runs Ray there, which the command line of the raylet names."""
 
 
-def launch_package(launch: bytes) -> tuple[str, bytes]:
-    """Return the package of a launch, and its name.
+def job_package(own: Mapping[str, bytes]) -> tuple[str, bytes]:
+    """Return the package of a job, and its name.
 
     Args:
-        launch: the content of `launch.json`.
+        own: the files of this job alone, by name.
     """
     programs = resources.files("sgpu_decl.backends.ray.cluster")
     files = {
         item.name: item.read_bytes() for item in programs.iterdir() if item.name.endswith(".py")
     }
-    files |= {"agent.zip": agent_zip()[1], "launch.json": launch}
+    files |= {"agent.zip": agent_zip()[1], **own}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(files.items()):

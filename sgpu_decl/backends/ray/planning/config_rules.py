@@ -55,17 +55,7 @@ def machine_findings(config: "RunConfig", places: Places) -> Iterator[Diagnostic
     """Findings about what the run needs of this machine."""
     yield from missing_secrets(config.env.secrets, places, os.environ)
     storage = options_of(config).storage
-    if storage is None:
-        yield Diagnostic(
-            code="storage_missing",
-            summary="`backend.storage` is missing: runs on a Ray cluster need a folder that all "
-            "nodes share",
-            place=places.get("backend.kind") or places.get("backend"),
-            hint="set `backend.storage` to a folder that this machine and all nodes have under "
-            "that path",
-        )
-        return
-    if os.access(storage, os.R_OK | os.W_OK | os.X_OK):
+    if storage is None or os.access(storage, os.R_OK | os.W_OK | os.X_OK):
         return
     fault = "is not writable" if os.path.isdir(storage) else "is not there"
     yield Diagnostic(

@@ -1,7 +1,6 @@
 """Attempts on a Ray cluster: what the driver wrote, and the job that it is."""
 
 import json
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -12,16 +11,17 @@ from typing import Any
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
 from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE, judge
-from sgpu_decl.backends.ray.watching.logs import RayLog
+from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.attempt_view import view_in
+from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.launch import LaunchRecord
 
 _STATUS = "status.json"
@@ -36,6 +36,7 @@ class RayAttempts(RemoteAttempts):
         super().__init__(launches)
         self._clusters = clusters
         self._nodes = _LivingNodes()
+        self._known: dict[str, dict[str, Any]] = {}  # what drivers wrote last, by token
 
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         if not is_started(marker):
@@ -46,7 +47,7 @@ class RayAttempts(RemoteAttempts):
             if not error.retryable:
                 raise
             # A cluster that does not answer may run it all the same.
-            status = self._driver_status(record)
+            status = self._last_driver_status(record)
             if status["state"] != "ended":
                 known = view_in(record, status)
                 return RemoteStatus(view=replace(known, unavailable=error.message))
@@ -57,11 +58,15 @@ class RayAttempts(RemoteAttempts):
         if view.state.active:
             return RemoteStatus(view=view, tracked=tracked)
         brought = self._launches.results(record).newest()
+        if final and brought is not None:
+            self._keep_results(record, brought, view)
         return RemoteStatus(view=view, brought=brought, final=final, tracked=tracked)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
-        folder = os.path.join(self._launches.folder(record), "logs")
-        return RayLog(record.ref, folder, lambda: self.active(record), ranks, follow=follow)
+        folder = f"{self._launches.folder(record)}/logs"
+        files = self._launches.area(record).files
+        logs = HeadLogs(files, folder) if isinstance(files, RayFiles) else SharedLogs(folder)
+        return RayLog(record.ref, logs, lambda: self.active(record), ranks, follow=follow)
 
     def _attempt_status(
         self, record: LaunchRecord, marker: Mapping[str, Any]
@@ -87,6 +92,19 @@ class RayAttempts(RemoteAttempts):
         status = judge(job, driver_status, outcome, driver_alive=alive, now=time.time())
         return status, not goes_on
 
+    def _keep_results(self, record: LaunchRecord, brought: int, view: AttemptView) -> None:
+        """Bring the results here that would end with the session of Ray."""
+        if isinstance(self._launches.area(record).files, RayFiles):
+            results = self._launches.results(record)
+            results.values(brought, [(rank.rank, rank.node_rank or 0) for rank in view.ranks])
+
+    def _last_driver_status(self, record: LaunchRecord) -> dict[str, Any]:
+        """What the driver wrote last, as far as that is known without its cluster."""
+        try:
+            return self._driver_status(record)
+        except BackendError:
+            return self._known.get(record.token, {"state": "starting"})
+
     def _driver_status(self, record: LaunchRecord) -> dict[str, Any]:
         """What the driver wrote last."""
         path = f"{self._launches.folder(record)}/{_STATUS}"
@@ -94,6 +112,7 @@ class RayAttempts(RemoteAttempts):
             status: dict[str, Any] = json.loads(self._launches.area(record).files.get(path))
         except RemoteMissing:
             return {"state": "starting"}
+        self._known[record.token] = status
         return status
 
 

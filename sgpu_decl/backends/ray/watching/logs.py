@@ -1,34 +1,42 @@
-"""The lines of an attempt's ranks, in the files that node programs write to the launch folder."""
+"""The lines of an attempt's ranks, in the files that its nodes write to the launch folder."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from sgpu_decl.agent.growing_log import GrowingLog
 from sgpu_decl.backends.base import LogReader
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.remote.log_lines import NodeLine, line_of
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
 
 
+class NodeLogs(Protocol):
+    """The logs of all nodes of an attempt, for each attempt of the driver."""
+
+    def new_lines(self, *, last: bool) -> Iterator[tuple[int, bytes]]:
+        """Whole lines that are new, without the last line feed, each with their node. With `last`,
+        nobody writes any more."""
+
+
 class RayLog(LogReader):
-    """`logs/ATTEMPT/NODE.log` below `folder`, for each attempt of the driver. `active` tells
-    whether the attempt goes on."""
+    """`active` tells whether the attempt goes on."""
 
     def __init__(
         self,
         ref: AttemptRef,
-        folder: str,
+        logs: NodeLogs,
         active: Callable[[], bool],
         ranks: Sequence[int] | None,
         *,
         follow: bool,
     ) -> None:
         self._ref = ref
-        self._folder = folder
+        self._logs = logs
         self._active = active
         self._ranks = None if ranks is None else frozenset(ranks)
         self._follow = follow
-        self._logs: dict[str, GrowingLog] = {}
 
     def read(self) -> tuple[Iterable[LogLines], bool]:
         # Asked before the logs are read: if the attempt has ended, they are complete.
@@ -36,29 +44,64 @@ class RayLog(LogReader):
         return self._lines(active=active), not (active and self._follow)
 
     def _lines(self, *, active: bool) -> Iterator[LogLines]:
+        for node, lines in self._logs.new_lines(last=not active):
+            for text in lines.decode(errors="replace").split("\n"):
+                line = line_of(self._ref, NodeLine(0, node, text))
+                if self._ranks is None or line.rank in self._ranks:
+                    yield line
+
+
+class SharedLogs(NodeLogs):
+    """`ATTEMPT/NODE.log` below `folder`, which is shared by all machines."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._logs: dict[str, GrowingLog] = {}
+
+    def new_lines(self, *, last: bool) -> Iterator[tuple[int, bytes]]:
         for path in self._paths():
+            node = int(os.path.basename(path).removesuffix(".log"))
             log = self._logs.setdefault(path, GrowingLog(path))
             while (part := log.read()).size:
-                yield from self._marked(path, part.lines)
-            if not active:
-                yield from self._marked(path, log.last().lines)
+                if part.lines is not None:
+                    yield node, part.lines
+            rest = log.last().lines if last else None
+            if rest is not None:
+                yield node, rest
 
     def _paths(self) -> list[str]:
-        """The logs of all nodes, in the order of attempts and nodes."""
+        """In the order of attempts and nodes."""
         return [
             os.path.join(folder, name)
             for folder in _numbered(self._folder, "")
             for name in _numbered(folder, ".log")
         ]
 
-    def _marked(self, path: str, lines: bytes | None) -> Iterator[LogLines]:
-        if lines is None:
-            return
-        node = int(os.path.basename(path).removesuffix(".log"))
-        for text in lines.decode(errors="replace").split("\n"):
-            line = line_of(self._ref, NodeLine(0, node, text))
-            if self._ranks is None or line.rank in self._ranks:
-                yield line
+
+class HeadLogs(NodeLogs):
+    """`ATTEMPT/NODE/CHUNK.log` below `folder` of the head; see `cluster/log_chunks.py`."""
+
+    def __init__(self, files: RayFiles, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._at: dict[tuple[int, int], tuple[int, int]] = {}  # chunk and bytes that were read
+
+    def new_lines(self, *, last: bool) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002  all are whole
+        chunks: dict[tuple[int, int], list[int]] = {}
+        for path in self._files.names(self._folder, "*/*/*.log"):
+            attempt, node, name = path.split("/")[-3:]
+            number = int(name.removesuffix(".log"))
+            chunks.setdefault((int(attempt), int(node)), []).append(number)
+        for place, numbers in sorted(chunks.items()):
+            first, offset = self._at.get(place, (0, 0))
+            for number in range(first, max(numbers) + 1):
+                path = f"{self._folder}/{place[0]}/{place[1]}/{number}.log"
+                lines = self._files.get(path)[offset:].rpartition(b"\n")[0]
+                offset += len(lines) + 1 if lines else 0
+                self._at[place] = (number, offset)
+                if lines:
+                    yield place[1], lines
+                offset = 0
 
 
 def _numbered(folder: str, ending: str) -> list[str]:

@@ -1,0 +1,51 @@
+"""The folder of the head node that holds launches where the cluster has no storage.
+
+It lies among the logs of Ray's session: the dashboard serves these to whoever may use it
+(`ListLogs` and `StreamLog` in `ray/dashboard/modules/log/log_agent.py`; tried with 2.49.1 and
+2.60), and they end with the session. Ray lists names alone, so each folder has an index with sizes
+and times.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from sgpu_decl.agent import attempt_files
+
+__all__ = ["INDEX", "OWN", "index_folder", "index_tree"]
+
+INDEX = ".index"
+OWN = ".depot"
+"""The folder of the depot itself."""
+
+
+def index_folder(folder: str) -> None:
+    """Write what a folder holds to its index, which is JSON: names, each with `size` and `modified`
+    of a file, and with nothing of a folder. Depot and drivers take turns. Raises OSError."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries: dict[str, dict[str, float]] = {}
+        with os.scandir(folder) as found:
+            for item in found:
+                if item.name in (INDEX, OWN) or item.name.endswith(".tmp"):
+                    continue
+                if item.is_dir(follow_symlinks=False):
+                    entries[item.name] = {}
+                    continue
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # the driver renamed it
+                entries[item.name] = {"size": status.st_size, "modified": status.st_mtime}
+        content = attempt_files.encode({"v": 1, "entries": entries})
+        attempt_files.write_atomic(folder, INDEX, content)
+    finally:
+        os.close(lock)
+
+
+def index_tree(folder: str) -> None:
+    """Index a folder, those below it first. Raises OSError."""
+    for place, _, _ in os.walk(folder, topdown=False):
+        index_folder(place)

@@ -1,0 +1,119 @@
+"""What a node has of a launch where the cluster has no storage: the driver sends it, and takes back
+what the node program leaves.
+
+Ray sends the class by value: a node has no copy of this package.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+
+from sgpu_decl.backends.ray.cluster.content_limit import prune, use
+
+__all__ = ["OWN_FILES", "NodeFiles"]
+
+OWN_FILES = ".files"
+"""What the folder of a launch's files ends with; the folder of the node program goes before."""
+
+_MOST_LINES = 4 << 20  # bytes of a log that are sent at once
+
+
+class NodeFiles:
+    """Files of node `number`, whose node program has the folder `run`. Names are relative:
+    `objects/…` are kept for all launches, by content; `launch/…` is of this one. `runs/…` is what
+    nodes of this launch and of earlier ones leave, below the names of launch folders."""
+
+    def __init__(self, run: str, number: int) -> None:
+        self._number = number
+        self._above = os.path.dirname(run)
+        self._own = f"{run}{OWN_FILES}"
+        self._guard = threading.Lock()
+        self._received: dict[str, int] = {}
+        self._log: object = None
+        self._back = "back"
+
+    @property
+    def log(self) -> str:
+        """The file for the output of the node program."""
+        return os.path.join(self._own, "log")
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """What stands for the folders in the arguments of the node program."""
+        names = {"LAUNCH": "launch", "OBJECTS": "objects", "BACK": self._back}
+        return {word: self._path(name) for word, name in names.items()}
+
+    def missing(self, names: list[str], back: str) -> list[str]:
+        """Which files are not here; the others are noted as used. `back` is the name of the folder
+        that this launch brings back."""
+        self._back = back
+        for name in ("launch", back, "objects"):
+            os.makedirs(self._path(name), exist_ok=True)
+        prune(self._path("objects"))
+        return [name for name in names if not use(self._path(name))]
+
+    def receive(self, name: str, offset: int, size: int, data: bytes) -> None:
+        """Write a part of a file that has `size` bytes in all. Parts come in any order, and two at
+        once."""
+        path = self._path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        partial = f"{path}.{os.path.basename(self._own)}"
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            rest, at = memoryview(data), offset
+            while rest:
+                written = os.pwrite(descriptor, rest, at)
+                rest, at = rest[written:], at + written
+        finally:
+            os.close(descriptor)
+        with self._guard:
+            received = self._received[name] = self._received.get(name, 0) + len(data)
+        if received == size:
+            os.rename(partial, path)
+
+    def follow(self, earlier: list[int]) -> None:
+        """Let the node program see `earlier` attempts of the driver."""
+        for attempt in earlier:
+            os.makedirs(self._path(f"{self._back}/{attempt}/node_{self._number}"), exist_ok=True)
+
+    def new_lines(self, *, last: bool) -> bytes:
+        """Whole lines of the log that are new; with `last` the rest, too."""
+        from sgpu_decl.agent.growing_log import GrowingLog
+
+        log = self._log = self._log or GrowingLog(self.log)
+        assert isinstance(log, GrowingLog)  # noqa: S101  mypy knows no class of another machine
+        lines = b""
+        while len(lines) < _MOST_LINES:
+            part = log.read()
+            if not part.size:
+                break
+            lines += b"" if part.lines is None else part.lines + b"\n"
+        if last and not lines:
+            rest = log.last().lines
+            lines = b"" if rest is None else rest + b"\n"
+        return lines
+
+    def brought(self) -> list[tuple[str, int]]:
+        """The names and sizes of what the node program left."""
+        found = []
+        for place, _, names in os.walk(self._path(self._back)):
+            for name in names:
+                path = os.path.join(place, name)
+                found.append((os.path.relpath(path, self._own), os.path.getsize(path)))
+        return found
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """A part of a file."""
+        with open(self._path(name), "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def discard(self) -> None:
+        """Delete what is of this launch."""
+        shutil.rmtree(self._own, ignore_errors=True)
+
+    def _path(self, name: str) -> str:
+        kept = name == "objects" or name.startswith("objects/")
+        return os.path.join(self._above if kept else self._own, name)

@@ -1,0 +1,189 @@
+"""The files of a launch where the cluster has no storage: from the head's folder to the nodes, and
+back.
+
+Files go through Ray's object store in pieces, each to all nodes that lack the file, at the same
+time. What a node has by content is not sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import ray
+
+from sgpu_decl.agent.environment.packs import Pack, index_name
+from sgpu_decl.agent.node.earlier_output import newest_output
+from sgpu_decl.backends.ray.cluster.content_limit import use
+from sgpu_decl.backends.ray.cluster.head_folder import INDEX, index_folder, index_tree
+from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+
+__all__ = ["SentFiles"]
+
+_PIECE = 32 << 20  # bytes
+_WINDOW = 2  # pieces that are under way
+_READS = 16  # of a log, before the driver looks at something else
+
+
+class SentFiles:
+    """For one launch.
+
+    Args:
+        launch: `launch` and `back`, folders of the head, and `sent`: `objects`, the folder of the
+            head that has them; `code` and `environment`, digests in hex of what the run has of
+            them; `files`, those of the launch folder that nodes need; `resume`, whether they need
+            the output of earlier attempts.
+        copy: gets the lines of the nodes, too.
+    """
+
+    def __init__(self, launch: Mapping[str, Any], copy: LogCopy) -> None:
+        self._launch, self._back = str(launch["launch"]), str(launch["back"])
+        self._above, name = os.path.split(self._launch)
+        self._name = f"runs/{name}/{os.path.basename(self._back)}"  # of `back` on nodes
+        self._sent = launch["sent"]
+        self._copy = copy
+        self._actors: Sequence[Any] = ()
+        self._attempt = 0
+        self._logs: list[LogChunks] = []
+        self._reads: dict[int, Any] = {}
+
+    def send(self, actors: Sequence[Any], logs: str) -> None:
+        """Send what nodes lack. Their lines go to the folder `logs`. Raises RayError, OSError."""
+        self._actors = actors
+        earlier = _numbers(self._back)
+        self._attempt = max(earlier, default=-1) + 1
+        sources = {**self._files(), **self._outcomes(earlier), **self._earlier_output()}
+        names = list(sources)
+        missing = ray.get([actor.missing.remote(names, self._name) for actor in actors])
+        under_way: list[Any] = []
+        for name, path in sources.items():
+            receivers = [
+                actor for actor, lacking in zip(actors, missing, strict=True) if name in lacking
+            ]
+            for offset, size, data in _pieces(path) if receivers else ():
+                piece = ray.put(data)
+                under_way.append(
+                    [actor.receive.remote(name, offset, size, piece) for actor in receivers]
+                )
+                if len(under_way) >= _WINDOW:
+                    ray.get(under_way.pop(0))
+        for rest in under_way:
+            ray.get(rest)
+        ray.get([actor.follow.remote(earlier) for actor in actors])
+        os.makedirs(os.path.join(self._back, str(self._attempt)))
+        self._logs = [LogChunks(os.path.join(logs, str(node))) for node in range(len(actors))]
+        self._reads = {}
+
+    def take_lines(self) -> None:
+        """Take the lines that nodes have written meanwhile."""
+        for node, actor in enumerate(self._actors):
+            for _ in range(_READS):
+                if node not in self._reads:
+                    self._reads[node] = actor.new_lines.remote(last=False)
+                ready, _ = ray.wait([self._reads[node]], timeout=0)
+                if not ready:
+                    break
+                read = self._reads.pop(node)
+                try:
+                    lines = ray.get(read)
+                except ray.exceptions.RayError:
+                    break  # the node is lost, which is seen elsewhere
+                if not lines:
+                    break
+                self._write(node, lines)
+
+    def collect(self, node: int) -> None:
+        """Take what a node left, once its node program has ended. Raises RayError, OSError."""
+        actor = self._actors[node]
+        read = self._reads.pop(node, None)
+        if read is not None:
+            self._write(node, ray.get(read))
+        while lines := ray.get(actor.new_lines.remote(last=True)):
+            self._write(node, lines)
+        mine = f"{self._name}/{self._attempt}/node_{node}/"
+        files = [item for item in ray.get(actor.brought.remote()) if item[0].startswith(mine)]
+        # `done` says that all is there.
+        for name, size in sorted(files, key=lambda item: (item[0] == f"{mine}done", item[0])):
+            self._fetch(actor, name, size)
+        actor.discard.remote()
+        attempt = os.path.join(self._back, str(self._attempt))
+        if files:
+            index_tree(os.path.join(attempt, f"node_{node}"))
+        for folder in (attempt, self._back, self._launch):
+            index_folder(folder)
+
+    def _fetch(self, actor: Any, name: str, size: int) -> None:
+        path = os.path.join(self._above, name.removeprefix("runs/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}.tmp", "wb") as file:
+            for at in range(0, size, _PIECE):
+                file.writelines([ray.get(actor.read.remote(name, at, _PIECE))])
+        os.rename(f"{path}.tmp", path)
+
+    def _write(self, node: int, lines: bytes) -> None:
+        if lines:
+            self._logs[node].write(lines)
+            self._copy.write(lines)
+
+    def _files(self) -> dict[str, str]:
+        """What nodes need, by the names that it has there."""
+        objects: list[str] = []
+        if self._sent["code"]:
+            objects.append(f"code/{self._sent['code']}.tar.gz")
+        if self._sent["environment"]:
+            objects += self._packs(self._sent["environment"])
+        sources = {f"objects/{name}": self._object(name) for name in objects}
+        for path in sources.values():
+            use(path)
+        return {
+            **sources,
+            **{f"launch/{name}": os.path.join(self._launch, name) for name in self._sent["files"]},
+        }
+
+    def _packs(self, environment: str) -> list[str]:
+        index = f"packs/{index_name(f'sha256:{environment}')}"
+        with open(self._object(index), encoding="ascii") as file:
+            packs = json.load(file)["packs"]
+        names = [Pack(tuple((str(key), int(size)) for key, size in pack)).name for pack in packs]
+        return [*(f"packs/{name}" for name in names), f"packs/{environment}.manifest", index]
+
+    def _object(self, name: str) -> str:
+        return os.path.join(self._sent["objects"], name)
+
+    def _outcomes(self, attempts: Sequence[int]) -> dict[str, str]:
+        names = [f"{attempt}/node_0/outcome.json" for attempt in attempts]
+        paths = {f"{self._name}/{name}": os.path.join(self._back, name) for name in names}
+        return {name: path for name, path in paths.items() if os.path.exists(path)}
+
+    def _earlier_output(self) -> dict[str, str]:
+        paths = [
+            os.path.join(place, name)
+            for node in (newest_output(self._back) if self._sent["resume"] else ())
+            for place, _, names in os.walk(node)
+            for name in names
+            if not name.startswith(INDEX)
+        ]
+        return {f"runs/{os.path.relpath(path, self._above)}": path for path in paths}
+
+
+def _pieces(path: str) -> Iterator[tuple[int, int, bytes]]:
+    """The offset of each piece of a file, the size of the file, and the piece."""
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        yield 0, size, file.read(_PIECE)
+        while data := file.read(_PIECE):
+            yield file.tell() - len(data), size, data
+
+
+def _numbers(folder: str) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,134 @@
+"""Sends messages to the depot of a cluster, and starts it when it does not run.
+`cluster/depot.py` says what they are."""
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
+from sgpu_decl.backends.ray.launching.jobs import find_job, put_value, submit_job
+from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json, canonical
+
+__all__ = ["DepotClient"]
+
+_KEYS = "sgpu-depot-"
+_OWN = f"{ROOT}/.depot"
+_SHORTEST, _LONGEST = 0.005, 0.1  # seconds between two looks for an answer
+_SILENT = 2.0  # seconds without an answer, after which the depot may have ended
+_PATIENCE = 120.0  # seconds for one answer
+_STARTS = 3  # of depots, for one answer
+
+
+class DepotClient:
+    """For one head. Calls may come from several threads."""
+
+    def __init__(self, reader: HeadReader) -> None:
+        self._reader = reader
+        self._name = uuid4().hex[:12]
+        self._count = 0
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._ahead: float | None = None
+        self._root = ""
+        self._started: str | None = None  # the job of a depot
+
+    def now(self) -> float:
+        """The time by the clock of the head."""
+        self._greet()
+        return time.time() + (self._ahead or 0.0)
+
+    def root(self) -> str:
+        """The path of the head's folder there."""
+        self._greet()
+        return self._root
+
+    def ask(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> None:
+        """Have the depot do something; return when it is done. Raises BackendError."""
+        self.await_answer(self.send(do, path, data, **fields))
+
+    def send(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> str:
+        """Send a message; return its id, for `await_answer`."""
+        self._greet()
+        relative = path.removeprefix(ROOT).lstrip("/")
+        return self._send({"do": do, "path": relative, "sent": self.now(), **fields}, data)
+
+    def await_answer(self, message: str) -> None:
+        """Wait until a message was answered. Raises BackendError if it was refused, or is not
+        answered."""
+        answer = self._answer(message)
+        error = answer.get("error")
+        if error is not None:
+            summary = f"the head node of `{self._url}` refuses it: {error['message']}"
+            if error["code"] == RemoteMissing.code:
+                raise RemoteMissing(summary, hint="apply again")
+            hint = "see that the disk of the head node has room, and apply again"
+            raise BackendError(summary, hint=hint, code=error["code"])
+
+    @property
+    def _url(self) -> str:
+        return self._reader.dashboard.address.url
+
+    def _greet(self) -> None:
+        """Learn where the folder is, and what time it is there."""
+        if self._ahead is None:
+            with self._starting:
+                if self._ahead is None:
+                    self._start()
+                    answer = self._answer(self._send({"do": "hello"}, None))
+                    self._root = str(answer["root"])
+                    self._ahead = float(answer["now"]) - time.time()
+
+    def _send(self, message: Mapping[str, Json], data: bytes | None) -> str:
+        with self._lock:
+            self._count += 1
+            name = f"{self._name}-{self._count:06}"
+        if data is not None:
+            message = {**message, "sha256": hashlib.sha256(data).hexdigest()}
+        content = canonical(dict(message)).encode() + b"\n" + (data or b"")
+        put_value(self._reader.dashboard, f"{_KEYS}{name}", content)
+        return name
+
+    def _answer(self, message: str) -> dict[str, Any]:
+        begun = asked = time.monotonic()
+        pause, starts = _SHORTEST, 0
+        while (content := self._reader.find(f"{_OWN}/answers/{message}")) is None:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+            now = time.monotonic()
+            if now - asked > _SILENT:
+                asked = now
+                if starts < _STARTS:
+                    starts += self._start()
+            if now - begun > _PATIENCE:
+                error = BackendError(
+                    f"nobody takes files on the head node of `{self._url}`",
+                    hint="see the jobs `sgpu-depot-...` in the dashboard of Ray",
+                    code="unavailable",
+                )
+                error.retryable = True
+                raise error
+        answer: dict[str, Any] = json.loads(content)
+        return answer
+
+    def _start(self) -> bool:
+        """Start a depot, unless one runs; return whether that was necessary."""
+        dashboard = self._reader.dashboard
+        about = self._reader.find(f"{_OWN}/depot.json")
+        for known in (self._started, json.loads(about)["job"] if about else None):
+            job = find_job(dashboard, known) if known else None
+            if job is not None and job["status"] in ACTIVE:
+                return False
+        name = f"{_KEYS}{uuid4().hex[:12]}"
+        package, content = job_package({"depot.json": canonical({"v": 1, "job": name}).encode()})
+        put_value(dashboard, package, content)
+        submit_job(dashboard, name, package, {"sgpu.version": "1"})
+        self._started = name
+        return True

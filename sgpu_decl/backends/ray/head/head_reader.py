@@ -1,0 +1,96 @@
+"""Reads the head's folder (`cluster/head_folder.py`) over the dashboard, which serves the logs of
+Ray's session by name."""
+
+import glob
+import threading
+from typing import Any
+
+from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.errors import BackendError
+
+__all__ = ["ROOT", "HeadReader"]
+
+ROOT = "/sgpu"
+"""What paths of the head's folder begin with, here and in states."""
+
+_FILE, _NAMES, _NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
+_PATIENCE = 600  # seconds that Ray may take for one file
+_MOST = 10_000  # nodes, the most that Ray lists
+
+
+class HeadReader:
+    """Calls may come from several threads. Each raises BackendError if the dashboard does not
+    answer."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self.dashboard = dashboard
+        self._node: str | None = None
+        self._lock = threading.Lock()
+
+    def find(self, path: str) -> bytes | None:
+        """The bytes of a file; None if it is empty, is not there, or cannot be read now. Ray
+        answers 500 to each of these, or 200 without a byte (`get_logs` in
+        `ray/dashboard/modules/state/state_head.py`; both were seen of missing files)."""
+        try:
+            content = self.dashboard.read(
+                _FILE, node_id=self._head(), filename=_name(path), lines=-1, timeout=_PATIENCE
+            )
+        except Refused:
+            return None
+        return content or None
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises RemoteMissing if it is not there."""
+        content = self.find(path)
+        if content is None:
+            if not self.names(path):
+                raise RemoteMissing(
+                    f"`{path}` is not on the head node of `{self.dashboard.address.url}`",
+                    hint="what lies there ends with the session of Ray; set `backend.storage` for "
+                    "runs that are to outlive it",
+                )
+            content = self.find(path)  # it came meanwhile
+        return content or b""
+
+    def names(self, path: str, below: str = "") -> list[str]:
+        """The paths that match: `path` itself, and `below` it a pattern. Folders end with a
+        slash."""
+        for fresh in (False, True):
+            pattern = f"{glob.escape(_name(path))}{below}"
+            try:
+                answer = self.dashboard.get(_NAMES, node_id=self._head(), glob=pattern)
+                break
+            except Refused:
+                if fresh:
+                    raise
+                self._node = None  # another node may be the head now
+        groups: dict[str, Any] = self.dashboard.part(_NAMES, answer, "data.result", dict)
+        found = {name for names in groups.values() for name in names}
+        return sorted(f"{ROOT}{name.removeprefix('sgpu')}" for name in found)
+
+    def _head(self) -> str:
+        with self._lock:
+            if self._node is None:
+                answer = self.dashboard.get(_NODES, detail=1, limit=_MOST)
+                rows = self.dashboard.part(_NODES, answer, "data.result.result", list)
+                heads = [
+                    str(row["node_id"])
+                    for row in rows
+                    if row.get("is_head_node") and row.get("state") == "ALIVE"
+                ]
+                if not heads:
+                    error = BackendError(
+                        f"`{self.dashboard.address.url}` knows no head node that is alive",
+                        hint="try again in a minute",
+                        code="unavailable",
+                    )
+                    error.retryable = True
+                    raise error
+                self._node = heads[0]
+            return self._node
+
+
+def _name(path: str) -> str:
+    """What Ray calls a path."""
+    return path.removeprefix("/")

@@ -1,0 +1,122 @@
+"""`RemoteFiles` of the head's folder of a Ray cluster: for clusters without a shared folder."""
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.head.depot_client import DepotClient
+from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
+from sgpu_decl.backends.remote.files import (
+    RemoteEntry,
+    RemoteFiles,
+    RemoteMissing,
+    byte_count,
+    ignore_bytes,
+    upload_stream,
+)
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.step_progress import Sent
+
+__all__ = ["RayFiles"]
+
+_INDEX = ".index"
+_SMALL = 1 << 20  # bytes of a file that is sent whole, whatever else is sent
+_PIECE = 64 << 20  # bytes: the dashboard takes at most 100 MiB at once
+_WINDOW = 2  # pieces in the key-value store, which is the memory of the head
+
+
+class RayFiles(RemoteFiles):
+    """See `RemoteFiles`. Paths begin with `head_reader.ROOT`."""
+
+    part = 32 << 20
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._reader = HeadReader(dashboard)
+        self._depot = DepotClient(self._reader)
+        self._room = threading.BoundedSemaphore(_WINDOW)
+
+    def now(self) -> float:
+        return self._depot.now()
+
+    def path_on_head(self, path: str) -> str:
+        """What a path is called on the head node."""
+        return f"{self._depot.root()}{path.removeprefix(ROOT)}"
+
+    def names(self, folder: str, below: str) -> Sequence[str]:
+        """The paths that match a pattern below a folder, by name; folders end with a slash."""
+        return self._reader.names(folder, f"/{below}")
+
+    def size(self, path: str) -> int | None:
+        folder, _, name = path.rpartition("/")
+        for entry in self.list(folder):
+            if entry.name == name and not entry.folder:
+                return entry.size
+            if entry.name == name:
+                raise BackendError(
+                    f"`{path}` is no file but a folder",
+                    hint="move it away on the head node",
+                    code="staging_taken",
+                )
+        return None
+
+    def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        size = byte_count(content)
+        with upload_stream(content, sent) as stream:
+            if size <= _SMALL:
+                self._depot.ask("put", path, stream.read())
+                return
+            upload, under_way = uuid4().hex, list[str]()
+            pieces = range(-(-size // _PIECE))
+            try:
+                for number in pieces:
+                    piece = stream.read(_PIECE)
+                    # Nobody waits for room who takes some.
+                    while not self._room.acquire(blocking=not under_way):
+                        self._settle(under_way)
+                    place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
+                    under_way.append(self._depot.send("piece", "", piece, upload=upload, **place))
+            finally:
+                while under_way:
+                    self._settle(under_way)
+            self._depot.ask("join", path, upload=upload, pieces=len(pieces))
+
+    def _settle(self, under_way: list[str]) -> None:
+        """Wait until the depot has the first of these pieces."""
+        try:
+            self._depot.await_answer(under_way.pop(0))
+        finally:
+            self._room.release()
+
+    def get(self, path: str) -> bytes:
+        return self._reader.read(path)
+
+    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
+        content = self._reader.read(path)
+        file.touch(mode=0o600)
+        file.write_bytes(content)
+        received(len(content))
+
+    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+        try:
+            index = json.loads(self._reader.read(f"{folder}/{_INDEX}"))
+        except RemoteMissing:
+            return ()
+        return tuple(
+            RemoteEntry(
+                name=name,
+                folder="size" not in entry,
+                size=int(entry.get("size", 0)),
+                modified=float(entry.get("modified", 0.0)),
+            )
+            for name, entry in sorted(index["entries"].items())
+        )
+
+    def make_folder(self, folder: str) -> None:
+        self._depot.ask("folder", folder)
+
+    def delete(self, path: str) -> None:
+        self._depot.ask("delete", path)

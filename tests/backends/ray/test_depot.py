@@ -1,0 +1,122 @@
+"""The depot of a cluster without storage, with real Ray: kills, keys, what it keeps."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_reader import ROOT
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.testing.ray_cluster import RayCluster
+
+LARGE = 200 << 20
+KEYS = """
+import sys, ray
+from ray.experimental.internal_kv import _internal_kv_list
+ray.init(address=sys.argv[1], log_to_driver=False)
+print([key for key in _internal_kv_list("gcs://") if b"sgpu-depot-" in key])
+"""
+CLIENT = """
+import sys
+from pathlib import Path
+from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
+files = RayFiles(Clusters().at(sys.argv[1]))
+files.make_folder(sys.argv[2])
+print("begun", flush=True)
+files.put(sys.argv[2] + "/large", Path(sys.argv[3]))
+"""
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    path = tmp_path / "large"
+    path.write_bytes(os.urandom(1 << 20) * (LARGE >> 20))
+    return path
+
+
+def depots(cluster: RayCluster) -> list[int]:
+    """The processes of depots that run."""
+    jobs = cluster.get("/api/jobs/")
+    return [
+        int(job["driver_info"]["pid"])
+        for job in jobs
+        if (job["submission_id"] or "").startswith("sgpu-depot-")
+        and job["status"] == "RUNNING"
+        and job["driver_info"]
+    ]
+
+
+def keys_left(cluster: RayCluster) -> str:
+    command = [cluster.python, "-c", KEYS, cluster.address]
+    variables = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+    found = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines()[-1]
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_a_large_file_survives_the_depot_that_took_half_of_it(
+    cluster: RayCluster, large: Path, tmp_path: Path
+) -> None:
+    files = RayFiles(Clusters().at(cluster.url))
+    folder = f"{ROOT}/{uuid4().hex}"
+    files.make_folder(folder)
+    (pid,) = depots(cluster)
+    sent: list[int] = []
+
+    def kill_once(count: int) -> None:
+        if count > LARGE // 2 and not sent:
+            sent.append(count)
+            os.kill(pid, signal.SIGKILL)
+
+    files.put(f"{folder}/large", large, kill_once)
+
+    assert sent
+    assert files.size(f"{folder}/large") == LARGE
+    files.fetch(f"{folder}/large", tmp_path / "here")
+    assert (tmp_path / "here").read_bytes() == large.read_bytes()
+    assert len(depots(cluster)) == 1
+    assert keys_left(cluster) == "[]"
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_a_client_that_is_killed_leaves_no_key(cluster: RayCluster, large: Path) -> None:
+    folder = f"{ROOT}/{uuid4().hex}"
+    command = [sys.executable, "-c", CLIENT, cluster.url, folder, str(large)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "begun\n"
+        while keys_left(cluster) == "[]":
+            assert client.poll() is None
+        client.kill()
+
+    deadline = time.monotonic() + 20
+    while keys_left(cluster) != "[]":
+        assert time.monotonic() < deadline
+
+    assert RayFiles(Clusters().at(cluster.url)).list(folder) == ()
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_clients_that_come_at_once_share_one_depot(cluster: RayCluster) -> None:
+    folder = f"{ROOT}/{uuid4().hex}"
+    clients = [
+        subprocess.Popen([sys.executable, "-c", CLIENT, cluster.url, f"{folder}/{n}", __file__])
+        for n in range(3)
+    ]
+    assert [client.wait() for client in clients] == [0, 0, 0]
+    files = RayFiles(Clusters().at(cluster.url))
+    for number in range(3):
+        assert files.get(f"{folder}/{number}/large") == Path(__file__).read_bytes()
+    deadline = time.monotonic() + 20
+    while len(depots(cluster)) != 1:
+        assert time.monotonic() < deadline
