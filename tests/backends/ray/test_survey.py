@@ -219,13 +219,6 @@ def test_no_shared_folder_is_needed(planned: Planned) -> None:
     assert plan.applyable
 
 
-def test_earlier_output_is_found_in_a_shared_folder_alone(planned: Planned) -> None:
-    found = checks(planned(1, backend="  storage: null\n", more="resume: auto\n"))
-    assert found["resume_needs_storage"].place is not None
-    assert found["resume_needs_storage"].severity == "error"
-    assert "resume_needs_storage" not in checks(planned(1, more="resume: auto\n"))
-
-
 def test_what_fits_is_silent(planned: Planned) -> None:
     assert set(checks(planned(1))) == {"ray_placement", "tracking_unreachable"}
 

@@ -12,6 +12,10 @@ import threading
 
 from sgpu_decl.backends.ray.cluster.content_limit import prune, use
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sgpu_decl.agent.growing_log import GrowingLog
+
 __all__ = ["OWN_FILES", "NodeFiles"]
 
 OWN_FILES = ".files"
@@ -31,7 +35,7 @@ class NodeFiles:
         self._own = f"{run}{OWN_FILES}"
         self._guard = threading.Lock()
         self._received: dict[str, int] = {}
-        self._log: object = None
+        self._log: GrowingLog | None = None
         self._back = "back"
 
     @property
@@ -48,7 +52,10 @@ class NodeFiles:
     def missing(self, names: list[str], back: str) -> list[str]:
         """Which files are not here; the others are noted as used. `back` is the name of the folder
         that this launch brings back."""
-        self._back = back
+        # The node program deletes the agent when it ends, and nothing of it can be imported then.
+        from sgpu_decl.agent.growing_log import GrowingLog
+
+        self._log, self._back = GrowingLog(self.log), back
         for name in ("launch", back, "objects"):
             os.makedirs(self._path(name), exist_ok=True)
         prune(self._path("objects"))
@@ -80,11 +87,9 @@ class NodeFiles:
 
     def new_lines(self, *, last: bool) -> bytes:
         """Whole lines of the log that are new; with `last` the rest, too."""
-        from sgpu_decl.agent.growing_log import GrowingLog
-
-        log = self._log = self._log or GrowingLog(self.log)
-        assert isinstance(log, GrowingLog)  # noqa: S101  mypy knows no class of another machine
-        lines = b""
+        lines, log = b"", self._log
+        if log is None:
+            return lines
         while len(lines) < _MOST_LINES:
             part = log.read()
             if not part.size:

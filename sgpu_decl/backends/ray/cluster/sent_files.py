@@ -112,7 +112,7 @@ class SentFiles:
         # `done` says that all is there.
         for name, size in sorted(files, key=lambda item: (item[0] == f"{mine}done", item[0])):
             self._fetch(actor, name, size)
-        actor.discard.remote()
+        ray.get(actor.discard.remote())
         attempt = os.path.join(self._back, str(self._attempt))
         if files:
             index_tree(os.path.join(attempt, f"node_{node}"))

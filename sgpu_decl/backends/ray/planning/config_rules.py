@@ -39,14 +39,6 @@ def config_findings(
         called: the run is a function of this process.
     """
     yield from _ranks_per_node(config, places)
-    if config.resume is not None and options_of(config).storage is None:
-        yield Diagnostic(
-            code="resume_needs_storage",
-            summary="`resume` needs `backend.storage`: nodes find the output of earlier attempts "
-            "in that folder",
-            place=places.get("resume"),
-            hint="set `backend.storage`, or leave `resume` out here: `resume: null` in the target",
-        )
     yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
     yield from entrypoint_findings(config, places, folder)
 
