@@ -23,14 +23,20 @@ ray.init(address=sys.argv[1], log_to_driver=False)
 print([key for key in _internal_kv_list("gcs://") if b"sgpu-depot-" in key])
 """
 CLIENT = """
-import sys
+import os, sys
 from pathlib import Path
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
-files = RayFiles(Clusters().at(sys.argv[1]))
-files.make_folder(sys.argv[2])
-print("begun", flush=True)
-files.put(sys.argv[2] + "/large", Path(sys.argv[3]))
+
+address, folder, file, *dies = sys.argv[1:]
+
+def sent(count):
+    if dies and count:
+        os.kill(os.getpid(), 9)
+
+files = RayFiles(Clusters().at(address))
+files.make_folder(folder)
+files.put(folder + "/large", Path(file), sent)
 """
 
 
@@ -88,15 +94,10 @@ def test_a_large_file_survives_the_depot_that_took_half_of_it(
 
 @pytest.mark.ray
 @pytest.mark.expensive
-def test_a_client_that_is_killed_leaves_no_key(cluster: RayCluster, large: Path) -> None:
+def test_a_client_that_dies_while_it_sends_leaves_no_key(cluster: RayCluster, large: Path) -> None:
     folder = f"{ROOT}/{uuid4().hex}"
-    command = [sys.executable, "-c", CLIENT, cluster.url, folder, str(large)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == "begun\n"
-        while keys_left(cluster) == "[]":
-            assert client.poll() is None
-        client.kill()
+    command = [sys.executable, "-c", CLIENT, cluster.url, folder, str(large), "dies"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
 
     deadline = time.monotonic() + 20
     while keys_left(cluster) != "[]":
