@@ -1,9 +1,10 @@
 """The newest lines of a log: `--tail` and `--since`."""
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
 
 __all__ = ["newest_lines", "written_since"]
@@ -24,22 +25,25 @@ def written_since(
 
 
 def newest_lines(items: Iterable[object], tail: int | None) -> Iterator[LogLines]:
-    """Of the lines that are there at the beginning, the last `tail`; then all that follow. How
-    a run stands ends the beginning: every log was read once by then. `None` says nothing: it comes
-    between two logs that are far away."""
-    kept: deque[LogLines] = deque()
-    count, reading = 0, iter(items)
+    """Of the lines of each run that are there at the beginning, the last `tail`; then all that
+    follow. How a run stands ends the beginning: every log was read once by then. `None` says
+    nothing: it comes between two logs that are far away."""
+    kept: defaultdict[AttemptRef, deque[LogLines]] = defaultdict(deque)
+    counts, reading = Counter[AttemptRef](), iter(items)
     for item in reading if tail is not None else ():
         if item is None:
             continue
         if not isinstance(item, LogLines):
             break
-        kept.append(item)
-        count += len(item.lines)
-        while kept and count - len(kept[0].lines) >= (tail or 0):
-            count -= len(kept.popleft().lines)
-    if kept and tail is not None and count > tail:
-        first = kept.popleft()
-        kept.appendleft(replace(first, text="\n".join(first.lines[count - tail :])))
-    yield from kept
+        ref, newest = item.ref, kept[item.ref]
+        newest.append(item)
+        counts[ref] += len(item.lines)
+        while newest and counts[ref] - len(newest[0].lines) >= (tail or 0):
+            counts[ref] -= len(newest.popleft().lines)
+    for ref, newest in kept.items():
+        if newest and tail is not None and counts[ref] > tail:
+            first = newest.popleft()
+            text = "\n".join(first.lines[counts[ref] - tail :])
+            newest.appendleft(replace(first, text=text))
+        yield from newest
     yield from (item for item in reading if isinstance(item, LogLines))

@@ -43,7 +43,9 @@ __all__ = ["command"]
     metavar="N",
     help="Show restart N alone; 0 is the first start.",
 )
-@click.option("--tail", callback=whole(0), metavar="N", help="Show only the last N lines.")
+@click.option(
+    "--tail", callback=whole(0), metavar="N", help="Show only the last N lines of each run."
+)
 @click.option("--since", metavar="D", help="Show only lines of the last `10m`, `2h` and so on.")
 @output_option()
 def command(
@@ -64,7 +66,7 @@ def command(
 
     Lines of Python ranks are sorted by time. Colours are kept, and other control characters are
     escaped. Values of the run's secrets are hidden if they can be resolved here. With -f and
-    --tail, new lines follow the last N.
+    --tail, new lines follow the last N of each run.
     """
     from sgpu_decl.cli.log_window import newest_lines, written_since
     from sgpu_decl.views.logs_text import clean_lines, prefix
@@ -111,7 +113,7 @@ def command(
             write_line(sys.stdout, clean_lines(log.text, before))
     if untimed:
         named = ", ".join(f"`{ref}`" for ref in sorted(untimed))
-        note(f"note: {named} wrote lines without a time: all of them are shown")
+        note(f"note: {named} wrote lines without a time: `--since` does not filter them")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def lines(text: str, time_ns: int | None = None) -> LogLines:
 def test_the_last_lines_are_counted_one_by_one(tail: int | None, left: list[str]) -> None:
     items = [lines("a\nb\nc"), lines("d"), lines("e\nf")]
     assert [item.text for item in newest_lines(items, tail)] == left
+
+
+def test_the_last_lines_of_each_run_are_shown() -> None:
+    other = AttemptRef(Address.run("eval"), 1)
+    items = [lines("a\nb"), lines("c"), replace(lines("d\ne\nf"), ref=other)]
+    assert [item.text for item in newest_lines(items, 2)] == ["b", "c", "e\nf"]
 
 
 def test_what_comes_while_following_is_not_counted() -> None:
@@ -73,7 +80,7 @@ def test_lines_of_commands_have_no_time(sgpu: Shell) -> None:
     assert sgpu.here("apply", "-y").code == 0
     shown = sgpu.here("logs", "a", "--since", "1h")
     assert shown.out == "hi\n"
-    assert shown.err == "note: `a#1` wrote lines without a time: all of them are shown\n"
+    assert shown.err == "note: `a#1` wrote lines without a time: `--since` does not filter them\n"
 
 
 def test_the_clock_of_another_boot_tells_no_time(tmp_path: Path) -> None:
