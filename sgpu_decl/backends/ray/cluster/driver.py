@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _POLL = 0.5  # seconds between two looks for a request to cancel
-_SEEN = ("ranks", "restart", "mlflow", "waiting_for")  # what the status repeats of the first agent
+_SEEN = ("ranks", "restart", "mlflow", "ray", "waiting_for")
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
@@ -129,7 +129,8 @@ class _Driver:
             return [error]
         logs = os.path.join(self._launch["launch"], "logs", str(number))
         os.makedirs(logs, exist_ok=True)
-        self._status.write(state="running", nodes=nodes.places, started_at=attempt_files.stamp())
+        now = attempt_files.stamp()
+        self._status.write(state="running", nodes=nodes.places, started_at=now, ray=None)
         try:
             self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
         except LostNode as error:
@@ -150,7 +151,7 @@ class _Driver:
                 deadline = time.monotonic() + float(self._launch["grace"]) + _LATE
             seen = nodes.status()
             if seen is not None and not asked:
-                self._status.write(**{name: seen.get(name) for name in _SEEN})
+                self._status.write(**_status_fields(seen))
             elif asked:
                 self._status.write(state="stopping")
             if deadline is not None and time.monotonic() > deadline:
@@ -237,6 +238,11 @@ def _connect() -> None:
 
 def _failed(failure: str, summary: str, status: dict[str, Any] | None = None) -> dict[str, Any]:
     return {**lost_outcome(status, failure, summary, "driver"), "state": "failed"}
+
+
+def _status_fields(agent: dict[str, Any]) -> dict[str, Any]:
+    """What the status repeats of that of the first agent."""
+    return {name: agent.get(name) for name in _SEEN}
 
 
 def _summary(outcome: dict[str, Any]) -> str:
