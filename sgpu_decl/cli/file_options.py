@@ -91,13 +91,20 @@ def words_argument(command: Command) -> Command:
     )
     @functools.wraps(command)
     def with_words(*, words: tuple[str, ...], **values: Any) -> object:
-        files = [word for word in words if is_path(word) or os.path.exists(word)]
+        files = [word for word in words if is_path(word) or _names_file(word)]
         if len(files) > 1:
             raise click.UsageError(f"`{files[1]}` is a second file: name one")
         file = files[0] if files else None
         return command(file=file, names=tuple(word for word in words if word != file), **values)
 
     return with_words  # type: ignore[return-value]  # click calls it by keyword
+
+
+def _names_file(word: str) -> bool:
+    """Whether a word that is no path of a run file is a file all the same: it exists, or it has a
+    dot and is no address."""
+    text = word.partition("[")[0]
+    return os.path.exists(word) or ("." in text and not text.startswith(("run.", "job.")))
 
 
 def selection_options(command: Command) -> Command:

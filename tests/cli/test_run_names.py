@@ -75,6 +75,8 @@ def test_a_name_stands_for_a_run_of_the_file(sgpu: Shell) -> None:
     ]
     unknown = sgpu.here("plan", "tow")
     assert (unknown.code, "did you mean `two`?" in unknown.err) == (1, True)
+    absent = sgpu.here("apply", "absent.plan")
+    assert (absent.code, "no run matches" in absent.err) == (1, False), absent.err
     assert sgpu.here("plan", "--out", "some.plan").code == 0
     assert sgpu.here("apply", "some.plan", "one").code == 64
     assert sgpu.here("plan", "sgpu.yml", "other.yml").code == 64
