@@ -154,11 +154,22 @@ class NodeGroup:
             lost += self._collected(number)
             code = answer.get("code")
             if "refused" in answer:
-                lost.append(LostNode(*answer["refused"]))
+                lost.append(self._lost_actor(number) or LostNode(*answer["refused"]))
             elif code is not None and code < 0:
                 summary = f"the node program of node {number} was ended by {signal_name(-code)}"
-                lost.append(LostNode("killed", summary))
+                lost.append(self._lost_actor(number) or LostNode("killed", summary))
         return lost
+
+    def _lost_actor(self, number: int) -> LostNode | None:
+        """The loss of an actor whose node program was killed; None if the actor is alive. A worker
+        kills its children when it exits, as it does without its raylet, and may still say how they
+        ended (`RAY_kill_child_processes_on_worker_exit` in Ray's documentation of user-spawned
+        processes)."""
+        try:
+            ray.get(self._actors[number].__ray_ready__.remote(), timeout=_CONNECTED)
+        except RayError as error:
+            return _loss(number, self.places[number], error)
+        return None
 
     def _collected(self, number: int) -> list[LostNode]:
         """Take what a node left whose program has ended; say whether it was lost meanwhile."""
