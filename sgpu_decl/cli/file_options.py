@@ -1,8 +1,8 @@
 """Options of commands that read a run file or a project file."""
 
 import functools
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -101,10 +101,14 @@ def words_argument(command: Command) -> Command:
 
 
 def _names_file(word: str) -> bool:
-    """Whether a word that is no path of a run file is a file all the same: it exists, or it has a
-    dot and is no address."""
+    """Whether a word that is no path of a run file is a file all the same: it has a dot and is no
+    address, or is a saved plan. A file or folder that has the bare name of a run is not meant."""
     text = word.partition("[")[0]
-    return os.path.exists(word) or ("." in text and not text.startswith(("run.", "job.")))
+    if "." in text:
+        return not text.startswith(("run.", "job."))
+    from sgpu_decl.api import is_saved_plan
+
+    return is_saved_plan(Path(word))
 
 
 def selection_options(command: Command) -> Command:

@@ -209,6 +209,8 @@ def reason_words(change: Change, plan: Plan) -> str:
         return "first run since it was destroyed or forgotten"
     if change.reason is Reason.REQUESTED_RERUN and _always(change):
         return "every apply, or call, launches it (`until: always`)"
+    if change.reason is Reason.REQUESTED_RERUN and change.prior is None:
+        return _REASONS[Reason.FIRST_RUN]
     moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
     if moved and not change.fields and change.launch is not None:
         return f"`{escape(change.launch.owner)}` declares it now"

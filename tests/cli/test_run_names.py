@@ -73,12 +73,19 @@ def test_a_name_stands_for_a_run_of_the_file(sgpu: Shell) -> None:
     assert [run["name"] for run in sgpu.here("status", "-o", "json").json["data"]["runs"]] == [
         "two"
     ]
+    (sgpu.folder / "one").mkdir()
+    sgpu.write("two", "anything")
+    for name in ("one", "two"):  # a bare word is a run, also beside a file or folder
+        planned = sgpu.here("plan", name, "-o", "json").json["data"]["changes"]
+        assert [change["address"] for change in planned] == [f"run.{name}"]
     unknown = sgpu.here("plan", "tow")
     assert (unknown.code, "did you mean `two`?" in unknown.err) == (1, True)
     absent = sgpu.here("apply", "absent.plan")
     assert (absent.code, "no run matches" in absent.err) == (1, False), absent.err
     assert sgpu.here("plan", "--out", "some.plan").code == 0
     assert sgpu.here("apply", "some.plan", "one").code == 64
+    assert sgpu.here("plan", "--out", "saved").code == 0
+    assert sgpu.here("apply", "saved", "one").code == 64
     assert sgpu.here("plan", "sgpu.yml", "other.yml").code == 64
 
 
