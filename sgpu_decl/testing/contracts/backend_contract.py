@@ -97,7 +97,7 @@ class BackendContract:
         bench.launched()
         assert bench.status()["state"] in ("queued", "staging", "starting", "running")
         bench.up(ranks=2)
-        running = bench.status()
+        running = bench.running()
         bench.go()
         ended = bench.ended()
 

@@ -56,10 +56,11 @@ class ClusterRun:
         return {"type": "CPU", "gpus": 2, "backend": backend, "mlflow": {"enabled": False}}
 
     def hold(self, **fields: Any) -> None:
-        """Have the ranks run until `bench.go()`."""
+        """Have the ranks run until `bench.go()`, and the driver know that."""
         self.bench.declare("hold", args={"gate": str(self.bench.gate)}, **fields)
         self.bench.launched()
         self.bench.up(ranks=2)
+        assert self.bench.running()["state"] == "running"
 
     # Processes, those of the head first
 

@@ -94,6 +94,10 @@ def _ended(opened: Session) -> AttemptRef:
 
     def over() -> bool:
         status = opened.runs.status(ref)
+        if status.waiting_for in STARTS:
+            assert status.state is AttemptState.STARTING
+        elif status.state is AttemptState.RUNNING:
+            assert status.ray is not None, "the ranks run before the cluster of the run is complete"
         waited_for.add(status.waiting_for)
         return not status.state.active
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 
 _POLL = 0.5  # seconds between two looks for a request to cancel
-_SEEN = ("ranks", "restart", "mlflow", "ray", "waiting_for")
+_START_POLL = 0.1  # seconds between two looks at a start
+_SEEN = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
@@ -130,7 +131,7 @@ class _Driver:
         logs = os.path.join(self._launch["launch"], "logs", str(number))
         os.makedirs(logs, exist_ok=True)
         now = attempt_files.stamp()
-        self._status.write(state="running", nodes=nodes.places, started_at=now, ray=None)
+        self._status.write(state="starting", nodes=nodes.places, started_at=now, ray=None)
         try:
             self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
         except LostNode as error:
@@ -139,7 +140,8 @@ class _Driver:
         asked = False
         deadline: float | None = None  # once a node is lost
         while nodes.running:
-            lost = nodes.wait(_POLL)
+            starting = self._status.fields["state"] == "starting"
+            lost = nodes.wait(_START_POLL if starting else _POLL)
             every += lost
             self._copy.copy_new_lines()
             if self._sent is not None:
