@@ -16,10 +16,12 @@ __all__ = [
     "DEV_COMMANDS",
     "ENV_COMMANDS",
     "EXAMPLES",
+    "GROUP_SYNONYMS",
     "HELP_OPTIONS",
     "MLFLOW_COMMANDS",
     "STATE_COMMANDS",
     "SUBCOMMANDS",
+    "SUBJECTS",
     "SYNONYMS",
     "LazyGroup",
     "examples",
@@ -169,6 +171,40 @@ SYNONYMS = {
 }
 """The words of other tools, and ours for the same."""
 
+GROUP_SYNONYMS: dict[str, dict[str, str]] = {
+    "sgpu": SYNONYMS,
+    "state": {
+        "ls": "list",
+        "ps": "list",
+        "status": "list",
+        "get": "show",
+        "describe": "show",
+        "move": "mv",
+        "rename": "mv",
+        "remove": "rm",
+        "delete": "rm",
+        "forget": "rm",
+        "export": "pull",
+        "dump": "pull",
+        "force-unlock": "unlock",
+    },
+    "env": {
+        "ls": "bases",
+        "list": "bases",
+        "get": "show",
+        "describe": "show",
+        "freeze": "requirements",
+        "export": "requirements",
+        "compare": "diff",
+    },
+    "mlflow": {"push": "sync", "upload": "sync"},
+    "dev": {"start": "workspace", "serve": "workspace", "emulator": "workspace"},
+}
+"""By the group that they are typed in."""
+
+SUBJECTS = ("job", "jobs", "runs")
+"""What other tools put before the command: `sky jobs cancel`."""
+
 
 def examples(path: str) -> str | None:
     """The examples of a command, as click shows them below its help."""
@@ -208,8 +244,13 @@ class LazyGroup(click.Group):
 
     def _unknown(self, ctx: click.Context, word: str, *rest: str) -> Exception:
         """The error for a word that is no command: it names ours for the same thing."""
-        ours = SYNONYMS.get(word)
-        if ours in self._table:
+        synonyms = GROUP_SYNONYMS[self.name or "sgpu"]
+        ours = synonyms.get(word)
+        if word in SUBJECTS and self._table is COMMANDS:
+            following, rest = (rest[0], rest[1:]) if rest else ("status", ())
+            ours = following if following in COMMANDS else synonyms.get(following)
+            word = f"{word} {following}" if ours else word
+        if ours is not None:
             from shlex import join
 
             from sgpu_decl.errors import Usage
