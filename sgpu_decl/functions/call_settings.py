@@ -2,16 +2,17 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from sgpu_decl.compute import read_gpu_type
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["UNSET", "Settings", "Unset", "merged_settings"]
+__all__ = ["UNSET", "Parameters", "Settings", "Unset", "merged_settings"]
 
 DEFAULT_TIMEOUT = 10_800.0  # seconds, of functions that run on this machine
 
@@ -24,6 +25,22 @@ class Unset:
 
 
 UNSET: Final = Unset()
+
+
+class Parameters(TypedDict, total=False):
+    """What the decorators take, by name; `ray` is for `@ray_launch` alone."""
+
+    gpus: int | None
+    num_accelerators: int | None
+    num_gpus: int | None
+    gpu_type: str | GPUType | None
+    accelerator_type: str | GPUType | None
+    remote: bool
+    timeout: float | str | timedelta | Unset | None
+    run_async: bool
+    target: str | None
+    ray: Mapping[str, object] | bool | None
+
 
 _COUNTS = ("gpus", "num_accelerators", "num_gpus")
 _TYPES = ("gpu_type", "accelerator_type")
@@ -68,7 +85,7 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
     Raises:
         InvalidInput: a value is of the wrong kind, or two names of one setting differ.
     """
-    known = _PARAMETERS if before.ray is None else (*_PARAMETERS, "ray")
+    known = [name for name in _PARAMETERS if name != "ray" or before.ray is not None]
     for name in values:
         if name not in known:
             raise _unknown(name, known)
@@ -96,10 +113,14 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
     return replace(before, **changes, parameters=parameters)
 
 
-_PARAMETERS = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
+_PARAMETERS = tuple(Parameters.__annotations__)
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
+class UnknownParameter(InvalidInput, TypeError):
+    code = "unknown_parameter"
+
+
+def _unknown(name: str, known: Sequence[str]) -> UnknownParameter:
     from sgpu_decl.diagnostics.nearest_names import nearest
 
     decorator = "ray_launch" if "ray" in known else "distributed"
@@ -107,9 +128,7 @@ def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
     hint = f"did you mean `{near}`?" if near else f"it takes {', '.join(known)}"
     if name == "ray":
         hint = "`@ray_launch` makes a function the driver of a Ray cluster"
-    return InvalidInput(
-        f"`{decorator}` has no parameter `{name}`", hint=hint, code="unknown_parameter"
-    )
+    return UnknownParameter(f"`{decorator}` has no parameter `{name}`", hint=hint)
 
 
 def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:

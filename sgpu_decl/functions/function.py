@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime
 from types import MethodType
-from typing import Generic, NoReturn, TypeVar, cast
+from typing import Generic, NoReturn, TypeVar, Unpack, cast
 
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.call_settings import Settings, merged_settings
+from sgpu_decl.functions.call_settings import Parameters, Settings, merged_settings
+from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.plan import Plan
 
 __all__ = ["CallPlan", "DistributedFunction"]
@@ -71,6 +72,7 @@ class DistributedFunction(Generic[R]):
     def remote(self) -> bool:
         return self._settings.remote
 
+    @short_tracebacks
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         name = getattr(self._func, "__name__", "it")
         there = "on ranks" if self._settings.ray is None else "on a Ray cluster"
@@ -79,6 +81,7 @@ class DistributedFunction(Generic[R]):
             hint=f"`{name}.distributed(...)` runs it {there}, `{name}.func(...)` here",
         )
 
+    @short_tracebacks
     def distributed(self, *args: object, **kwargs: object) -> R:
         """Run the function with these arguments on every rank, with `@ray_launch` once.
 
@@ -99,6 +102,7 @@ class DistributedFunction(Generic[R]):
 
         return cast("R", run(self._func, self._settings, args, kwargs))
 
+    @short_tracebacks
     def plan(self, *args: object, **kwargs: object) -> CallPlan:
         """Say what `.distributed(...)` with these arguments would launch; writes only caches.
 
@@ -109,13 +113,14 @@ class DistributedFunction(Generic[R]):
 
         return CallPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
 
-    def with_overrides(self, **values: object) -> "DistributedFunction[R]":
+    def with_overrides(self, **values: Unpack[Parameters]) -> "DistributedFunction[R]":
         """The same function with other settings: what its decorator takes.
 
         Raises:
             InvalidInput: a setting is unknown, or of the wrong kind.
         """
-        return DistributedFunction(self._func, merged_settings(self._settings, values))
+        with short_tracebacks:
+            return DistributedFunction(self._func, merged_settings(self._settings, values))
 
     def __reduce__(self) -> tuple[object, ...]:
         return DistributedFunction, (self._func, self._settings)

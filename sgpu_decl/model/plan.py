@@ -2,7 +2,7 @@
 contract (`schemas/plan.v1.schema.json`); `planning/plan_json` has what differs there."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from datetime import datetime
 from enum import StrEnum
 
@@ -243,3 +243,12 @@ class Plan:
     def launches(self) -> bool:
         """Whether ranks start by it."""
         return any(change.launches for change in self.changes)
+
+    def __repr__(self) -> str:
+        """Short: a notebook or a debugger shows it."""
+        counts = [
+            f"{count} {item.name}"
+            for item in fields(Summary)
+            if (count := getattr(self.summary, item.name))
+        ]
+        return f"<{type(self).__name__}: {', '.join(counts) or 'nothing to do'}>"
