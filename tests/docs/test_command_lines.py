@@ -1,0 +1,63 @@
+"""Each `sgpu` command line of the pages is one that the command line understands."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from sgpu_decl.cli.commands import COMMANDS, LazyGroup
+from sgpu_decl.errors import SgpuError
+from tests.docs.pages import PAGES, blocks, prose, title
+
+SHELLS = {"", "sh", "bash", "console"}
+ON_PURPOSE = {"CHANGELOG.md", "docs/errors.md"}
+"""Pages with lines that are not understood: the words of other tools, and examples of mistakes."""
+
+
+def _lines(page: Path) -> list[str]:
+    """Of blocks those that begin with `sgpu`, and all in backticks that name a command."""
+    found = []
+    for language, text in blocks(page):
+        if language in SHELLS:
+            joined = text.replace("\\\n", " ")
+            has_prompt = re.search(r"^\$ ", joined, re.MULTILINE) is not None
+            start = r"^\$ (sgpu .*)$" if has_prompt else r"^(sgpu .*)$"
+            found += re.findall(start, joined, re.MULTILINE)
+    inline = re.findall(r"`(sgpu [a-z][^`]*)`", prose(page).replace("\n", " "))
+    # `sgpu doctor -t` names an option
+    found += [re.sub(r"( --?[a-z][a-z-]*)$", r"\1 …", line) for line in inline]
+    return found
+
+
+def _fault(line: str) -> str | None:
+    """What click says of a line."""
+    command: click.Command = LazyGroup(COMMANDS, "sgpu", "")
+    context = click.Context(command, info_name="sgpu")
+    words = shlex.split(line, comments=True)[1:]
+    try:
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            if words[0] in ("...", "…") or words[0].isupper():
+                return None
+            _, found, words = command.resolve_command(context, words)
+            assert found is not None
+            command = found
+            context = click.Context(command, info_name=command.name, parent=context)
+        command.make_parser(context).parse_args(list(words))
+    except (click.UsageError, SgpuError) as error:
+        return f"`{line}`: {error}"
+    return None
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=title(page)) for page in PAGES if title(page) not in ON_PURPOSE]
+)
+def test_command_lines_are_understood(page: Path) -> None:
+    assert [fault for line in _lines(page) if (fault := _fault(line))] == []
+
+
+def test_a_wrong_line_is_noticed() -> None:
+    assert _fault("sgpu plan -t prod") is None
+    assert "--taget" in str(_fault("sgpu plan --taget prod"))
+    assert "plna" in str(_fault("sgpu plna"))
