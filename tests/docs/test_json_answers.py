@@ -47,6 +47,7 @@ ELSEWHERE = {"apply", "run", "state unlock", "adopt", "mlflow sync", "dev worksp
 
 def _script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts/reference" / f"{name}.py")
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look for their module there
     spec.loader.exec_module(module)
