@@ -34,6 +34,7 @@ def _lines(page: Path) -> list[str]:
 def _fault(line: str) -> str | None:
     """What click says of a line."""
     command: click.Command = LazyGroup(COMMANDS, "sgpu", "")
+    command.params.append(click.Option(["--version"], is_flag=True))  # as `main` does
     context = click.Context(command, info_name="sgpu")
     words = shlex.split(line, comments=True)[1:]
     try:
