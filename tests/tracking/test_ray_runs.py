@@ -13,7 +13,7 @@ import pytest
 from sgpu_decl.agent.processes import related
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
-from tests.ray_versions import BOTH_RAYS, interpreter_with
+from tests.ray_versions import BOTH_RAYS, NEWEST_CLUSTER, interpreter_with
 from tests.support import until
 from tests.tracking.conftest import Door
 
@@ -27,6 +27,18 @@ for name in $names; do printenv $name; done > {gate}/said-$RANK-$TORCHELASTIC_RE
 touch {gate}/up-$TORCHELASTIC_RESTART_COUNT-$RANK
 while ! [ -e {gate}/go-0 ]; do sleep 0.1; done
 """
+MEASURES = """\
+import os, time
+
+def main():
+    import ray
+    from mlflow import MlflowClient
+
+    ray.init()
+    wanted = {f"system/ray/node_{node}/object_store_available_bytes" for node in range(2)}
+    while not wanted <= MlflowClient().get_run(os.environ["MLFLOW_RUN_ID"]).data.metrics.keys():
+        time.sleep(0.1)
+"""
 
 
 @pytest.fixture(scope="module", params=BOTH_RAYS)
@@ -36,8 +48,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
 
 
 @pytest.fixture
-def bench(cluster: RayCluster, door: Door, tmp_path: Path) -> Iterator[BackendBench]:
-    """A run of two nodes that is tracked by the server, and waits for `go`."""
+def empty_bench(cluster: RayCluster, door: Door, tmp_path: Path) -> BackendBench:
+    """A project whose runs of two nodes are tracked by the server."""
     shared = tmp_path / "shared"
     shared.mkdir()
     block = {
@@ -50,10 +62,16 @@ def bench(cluster: RayCluster, door: Door, tmp_path: Path) -> Iterator[BackendBe
     case = BackendCase(
         fields=pair, pair=pair, many=pair, secret=("", ""), missing="", environ=environ
     )
-    bench = BackendBench(case, tmp_path)
+    return BackendBench(case, tmp_path)
+
+
+@pytest.fixture
+def bench(empty_bench: BackendBench) -> Iterator[BackendBench]:
+    """A run of two nodes that waits for `go`."""
+    bench = empty_bench
     retry = {"max": 1, "on": ["infra"], "backoff": "100ms"}
     command = HOLD.format(gate=bench.gate)
-    run = {"name": "hello", "command": command, "grace": "500ms", "retry": retry, **pair}
+    run = {"name": "hello", "command": command, "grace": "500ms", "retry": retry, **bench.case.pair}
     (bench.project / "run.yaml").write_text(json.dumps(run))
     bench.launched()
     bench.up(ranks=2)
@@ -120,6 +138,25 @@ def test_an_attempt_that_goes_on_elsewhere_keeps_its_run(
 
     assert bench.ended()["state"] == "succeeded"
     assert run_of(door, bench)["info"]["status"] == "FINISHED"
+
+
+@NEWEST_CLUSTER
+def test_the_metrics_of_a_cluster_inside_are_in_the_run_of_the_attempt(
+    empty_bench: BackendBench, door: Door
+) -> None:
+    bench = empty_bench
+    (bench.project / "train.py").write_text(MEASURES)
+    ray = {"object_store_memory": "80MB", "metrics_interval": "1s"}
+    bench.declare("main", like="pair", ray=ray)
+
+    assert bench.ran()["state"] == "succeeded"
+
+    run = run_of(door, bench)
+    logged = {item["key"]: item["value"] for item in run["data"]["metrics"]}
+    assert logged["system/ray/cpu_count"] > 0
+    for node in range(2):
+        assert logged[f"system/ray/node_{node}/object_store_available_bytes"] == 80_000_000
+    assert run["info"]["status"] == "FINISHED"
 
 
 def test_a_run_whose_driver_was_killed_is_failed_and_has_no_tracker_left(
