@@ -11,6 +11,7 @@ import pytest
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone
 from tests.backends.ray.test_kills import kill
+from tests.ray_versions import interpreter_with
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
@@ -37,7 +38,8 @@ def new_run(tmp_path: Path) -> Iterator[NewRun]:
     with ExitStack() as stack:
 
         def made(**cluster: Any) -> ClusterRun:
-            return ClusterRun(stack.enter_context(ray_cluster(nodes=2, **cluster)), tmp_path)
+            running = ray_cluster(nodes=2, python=interpreter_with("newest"), **cluster)
+            return ClusterRun(stack.enter_context(running), tmp_path)
 
         yield made
 
