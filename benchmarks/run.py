@@ -277,9 +277,10 @@ def main() -> int:
             rows.append(workspaces(scratch, options.repeats))
         if "ray" in parts:
             from ray_clusters import ray_clusters
+            from ray_launches import ray_launches
             from ray_plans import ray_plans
 
-            rows += [ray_plans(scratch), ray_clusters(scratch)]
+            rows += [ray_plans(scratch), ray_clusters(scratch), ray_launches(scratch)]
         for part in rows:
             for row in part:
                 _show(row)
