@@ -12,8 +12,8 @@ import pytest
 
 from sgpu_decl.agent.processes import related
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
-from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
-from tests.ray_versions import BOTH_RAYS, NEWEST_CLUSTER, interpreter_with
+from sgpu_decl.testing.ray_cluster import RayCluster
+from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import until
 from tests.tracking.conftest import Door
 
@@ -39,12 +39,6 @@ def main():
     while not wanted <= MlflowClient().get_run(os.environ["MLFLOW_RUN_ID"]).data.metrics.keys():
         time.sleep(0.1)
 """
-
-
-@pytest.fixture(scope="module", params=BOTH_RAYS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
-    with ray_cluster(nodes=2, cpus=4, python=interpreter_with(request.param)) as running:
-        yield running
 
 
 @pytest.fixture

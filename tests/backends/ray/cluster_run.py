@@ -113,7 +113,7 @@ class ClusterRun:
         """The jobs that were submitted for the run."""
         lineage = self.bench.record("hello").lineage
         jobs = self.cluster.get("/api/jobs/")
-        return [job for job in jobs if job["metadata"].get("sgpu.lineage") == lineage]
+        return [job for job in jobs if (job["metadata"] or {}).get("sgpu.lineage") == lineage]
 
     def keys(self) -> list[str]:
         """The names of what the run has in the key-value store, beside its package."""
