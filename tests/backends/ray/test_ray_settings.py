@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.ray.watching import job_verdict
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone
 from tests.backends.ray.test_kills import kill
@@ -51,8 +52,9 @@ def subreaping() -> Iterator[RayCluster]:
 
 @pytest.mark.parametrize("victims", ["driver", "actors", "node_programs", "supervisors", "ranks"])
 def test_nothing_is_left_where_ray_itself_ends_what_workers_leave(
-    subreaping: RayCluster, tmp_path: Path, victims: str
+    subreaping: RayCluster, tmp_path: Path, victims: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(job_verdict, "_VISIBLE", 5.0)  # of 60 s: the disk is one of this machine
     run = ClusterRun(subreaping, tmp_path)
     run.hold()
     processes = run.processes
