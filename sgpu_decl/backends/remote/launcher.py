@@ -115,7 +115,7 @@ class RemoteLauncher(Launcher):
             facts = self.start(launching, folder)
         except OutcomeUnknown:
             raise
-        except BackendError:
+        except SgpuError:
             self._unstage(record)
             raise
         try:

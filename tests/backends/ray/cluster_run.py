@@ -26,7 +26,7 @@ for key in GcsClient(address=sys.argv[1]).internal_kv_keys(b"gcs://", None, 60):
 
 class ClusterRun:
     """The run `hello` of two ranks, each on a node of its own, with `bench` as its project.
-    `shared` is its storage, or else the folder of the head node."""
+    `shared` is its storage, or else the folder of the head node. `address` is that of a proxy."""
 
     def __init__(
         self,
@@ -35,9 +35,10 @@ class ClusterRun:
         environ: Mapping[str, str] = {},
         *,
         storage: bool = True,
+        address: str | None = None,
     ) -> None:
         self.cluster = cluster
-        self._block = {"kind": "ray", "address": cluster.url, "ranks_per_node": 1}
+        self._block = {"kind": "ray", "address": address or cluster.url, "ranks_per_node": 1}
         if storage:
             self.shared = folder / "shared"
             self.shared.mkdir()

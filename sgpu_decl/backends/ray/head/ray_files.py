@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.head.depot_client import DepotClient
-from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
+from sgpu_decl.backends.ray.head.head_reader import HeadReader
 from sgpu_decl.backends.remote.files import (
     RemoteEntry,
     RemoteFiles,
@@ -21,10 +21,12 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Sent
 
-__all__ = ["RayFiles"]
+__all__ = ["SMALL", "RayFiles"]
 
 _INDEX = ".index"
-_SMALL = 1 << 20  # bytes of a file that is sent whole, whatever else is sent
+SMALL = 1 << 20
+"""Bytes of a file that is sent whole, whatever else is sent."""
+
 _PIECE = 64 << 20  # bytes: the dashboard takes at most 100 MiB at once
 _WINDOW = 2  # pieces in the key-value store, which is the memory of the head
 
@@ -41,10 +43,6 @@ class RayFiles(RemoteFiles):
 
     def now(self) -> float:
         return self._depot.now()
-
-    def path_on_head(self, path: str) -> str:
-        """What a path is called on the head node."""
-        return f"{self._depot.root()}{path.removeprefix(ROOT)}"
 
     def names(self, folder: str, below: str) -> Sequence[str]:
         """The paths that match a pattern below a folder, by name; folders end with a slash."""
@@ -66,7 +64,7 @@ class RayFiles(RemoteFiles):
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         size = byte_count(content)
         with upload_stream(content, sent) as stream:
-            if size <= _SMALL:
+            if size <= SMALL:
                 self._depot.ask("put", path, stream.read())
                 return
             upload, under_way = uuid4().hex, list[str]()
@@ -78,7 +76,7 @@ class RayFiles(RemoteFiles):
                     while not self._room.acquire(blocking=not under_way):
                         self._settle(under_way)
                     place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
-                    under_way.append(self._depot.send("piece", "", piece, upload=upload, **place))
+                    under_way.append(self._depot.send_piece(piece, upload=upload, **place))
             finally:
                 while under_way:
                     self._settle(under_way)
@@ -92,19 +90,30 @@ class RayFiles(RemoteFiles):
             self._room.release()
 
     def get(self, path: str) -> bytes:
-        return self._reader.read(path)
+        content = self._reader.read(path)
+        if not content and self.size(path) != 0:
+            raise self._reader.unreadable(path)
+        return content
+
+    def find(self, path: str) -> bytes | None:
+        """The bytes of a file that somebody may be writing; None if there are none now."""
+        return self._reader.find(path)
 
     def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
-        content = self._reader.read(path)
+        content = self.get(path)
         file.touch(mode=0o600)
         file.write_bytes(content)
         received(len(content))
 
     def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+        path = f"{folder}/{_INDEX}"
         try:
-            index = json.loads(self._reader.read(f"{folder}/{_INDEX}"))
+            content = self._reader.read(path)
         except RemoteMissing:
             return ()
+        if not content:
+            raise self._reader.unreadable(path)
+        index = json.loads(content)
         return tuple(
             RemoteEntry(
                 name=name,
@@ -119,4 +128,5 @@ class RayFiles(RemoteFiles):
         self._depot.ask("folder", folder)
 
     def delete(self, path: str) -> None:
-        self._depot.ask("delete", path)
+        if self._reader.names(path):  # else no depot needs to start
+            self._depot.ask("delete", path)

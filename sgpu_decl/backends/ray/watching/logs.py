@@ -96,7 +96,7 @@ class HeadLogs(NodeLogs):
             first, offset = self._at.get(place, (0, 0))
             for number in range(first, max(numbers) + 1):
                 path = f"{self._folder}/{place[0]}/{place[1]}/{number}.log"
-                lines = self._files.get(path)[offset:].rpartition(b"\n")[0]
+                lines = (self._files.find(path) or b"")[offset:].rpartition(b"\n")[0]
                 offset += len(lines) + 1 if lines else 0
                 self._at[place] = (number, offset)
                 if lines:

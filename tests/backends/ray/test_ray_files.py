@@ -1,0 +1,68 @@
+"""Files of the head node whose dashboard does not give what is there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.output_download import fetch_output
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.step_progress import Quiet
+from tests.backends.ray.answers import Answers, answering
+
+FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
+HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    with answering({NODES: {"data": {"result": {"result": [HEAD]}}}}) as running:
+        running.by_path[FILE] = (500, "the agent of this node does not answer")
+        yield running
+
+
+@pytest.fixture
+def files(answers: Answers) -> RayFiles:
+    return RayFiles(answers.dashboard())
+
+
+def has(answers: Answers, *names: str) -> None:
+    """The dashboard lists these names for whatever it is asked."""
+    answers.by_path[NAMES] = {"data": {"result": {"internal": list(names)}}}
+
+
+def test_a_file_that_is_there_and_cannot_be_read_is_not_taken_for_an_empty_one(
+    answers: Answers, files: RayFiles, tmp_path: Path
+) -> None:
+    has(answers, "sgpu/a/b")
+    for ask in (files.get, files.list, lambda path: files.fetch(path, tmp_path / "here")):
+        with pytest.raises(BackendError, match="cannot be read now") as raised:
+            ask("/sgpu/a/b")
+        assert raised.value.retryable
+
+
+def test_a_file_that_is_not_there_is_missing(answers: Answers, files: RayFiles) -> None:
+    has(answers)
+    with pytest.raises(RemoteMissing):
+        files.get("/sgpu/a/b")
+    assert files.list("/sgpu/a") == ()
+
+
+def test_what_is_not_there_is_deleted_without_a_depot(answers: Answers, files: RayFiles) -> None:
+    has(answers)
+    files.delete("/sgpu/a/b")
+    assert {request.split()[0] for request, _ in answers.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("name", ["../out", "a/../../out", "/tmp/out"])
+def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
+    answers: Answers, files: RayFiles, tmp_path: Path, name: str
+) -> None:
+    index: dict[str, Any] = {"v": 1, "entries": {name: {"size": 1, "modified": 1.0}}}
+    answers.by_path[FILE] = index
+    with pytest.raises(BackendError, match="outside of the output"):
+        fetch_output(files, "/sgpu/back/0", {0: {}}, tmp_path / "here", Quiet())
+    assert not (tmp_path / "out").exists()
