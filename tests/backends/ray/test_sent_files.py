@@ -1,0 +1,73 @@
+"""What a driver sends to nodes, as far as no node is needed."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.sent_files import _BATCH, _PIECE, SentFiles, _batches
+
+
+class Head:
+    """The folder of a head with the code of one launch."""
+
+    def __init__(self, root: Path) -> None:
+        self.objects = root / "objects"
+        self.code = self.objects / "code/c0de.tar.gz"
+        self.lock = self.objects / "agent/freeing-1"
+        for path in (self.code, self.lock):
+            path.parent.mkdir(parents=True)
+        self.code.touch()
+        sent: dict[str, Any] = {"objects": str(self.objects), "code": "c0de", "environment": None}
+        sent |= {"files": [], "resume": False, "gc_lock": {"name": "freeing-", "seconds": 300.0}}
+        launch = {"launch": str(root / "runs/1"), "back": str(root / "runs/1/back"), "sent": sent}
+        self.files = SentFiles(launch, LogCopy())
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Head:
+    return Head(tmp_path)
+
+
+def test_content_that_is_there_is_not_missing(head: Head) -> None:
+    assert head.files.missing_content() is None
+
+
+def test_content_that_was_deleted_is_named(head: Head) -> None:
+    head.code.unlink()
+    assert head.files.missing_content() == (
+        f"`{head.code}` was deleted from the head node: apply again"
+    )
+
+
+def test_a_gc_that_goes_on_is_waited_for(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    head.lock.touch()
+
+    def gc_goes_on(_: float) -> None:
+        head.code.unlink()
+        head.lock.unlink()
+
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.time.sleep", gc_goes_on)
+    assert str(head.code) in str(head.files.missing_content())
+
+
+def test_a_gc_that_died_is_not_waited_for(head: Head) -> None:
+    head.lock.touch()
+    os.utime(head.lock, (time.time() - 400,) * 2)
+    assert head.files.missing_content() is None
+
+
+@given(st.lists(st.integers(min_value=0, max_value=2 * _PIECE), max_size=2 * _BATCH))
+def test_files_are_taken_in_their_order_a_few_at_once(sizes: list[int]) -> None:
+    files = [(str(number), size) for number, size in enumerate(sizes)]
+    batches = list(_batches(files))
+    assert [name for names, _ in batches for name in names] == [name for name, _ in files]
+    for names, size in batches:
+        assert size == sum(dict(files)[name] for name in names)
+        assert len(names) <= _BATCH
+        assert size <= _PIECE or len(names) == 1
