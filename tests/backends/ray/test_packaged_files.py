@@ -71,6 +71,7 @@ def test_a_job_is_under_way_until_its_driver_has_written_the_folder(
         (others, False),
         ([*others, job], True),
         ([{**job, "status": "STOPPED"}], False),
+        ([{**job, "driver_info": {"id": "01000000"}}], False),
     ):
         answers.by_path[JOBS] = jobs
         assert files.under_way() is under_way

@@ -77,12 +77,15 @@ def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun)
     declare_large(run)
     uploads = run.shared / ".depot/uploads"
 
-    with ThreadPoolExecutor(1) as pool:
-        apply = pool.submit(run.bench.launched)
+    def kill() -> None:
         until(lambda: uploads.exists() and any(uploads.glob("*.0")))
         (pid,) = depot_processes(run.cluster)
         os.kill(pid, signal.SIGKILL)
-        apply.result()
+
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
+        run.bench.launched()
+        killed.result()
 
     assert_one_launch(run)
 

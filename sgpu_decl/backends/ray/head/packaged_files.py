@@ -9,6 +9,7 @@ keeps what is sent from gc.
 import hashlib
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,18 @@ from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
 from sgpu_decl.model.step_progress import Sent
 
-__all__ = ["FOLDER", "PackagedFiles"]
+__all__ = ["FOLDER", "PackagedFiles", "is_beginning"]
 
 FOLDER = "sgpu.folder"
 """What the metadata of a job calls its launch folder, which the driver writes."""
 
 _LAUNCHES = f"{RemoteLayout(ROOT).runs}/"
+
+
+def is_beginning(job: Mapping[str, Any]) -> bool:
+    """Whether a job goes on whose driver has not joined the cluster yet: it writes the launch
+    folder as soon as it has."""
+    return job.get("status") in ACTIVE and not job.get("driver_info")
 
 
 class PackagedFiles(RayFiles):
@@ -53,8 +60,8 @@ class PackagedFiles(RayFiles):
         """Whether a driver has not written its launch folder yet."""
         dashboard, path = self._reader.dashboard, "/api/jobs/"
         jobs: Any = dashboard.get(path)
-        active = [job for job in jobs if job.get("status") in ACTIVE]
-        metadata = [dashboard.optional_part(path, job, "metadata", dict) for job in active]
+        beginning = [job for job in jobs if is_beginning(job)]
+        metadata = [dashboard.optional_part(path, job, "metadata", dict) for job in beginning]
         folders = [facts[FOLDER] for facts in metadata if facts and FOLDER in facts]
         return any(not self.names(folder, MARKER) for folder in folders)
 

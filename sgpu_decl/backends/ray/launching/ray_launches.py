@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.ray.clusters import Clusters
-from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
+from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles, is_beginning
 from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
-from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import Uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
@@ -39,10 +38,10 @@ class RayLaunches(RemoteLaunches):
             return marker
         dashboard = self._clusters.of(self.config(record))
         job = find_job(dashboard, record.token)
-        if job is None or job["status"] not in ACTIVE:
-            return marker  # what has ended without a folder was freed
-        if (job.get("metadata") or {}).get(FOLDER) != self.folder(record):
+        if job is None or (job.get("metadata") or {}).get(FOLDER) != self.folder(record):
             return marker
+        if not is_beginning(job):  # it has written the marker meanwhile, or its folder was freed
+            return super().marker(record)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         started = {"token": record.token, **facts}
         self.memory.remember(record, marker=started)
