@@ -197,6 +197,13 @@ class Session:
                 code="no_project",
             )
 
+    def declared_runs(self) -> tuple[str, ...]:
+        """The names of the runs that the file here declares, as they are written. The file is only
+        parsed; one that is not there or holds errors declares none."""
+        from sgpu_decl.facts.ownership import declared_runs
+
+        return declared_runs(self.file) if self.file is not None else ()
+
     def check_undeclared(self, name: str) -> None:
         """Check that no file of the project declares a run of this name.
 

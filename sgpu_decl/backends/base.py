@@ -313,9 +313,9 @@ class Attempts(Protocol):
             BackendError: they cannot be had yet, or not any more.
         """
 
-    def left_output(self, record: LaunchRecord) -> bool:  # noqa: ARG002  a default
-        """Whether ranks of an attempt left a file in SGPU_OUTPUT_DIR that a later attempt with
-        `resume` finds. Backends that have the field answer."""
+    def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  a default
+        """Whether ranks of an attempt left a file in SGPU_OUTPUT_DIR that a later attempt of this
+        config, with `resume`, finds. Backends that have the field answer."""
         return False
 
     @abstractmethod

@@ -255,7 +255,8 @@ def _answer(
     elif not settings.detach and end is not FollowEnd.DETACHED:
         show_endings(session, views, shown=settings.ranks)
     if refs and settings.detach:
-        note(_follow_hint(session, refs))
+        active = tuple(view.ref for view in views if view.state.active)
+        note(_follow_hint(session, active or refs))
     if error is not None and end is not FollowEnd.DETACHED:
         show_error(error)
 

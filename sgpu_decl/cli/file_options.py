@@ -87,7 +87,7 @@ def words_argument(command: Command) -> Command:
         "words",
         nargs=-1,
         metavar="[FILE] [NAME]...",
-        shell_complete=completed_by("runs", "files"),
+        shell_complete=completed_by("planned runs", "files"),
     )
     @functools.wraps(command)
     def with_words(*, words: tuple[str, ...], **values: Any) -> object:
@@ -104,8 +104,8 @@ def _names_file(word: str) -> bool:
     """Whether a word that is no path of a run file is a file all the same: it has a dot and is no
     address, or is a saved plan. A file or folder that has the bare name of a run is not meant."""
     text = word.partition("[")[0]
-    if "." in text:
-        return not text.startswith(("run.", "job."))
+    if "." in text and not text.startswith(("run.", "job.")):
+        return True
     from sgpu_decl.api import is_saved_plan
 
     return is_saved_plan(Path(word))
@@ -117,21 +117,21 @@ def selection_options(command: Command) -> Command:
     @click.option(
         "--rerun",
         multiple=True,
-        shell_complete=completed_by("runs"),
+        shell_complete=completed_by("planned runs"),
         metavar="ADDRESS",
         help="Relaunch these runs even if they are up to date (repeatable; globs).",
     )
     @click.option(
         "--select",
         multiple=True,
-        shell_complete=completed_by("runs"),
+        shell_complete=completed_by("planned runs"),
         metavar="ADDRESS",
         help="Plan only these (repeatable; globs).",
     )
     @click.option(
         "--exclude",
         multiple=True,
-        shell_complete=completed_by("runs"),
+        shell_complete=completed_by("planned runs"),
         metavar="ADDRESS",
         help="Skip these (repeatable; globs).",
     )

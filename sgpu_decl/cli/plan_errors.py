@@ -35,14 +35,17 @@ def plan_error(plan: "Plan") -> SgpuError | None:
 
 def failed_runs_error(plan: "Plan") -> SgpuError | None:
     """The error of an apply that does not relaunch a run that failed, or `None`."""
-    names = [
-        f"`{change.address.label}#{change.prior.attempt}`"
+    failed = [
+        (change.address, change.prior.attempt)
         for change in plan.changes
         if change.reason is Reason.FAILED_NOT_RETRIED and change.prior is not None
     ]
-    if not names:
+    if not failed:
         return None
+    attempts = ", ".join(f"`{address.label}#{number}`" for address, number in failed)
+    names = sorted({address.name for address, _ in failed})
+    only = "" if plan.complete else "".join(f" --select {name}" for name in names)
     return RunFailed(
-        f"not launched again, because the last attempt failed: {', '.join(names)}",
-        hint="`sgpu apply --retry-failed` launches failed runs again",
+        f"not launched again, because the last attempt failed: {attempts}",
+        hint=f"`sgpu apply --retry-failed{only}` launches failed runs again",
     )

@@ -194,12 +194,13 @@ class _FactReader:
 
     def _earlier_output(self, run: "LoadedRun") -> AttemptRef | None:
         """The newest attempt of a run that left output where a launch looks for it: on the same
-        backend."""
-        kind = str(run.config.backend.kind)
+        backend, in the same storage."""
+        config = run.config
+        kind = str(config.backend.kind)
         for attempt in reversed(self._history(run.address)):
             if attempt.backend != kind:
                 continue
-            if self._backends(kind).attempts.left_output(self._state.launch_of(attempt)):
+            if self._backends(kind).attempts.left_output(self._state.launch_of(attempt), config):
                 return attempt.ref
         return None
 

@@ -110,7 +110,8 @@ def test_a_run_whose_server_was_down_at_its_end_is_closed_by_a_later_command(
 ) -> None:
     nodes.environ["MLFLOW_TRACKING_URI"] = door.uri
     gate = tmp_path / "gate"
-    declare(nodes, "late", f"command: 'while ! [ -e {gate} ]; do sleep 0.05; done; exit 3'\n")
+    waits = f"command: 'while ! [ -e {gate} ]; do sleep 0.05; done; exit 3'\n"
+    declare(nodes, "late", f"timeout: 5m\n{waits}")
     assert nodes.here("apply", "-y", "--detach").code == 0
     until(lambda: door.runs("late"))
     door.close()

@@ -24,6 +24,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.tracking.tracker_files import tracking_links
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.rank_output import Output
     from sgpu_decl.model.step_progress import Progress
 
@@ -73,7 +74,7 @@ class LocalAttempts(Attempts):
 
         return output_files(self._layout.attempt(record.ref) / "output")
 
-    def left_output(self, record: LaunchRecord) -> bool:
+    def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
         return holds_files(os.fspath(self._layout.attempt(record.ref) / "output"))
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
