@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["Phases", "follow", "say", "stopped_by_interrupt", "tell_plan"]
+__all__ = ["Phases", "follow", "follow_all", "say", "stopped_by_interrupt", "tell_plan"]
 
 MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
 _ANNOUNCED = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
@@ -77,6 +77,20 @@ def follow(session: "Session", ref: AttemptRef) -> AttemptView:
     return view
 
 
+def follow_all(session: "Session", refs: Sequence[AttemptRef]) -> list[AttemptView]:
+    """Show what rank 0 of each attempt prints, and how each has ended; return how they ended."""
+    narrator = _Narrator(session)
+    for item in session.runs.follow(refs, ranks=(0,)):
+        if isinstance(item, AttemptView):
+            if not item.state.active:
+                say(ending(session.runs.describe([item.ref])[0], colour=False))
+        elif item is not None:
+            narrator.lines(item, f"[{item.ref}] ")
+    for finding in session.record_ended():
+        say(finding.summary)
+    return session.runs.describe(refs)
+
+
 @contextmanager
 def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iterator[None]:
     """After Ctrl-C, or an interrupt of the kernel, cancel the attempts and wait until they have
@@ -88,18 +102,21 @@ def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iter
     try:
         yield
     except KeyboardInterrupt:
-        for ref in refs:
-            _stop(session, ref)
+        if active := [ref for ref in refs if session.runs.status(ref).state.active]:
+            _stop(session, active)
         raise
 
 
-def _stop(session: "Session", ref: AttemptRef) -> None:
-    """Cancel an attempt and wait until nothing of it is left."""
-    session.runs.cancel(ref)
-    say(f"{ref} is being cancelled; interrupt again to leave at once")
-    session.runs.wait([ref], tick=session.runs.forced_stops([ref], say))
+def _stop(session: "Session", refs: Sequence[AttemptRef]) -> None:
+    """Cancel attempts and wait until nothing of them is left."""
+    for ref in refs:
+        session.runs.cancel(ref)
+    names = f"{refs[0]} is" if len(refs) == 1 else f"{refs[0]} to {refs[-1]} are"
+    say(f"{names} being cancelled; interrupt again to leave at once")
+    session.runs.wait(refs, tick=session.runs.forced_stops(refs, say))
     session.record_ended()
-    say(ending(session.runs.describe([ref])[0], colour=False))
+    for view in session.runs.describe(refs):
+        say(ending(view, colour=False))
 
 
 class _Narrator:
@@ -130,7 +147,7 @@ class _Narrator:
             for text in tracking_notes(view):
                 say(text)
 
-    def lines(self, item: "LogLines") -> None:
+    def lines(self, item: "LogLines", prefix: str = "") -> None:
         if self._cut:
             return
         lines = item.lines
@@ -140,7 +157,7 @@ class _Narrator:
             self._remaining -= len(lines)
         if lines:
             stream = sys.stderr if item.stream == "stderr" else sys.stdout
-            stream.write(clean_lines("\n".join(lines)) + "\n")
+            stream.write(clean_lines("\n".join(lines), prefix) + "\n")
             stream.flush()
         if self._cut:
             say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")

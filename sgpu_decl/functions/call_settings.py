@@ -12,7 +12,7 @@ from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["UNSET", "Parameters", "Settings", "Unset", "merged_settings"]
+__all__ = ["UNSET", "Parameters", "Settings", "Unset", "merged_settings", "positive"]
 
 DEFAULT_TIMEOUT = 10_800.0  # seconds, of functions that run on this machine
 
@@ -50,8 +50,8 @@ _TYPES = ("gpu_type", "accelerator_type")
 class Settings:
     """`gpus` and `gpu_type` are None where the project or the machine decides. `timeout` is in
     seconds, None for no limit. `ray` has the options of the Ray cluster whose driver the function
-    is, None for a function that runs as ranks. `parameters` maps a field of a run to the parameter
-    that sets it."""
+    is, None for a function that runs as ranks. `max_parallel` limits the calls of a sweep.
+    `parameters` maps a field of a run to the parameter that sets it."""
 
     gpus: int | None = None
     gpu_type: str | None = None
@@ -60,6 +60,7 @@ class Settings:
     run_async: bool = False
     target: str | None = None
     ray: Mapping[str, Json] | None = None
+    max_parallel: int | None = None
     parameters: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
 
     def run_fields(self) -> dict[str, Json]:
@@ -73,6 +74,8 @@ class Settings:
             fields["timeout"] = None if self.timeout is None else f"{self.timeout:g}s"
         if self.ray is not None:
             fields["ray"] = dict(self.ray) or True
+        if self.max_parallel is not None:
+            fields["max_parallel"] = self.max_parallel
         return fields
 
 
@@ -95,7 +98,7 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
         warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=3)
     count = _one_of(values, _COUNTS)
     if count is not None:
-        parameters["gpus"], changes["gpus"] = count, _count(count, values[count])
+        parameters["gpus"], changes["gpus"] = count, positive(count, values[count])
     kind = _one_of(values, _TYPES)
     if kind is not None:
         parameters["type"] = kind
@@ -145,10 +148,15 @@ def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
     return spellings[0] if spellings else None
 
 
-def _count(name: str, value: object) -> int:
+def positive(name: str, value: object) -> int:
+    """A count that the user gave.
+
+    Raises:
+        InvalidInput: it is none, or below 1.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        hint = "it is the number of ranks, one on each GPU"
-        raise _wrong(name, "a whole number of 1 or more", value, hint)
+        counted = "calls at once" if name == "max_parallel" else "ranks, one on each GPU"
+        raise _wrong(name, "a whole number of 1 or more", value, f"it is the number of {counted}")
     return value
 
 

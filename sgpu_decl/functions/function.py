@@ -1,16 +1,19 @@
 """A function that runs as ranks when it is called by `.distributed(...)`."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from types import MethodType
-from typing import Generic, NoReturn, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, Unpack, cast
 
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.call_settings import Parameters, Settings, merged_settings
 from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.plan import Plan
+
+if TYPE_CHECKING:
+    from sgpu_decl.functions.call_table import CallTable
 
 __all__ = ["CallPlan", "DistributedFunction"]
 
@@ -101,6 +104,31 @@ class DistributedFunction(Generic[R]):
         from sgpu_decl.functions.call_launch import run
 
         return cast("R", run(self._func, self._settings, args, kwargs))
+
+    @short_tracebacks
+    def map(
+        self, calls: Iterable[Mapping[str, object]], *, max_parallel: int | None = None
+    ) -> "CallTable[R]":
+        """Run the function once for each set of arguments, side by side, and wait for all of them.
+
+        Lines of rank 0 appear here with the name of their call; an interrupt stops all calls.
+
+        Args:
+            calls: the arguments of each call, by name: `[{"lr": 0.1}, {"lr": 0.01}]`.
+            max_parallel: how many calls run at once. The others wait. By default what `functions`
+                of the project says, else as many as there are GPUs for.
+
+        Returns:
+            A table with a row for each call, in this order: its arguments, state, time, and what it
+            returned or why it failed. A call that fails does not end the others.
+
+        Raises:
+            InvalidInput: a call cannot work; nothing was started.
+            SgpuError: the first call could not be launched.
+        """
+        from sgpu_decl.functions.call_map import run_map
+
+        return cast("CallTable[R]", run_map(self._func, self._settings, calls, max_parallel))
 
     @short_tracebacks
     def plan(self, *args: object, **kwargs: object) -> CallPlan:
