@@ -44,6 +44,9 @@ ANSWERS = {
         "results", "`{\"rank\", \"value\"}` in the order of ranks. A value that JSON cannot hold is `{\"pickle\": path, \"repr\": "
         "text}`. Of several runs, the [table](../sweeps.md).",
     ),
+    "stacks": _answer(
+        "stacks", "One object for each running rank: `rank`, `pid`, and `stack`, or `null` and the `reason`.", stable=False,
+    ),
     "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False),
     "fetch": _answer("folder files bytes lacking", "Where the files are; `lacking` names those that are missing.", stable=False),
     "state list": _answer("resources", "One object for each recorded resource.", stable=False),
@@ -65,7 +68,7 @@ ANSWERS = {
     "explain": _answer("code severities exit_code meaning example solution since", "The code. Without CODE, `codes`: all of them.", stable=False),
     "gc": _answer("attempts bytes code_bytes environment_bytes not_found", "What was deleted, or would be.", stable=False),
     "doctor": _answer("project findings summary", "One finding for each check.", stable=False),
-    "init": _answer("written name", "The files that it wrote.", stable=False),
+    "init": _answer("written name required", "The files that it wrote.", stable=False),
     "version": _answer("version", "The version.", stable=False),
     "adopt": _answer("adopted id", "The job.", stable=False),
     "mlflow sync": _answer(

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("sgpu_decl.cli.run:command", "Run a command on GPUs, without a YAML file."),
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
     "logs": ("sgpu_decl.cli.logs:command", "Show the output of a run's ranks."),
+    "stacks": ("sgpu_decl.cli.stacks:command", "Show where the ranks of a run are now."),
     "results": ("sgpu_decl.cli.results:command", "Show what each rank returned."),
     "fetch": ("sgpu_decl.cli.fetch:command", "Download the files that ranks wrote."),
     "wait": ("sgpu_decl.cli.wait:command", "Wait until runs have ended."),
@@ -93,7 +94,7 @@ SUBCOMMANDS = {
 }
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "init": ("sgpu init", "sgpu init experiments/first --name first"),
+    "init": ("sgpu init", "sgpu init --from train.py", "sgpu init experiments --project"),
     "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
     "plan": ("sgpu plan", "sgpu plan train -t prod --set args.lr=0.1"),
     "apply": ("sgpu apply", "sgpu apply train.yaml -t prod --detach -y"),
@@ -103,6 +104,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "status": ("sgpu status", "sgpu status 'sweep*' -o json"),
     "logs": ("sgpu logs -f", "sgpu logs train --rank all --tail 100", "sgpu logs --since 10m"),
+    "stacks": ("sgpu stacks train", "sgpu stacks 'train#8' --rank 3"),
     "results": ("sgpu results train", "sgpu results 'train#8' -o json"),
     "fetch": ("sgpu fetch train",),
     "wait": ("sgpu wait train --timeout 2h", "sgpu wait 'sweep*'"),
