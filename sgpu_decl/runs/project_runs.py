@@ -28,7 +28,7 @@ from sgpu_decl.runs.selectors import (
 )
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.rank_output import LogLines, Output
+    from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.run_table import RunTable
     from sgpu_decl.model.step_progress import Progress
@@ -298,6 +298,24 @@ class ProjectRuns:
         self._must_be_kept(ref)
         record = self.record(ref)
         return self._attempts(record).output(record, progress or Quiet())
+
+    def stacks(self, ref: AttemptRef, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
+        """The Python stacks of the running ranks of an attempt, or of some (`None`: all).
+
+        Raises:
+            NotFound: no rank runs now.
+            BackendError: the ranks of this backend cannot be asked.
+        """
+        record = self.record(ref)
+        view = self.status(ref)
+        running = [rank.rank for rank in view.ranks if rank.state == "running"]
+        if not (view.state.active and running):
+            raise NotFound(
+                f"no rank of `{ref}` runs now: it is {view.state}",
+                hint=self._project.shell_command(f"logs {shlex.quote(str(ref))}")
+                + " shows what its ranks wrote",
+            )
+        return self._attempts(record).stacks(record, ranks)
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         """The pickled exception of a rank of a called function, if it left one."""

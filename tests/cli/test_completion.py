@@ -31,7 +31,7 @@ def launched(sgpu: Shell) -> Shell:
 
 
 def test_commands_and_options(sgpu: Shell) -> None:
-    assert values(sgpu, "st") == ["status", "state"]
+    assert values(sgpu, "st") == ["status", "stacks", "state"]
     assert values(sgpu, "state", "") == ["list", "show", "mv", "rm", "pull", "unlock"]
     assert values(sgpu, "logs", "--re") == ["--restart"]
     assert values(sgpu, "plan", "-o", "") == ["text", "json", "markdown"]

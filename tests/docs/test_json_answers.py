@@ -41,7 +41,7 @@ COMMANDS = {
     "state rm": "other",
 }
 """What each is called with after the run, in this order."""
-ELSEWHERE = {"apply", "run", "state unlock", "adopt", "mlflow sync", "dev workspace"}
+ELSEWHERE = {"apply", "run", "stacks", "state unlock", "adopt", "mlflow sync", "dev workspace"}
 """Those that need more than a run that has ended; `apply` is what starts it."""
 
 
