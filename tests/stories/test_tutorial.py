@@ -1,4 +1,5 @@
-"""The first hour of a newcomer: the tutorial, typed as it stands, prints what it shows."""
+"""The first hour of a newcomer: the tutorial and the cells of a notebook, typed as they stand,
+print what the pages show."""
 
 import os
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from tests.support import PATIENCE
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 ELSEWHERE = "## The same run elsewhere"
 """The heading of what needs GPUs, a Ray cluster or a workspace."""
@@ -39,7 +40,7 @@ class Newcomer:
             command, _, shown = part.partition("\n")
             program, *words = shlex.split(command)
             assert program == "sgpu"
-            done = self._sgpu(words)
+            done = self.python("-m", "sgpu_decl", *words)
             printed = (done.stdout + done.stderr).replace(str(self.folder), "/home/me/fit")
             assert _missing(shown, printed) == [], printed
             failed = "error[" in shown or ", 1 failed" in shown
@@ -47,9 +48,9 @@ class Newcomer:
             assert done.returncode == expected, command
             self.typed.append(command)
 
-    def _sgpu(self, words: list[str]) -> "subprocess.CompletedProcess[str]":
+    def python(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", "sgpu_decl", *words],
+            [sys.executable, *words],
             cwd=self.folder,
             env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
             stdin=subprocess.DEVNULL,
@@ -81,7 +82,7 @@ def _lasting(text: str) -> str:
 
 def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
     newcomer = Newcomer(folder=tmp_path)
-    here, _, _ = PAGE.read_text().partition(ELSEWHERE)
+    here, _, _ = (DOCS / "tutorial.md").read_text().partition(ELSEWHERE)
     for language, name, text in BLOCK.findall(here):
         if language == "diff":
             newcomer.edit(name, text)
@@ -90,3 +91,12 @@ def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
         else:
             newcomer.type(text)
     assert len(newcomer.typed) == here.count("\n$ ") > 10
+
+
+def test_the_cells_of_a_notebook_print_what_the_page_shows(tmp_path: Path) -> None:
+    newcomer = Newcomer(folder=tmp_path)
+    newcomer.write("sgpu.yml", "project: {name: cells}\nfunctions: {mlflow: {enabled: false}}\n")
+    cells, shown = BLOCK.findall((DOCS / "how-to" / "notebooks.md").read_text())[:2]
+    newcomer.write(cells[1], cells[2])
+    done = newcomer.python(cells[1])
+    assert _missing(shown[2], done.stdout) == [], done.stdout + done.stderr
