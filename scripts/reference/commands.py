@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from sgpu_decl.cli.commands import COMMANDS, EXAMPLES, LazyGroup
+from sgpu_decl.cli.commands import COMMANDS, EXAMPLES, HELP_OPTIONS, LazyGroup
 
 HEAD = """\
 # Commands
@@ -19,7 +19,7 @@ HEAD = """\
 def command_tree() -> Iterator[tuple[str, click.Command, click.Context]]:
     """Each command with its words, parents first."""
     root = LazyGroup(COMMANDS, "sgpu", "")
-    yield from _below(root, click.Context(root, info_name="sgpu"))
+    yield from _below(root, click.Context(root, info_name="sgpu", help_option_names=HELP_OPTIONS))
 
 
 def _below(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from sgpu_decl.cli.commands import COMMANDS, LazyGroup
+from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from sgpu_decl.errors import SgpuError
 from tests.docs.pages import PAGES, blocks, prose, title
 
@@ -35,7 +35,8 @@ def _fault(line: str) -> str | None:
     """What click says of a line."""
     command: click.Command = LazyGroup(COMMANDS, "sgpu", "")
     command.params.append(click.Option(["--version"], is_flag=True))  # as `main` does
-    context = click.Context(command, info_name="sgpu")
+    # click remembers the first help option that a command is given
+    context = click.Context(command, info_name="sgpu", help_option_names=HELP_OPTIONS)
     words = shlex.split(line, comments=True)[1:]
     try:
         while isinstance(command, click.Group) and words and not words[0].startswith("-"):

@@ -36,8 +36,13 @@ def test_the_page_names_the_files_of_a_run(tmp_path: Path) -> None:
     assert Shell(project, {**os.environ, **homes}).here("apply", "-y").code == 0
 
     attempt = project / ".sgpu/default/runs/train/1"
-    written = {*_named(project / ".sgpu/default"), *_named(attempt), *_named(attempt / "ranks/0")}
+    written = {
+        *_named(project / ".sgpu"),
+        *_named(project / ".sgpu/default"),
+        *_named(attempt),
+        *_named(attempt / "ranks/0"),
+    }
     written |= _named(tmp_path / "CACHE/sgpu") | _named(tmp_path / "DATA/sgpu/store")
     assert {"code", "state.db", "objects"} <= written
     names = {part for code in re.findall(r"`([^`]+)`", PAGE) for part in code.split("/")}
-    assert written - names - {"0", "lock"} == set()
+    assert written - names - {"0", "default", "lock"} == set()
