@@ -42,6 +42,17 @@ class Applied:
     failed: tuple[tuple[Address, SgpuError], ...] = ()
     unrecorded: tuple[Diagnostic, ...] = ()
 
+    def __repr__(self) -> str:
+        """Short: a notebook shows it."""
+        groups = (
+            ("launched", self.launched),
+            ("adopted", self.adopted),
+            ("stopping", self.stopping),
+        )
+        words = [f"{name} {', '.join(map(str, refs))}" for name, refs in groups if refs]
+        words += [f"failed {address}" for address, _ in self.failed]
+        return f"<Applied: {'; '.join(words) or 'nothing'}>"
+
 
 def execute(
     plan: Plan,

@@ -17,7 +17,7 @@ DECIDED = {
     "command": "it is the decorated function",
     "args": "they are the arguments of the call",
     "code": "a function travels with what it uses",
-    "matrix": "each call is one run: call the function for each combination",
+    "matrix": "each call is one run: `.map([...])` calls the function for each combination",
     "ray": "the decorator decides it: `@ray_launch` makes a call a Ray program",
     "until": "each call launches, whatever became of the last one",
     "on_active": "each call is an attempt beside the others",

@@ -70,6 +70,11 @@ class AttemptView:
     processes_left: tuple[int, ...] = ()
     unavailable: str | None = None
 
+    def __repr__(self) -> str:
+        """Short: a notebook shows lists of them."""
+        cause = f": {self.first_cause.summary}" if self.first_cause is not None else ""
+        return f"<{self.ref} {self.state}{cause}>"
+
 
 def view_in(record: LaunchRecord, seen: Mapping[str, Any]) -> AttemptView:
     """The view that a JSON object gives: `outcome.json`, what `agent.attempt_status` reads,
