@@ -278,9 +278,11 @@ def main() -> int:
         if "ray" in parts:
             from ray_clusters import ray_clusters
             from ray_launches import ray_launches
+            from ray_logs import ray_logs
             from ray_plans import ray_plans
 
-            rows += [ray_plans(scratch), ray_clusters(scratch), ray_launches(scratch)]
+            rows += [ray_plans(scratch), ray_clusters(scratch)]
+            rows += [ray_launches(scratch), ray_logs(scratch)]
         for part in rows:
             for row in part:
                 _show(row)

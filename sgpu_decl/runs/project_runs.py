@@ -383,13 +383,13 @@ class ProjectRuns:
                 if time.monotonic() - looked_at > QUIET:
                     yield None
                     looked_at = time.monotonic()
+                due[ref] = time.monotonic() + self._attempts(records[ref]).poll_seconds
                 lines, ended = logs[ref].read()
                 for line in lines:
                     quiet = False
                     yield line
                 if ended:
                     del logs[ref]
-                due[ref] = time.monotonic() + self._attempts(records[ref]).poll_seconds
             self._settle(watched)
             for ref, status in self._statuses(watched).items():  # later than the last line
                 standing = (

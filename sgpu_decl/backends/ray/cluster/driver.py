@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _POLL = 0.5  # seconds between two looks for a request to cancel
-_START_POLL = 0.1  # seconds between two looks at a start
+_BUSY_POLL = 0.1  # the same while ranks start, or write what this process takes
 _SEEN = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
@@ -155,15 +155,14 @@ class _Driver:
         except LostNode as error:
             return [error]
         every: list[LostNode] = []
-        asked = False
+        asked = writing = False
         deadline: float | None = None  # once a node is lost
         while nodes.running:
             starting = self._status.fields["state"] == "starting"
-            lost = nodes.wait(_START_POLL if starting else _POLL)
+            lost = nodes.wait(_BUSY_POLL if starting or writing else _POLL)
             every += lost
             self._copy.copy_new_lines()
-            if self._sent is not None:
-                self._sent.take_lines()
+            writing = self._sent is not None and self._sent.take_lines()
             if (self._stop_requested() or every) and not asked:
                 asked = True
                 nodes.stop()

@@ -32,7 +32,9 @@ _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
 _PAUSE = 0.2  # seconds between two looks at a lock of gc
 _BATCH = 500  # files that are taken at once
-_READS = 16  # of a log, before the driver looks at something else
+_READS = 16  # of all logs, before the driver looks at something else
+_MUCH = 1 << 20  # bytes of a log that were new: there is more by now
+_ANSWER = 0.2  # seconds for the answers of all nodes; a late one is taken the next time
 
 
 class SentFiles:
@@ -99,23 +101,28 @@ class SentFiles:
         self._logs = [LogChunks(os.path.join(logs, str(node))) for node in range(len(actors))]
         self._reads = {}
 
-    def take_lines(self) -> None:
-        """Take the lines that nodes have written meanwhile."""
-        for node, actor in enumerate(self._actors):
-            for _ in range(_READS):
+    def take_lines(self) -> bool:
+        """Take the lines that nodes have written meanwhile; return whether there were any."""
+        found = False
+        for _ in range(_READS):
+            for node, actor in enumerate(self._actors):
                 if node not in self._reads:
                     self._reads[node] = actor.new_lines.remote(last=False)
-                ready, _ = ray.wait([self._reads[node]], timeout=0)
-                if not ready:
-                    break
-                read = self._reads.pop(node)
+            nodes = {read: node for node, read in self._reads.items()}
+            ready, _ = ray.wait(list(nodes), num_returns=len(nodes), timeout=_ANSWER)
+            longest = 0
+            for read in ready:
+                del self._reads[nodes[read]]
                 try:
                     lines = ray.get(read)
                 except ray.exceptions.RayError:
-                    break  # the node is lost, which is seen elsewhere
-                if not lines:
-                    break
-                self._write(node, lines)
+                    continue  # the node is lost, which is seen elsewhere
+                self._write(nodes[read], lines)
+                longest = max(longest, len(lines))
+            found = found or longest > 0
+            if longest < _MUCH:
+                break
+        return found
 
     def collect(self, node: int) -> None:
         """Take what a node left, once its node program has ended. Raises RayError, OSError."""
