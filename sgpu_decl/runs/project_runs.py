@@ -28,6 +28,7 @@ from sgpu_decl.runs.selectors import (
 )
 
 if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_diff import AttemptDiff
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.run_table import RunTable
@@ -275,6 +276,37 @@ class ProjectRuns:
         from sgpu_decl.runs.table_rows import run_table
 
         return run_table(self.describe(refs), self._shown_results)
+
+    def previous(self, ref: AttemptRef) -> AttemptRef:
+        """The attempt before.
+
+        Raises:
+            NotFound: there is none.
+        """
+        history = self._project.states.history(ref.address)
+        earlier = [attempt.ref for attempt in history if attempt.ref.number < ref.number]
+        if not earlier:
+            raise NotFound(
+                f"`{ref}` is the first attempt of its run",
+                hint="name the other attempt, too: `sgpu diff` takes two, also of different runs",
+            )
+        return earlier[-1]
+
+    def diff(self, before: AttemptRef, after: AttemptRef) -> "AttemptDiff":
+        """What differs between two attempts, of one run or of two."""
+        from sgpu_decl.runs.attempt_comparison import compare_attempts
+
+        def recorded_result(ref: AttemptRef) -> str | None:
+            try:
+                self._must_be_kept(ref)
+            except NotFound as error:
+                return error.message
+            return None
+
+        inputs = [self.record(ref).inputs for ref in (before, after)]
+        gaps = tuple(filter(None, map(recorded_result, (before, after))))
+        table = self.table([before, after])
+        return compare_attempts(self._project, table, inputs, gaps)
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.

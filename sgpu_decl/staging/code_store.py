@@ -6,6 +6,7 @@ roots/<hex>.json      which snapshots one state refers to, for garbage collectio
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import uuid
@@ -87,6 +88,14 @@ class CodeStore(SharedStore):
                 code="code_missing",
             )
         return snapshot
+
+    def content(self, entry: SnapshotEntry) -> bytes | None:
+        """The bytes of a file of a snapshot; `None` if they are missing or damaged."""
+        try:
+            content = self._object_path(entry.digest).read_bytes()
+        except OSError:
+            return None
+        return content if hashlib.sha256(content).hexdigest() == entry.digest else None
 
     def materialize(self, code_digest: str, destination: Path) -> None:
         """Make a writable copy of a snapshot at `destination`, a new folder.
