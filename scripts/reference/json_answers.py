@@ -47,6 +47,10 @@ ANSWERS = {
     "stacks": _answer(
         "stacks", "One object for each running rank: `rank`, `pid`, and `stack`, or `null` and the `reason`.", stable=False,
     ),
+    "diff": _answer(
+        "before after fields files packages results metrics not_compared",
+        "The two attempts, and what differs in each part: `before` and `after` of each value, the `diff` of a file.",
+    ),
     "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False),
     "fetch": _answer("folder files bytes lacking", "Where the files are; `lacking` names those that are missing.", stable=False),
     "state list": _answer("resources", "One object for each recorded resource.", stable=False),

@@ -14,6 +14,7 @@ import fcntl
 import os
 
 from sgpu_decl.agent.attempt_files import OUTCOME
+from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.host_record import wait_until_over
 from sgpu_decl.agent.locks import open_lock, try_lock, wait_until_free
@@ -115,8 +116,11 @@ def _close_all_but(keep: Sequence[int]) -> None:
     os.closerange(low, 65_536)
 
 
-def wait_for_ends(waiters: Waiters, folders: Sequence[str], then: Callable[[], None]) -> None:
-    """Call `then` once every attempt in these folders has ended, whatever its outcome."""
+def wait_for_ends(
+    waiters: Waiters, folders: Sequence[str], then: Callable[[], None], *, success: bool = False
+) -> None:
+    """Call `then` once every attempt in these folders has ended, whatever its outcome; with
+    `success`, at the first one that did not succeed."""
 
     def block() -> None:
         for folder in folders:
@@ -124,6 +128,8 @@ def wait_for_ends(waiters: Waiters, folders: Sequence[str], then: Callable[[], N
             if not os.path.exists(os.path.join(folder, OUTCOME)):
                 wait_until_free(os.path.join(folder, "guardian.lock"))
                 wait_until_over(folder)
+            if success and read_attempt(folder)["state"] != "succeeded":
+                return
 
     waiters.start(block, then)
 

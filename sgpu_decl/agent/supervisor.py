@@ -95,7 +95,7 @@ class Supervisor:
         self._record.update(restart=node.restart)
         self._queue = AttemptQueue(spec, node.count, self._loop, self._record)
         self._queue.on_turn = self._begin
-        self._queue.on_refused = lambda why: self._conclude(failed("capacity", why))
+        self._queue.on_refused = lambda *why: self._conclude(failed(*why))
         self._tracker = TrackerProcess(
             spec, secrets, self._folder, tracker_pipe, self._loop, self._record
         )

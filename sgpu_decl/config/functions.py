@@ -19,6 +19,7 @@ DECIDED = {
     "code": "a function travels with what it uses",
     "matrix": "each call is one run: `.map([...])` calls the function for each combination",
     "ray": "the decorator decides it: `@ray_launch` makes a call a Ray program",
+    "after": "a call starts when it is made",
     "until": "each call launches, whatever became of the last one",
     "on_active": "each call is an attempt beside the others",
     "lifecycle": "no plan changes or removes a call",

@@ -14,6 +14,7 @@ from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import ProjectFile
+from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import (
     DeclaredRun,
     ReferenceContext,
@@ -99,6 +100,8 @@ def read_project(
                 hint="write `runs: {train: {…}}`",
             )
         )
+    if isinstance(block, Mapping):
+        findings += order_findings(runs, block.entries, block.keys)
     findings += _unknown_runs(head.entries.get("jobs"), block)
     unsupported = tuple(
         (key, root.keys[key])

@@ -162,6 +162,12 @@ class RunConfig(Block):
         description="`auto`: ranks find the output of the newest attempt that left some, in the "
         "folder that `SGPU_PREVIOUS_OUTPUT_DIR` names; so do ranks that are started again.",
     )
+    after: tuple[str, ...] = Field(
+        (),
+        description="Runs of the same project that must have succeeded before this one starts. "
+        "`${run.NAME.output}` is the folder of their output, in `args`, `parameters`, `command` "
+        "and `env.variables`.",
+    )
     retry: Retry = Field(Retry.model_construct(), description="When ranks are started again.")
     logs: Logs = Field(Logs.model_construct(), description="What the log files of ranks hold.")
     mlflow: Mlflow = Field(Mlflow.model_construct(), description="The tracking of the run.")

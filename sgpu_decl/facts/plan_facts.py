@@ -188,6 +188,7 @@ class _FactReader:
             resumes_from=resumes_from,
             ray=self._clusters[key],
             jobs=jobs,
+            after=config.after,
             places=run.places,
             findings=self._dispute(run.address),
         )

@@ -32,6 +32,7 @@ __all__ = [
     "Prior",
     "Reason",
     "Summary",
+    "Upstream",
 ]
 
 FORMAT_VERSION = "1.0"
@@ -68,6 +69,7 @@ class Reason(StrEnum):
     LIVE_DRIFTED = "live_drifted"
     FAILED_NOT_RETRIED = "failed_not_retried"
     CANCELLED_BY_USER = "cancelled_by_user"
+    UPSTREAM_FAILED = "upstream_failed"
     UP_TO_DATE = "up_to_date"
 
 
@@ -127,6 +129,18 @@ class Prior:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """An attempt of another run that must succeed before the ranks of a launch start (`after`)."""
+
+    address: Address
+    attempt: int
+
+    @property
+    def ref(self) -> AttemptRef:
+        return AttemptRef(self.address, self.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedLaunch:
     """All that apply needs to carry a change out: never decided again.
 
@@ -150,6 +164,7 @@ class Change:
     reason: Reason
     destructive: bool = False
     depends_on: tuple[Address, ...] = ()
+    after: tuple[Upstream, ...] = ()
     attempt: int | None = None
     prior: Prior | None = None
     fields: Sequence[FieldChange] = ()

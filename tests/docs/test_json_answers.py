@@ -21,6 +21,7 @@ COMMANDS = {
     "cancel": "train",
     "show": "train",
     "results": "train",
+    "diff": "train train",
     "logs": "train",
     "fetch": "train",
     "state list": "",

@@ -88,10 +88,10 @@ class LocalAttempts(Attempts):
     ) -> "Output":
         from sgpu_decl.backends.rank_values import output_files
 
-        return output_files(self._layout.attempt(record.ref) / "output")
+        return output_files(self._layout.output(record.ref))
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
-        return holds_files(os.fspath(self._layout.attempt(record.ref) / "output"))
+        return holds_files(os.fspath(self._layout.output(record.ref)))
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         restart = attempt_status.read_attempt(self._layout.attempt(record.ref))["restart"]

@@ -1,0 +1,153 @@
+"""Checks of the order of a project's runs: `after`, and `${run.NAME.output}`."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sgpu_decl.config.run_reader import DeclaredRun
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.run_outputs import pins, references
+
+__all__ = ["order_findings"]
+
+_READERS = ("args", "parameters", "command", "env.variables")
+"""The fields whose values a program reads."""
+
+
+def order_findings(
+    runs: Sequence[DeclaredRun], names: Collection[str], places: Mapping[str, Place]
+) -> Iterator[Diagnostic]:
+    """Check the order of runs.
+
+    Args:
+        runs: those that are valid, the cells of a matrix one by one.
+        names: all that the file declares.
+        places: where each run is named.
+    """
+    by_name: dict[str, DeclaredRun] = {}
+    for run in runs:
+        by_name.setdefault(run.config.name, run)
+    matrices = {name for name, run in by_name.items() if run.key}
+    for run in runs:
+        yield from _unknown(run, names)
+        if "${run." in run.spec:
+            yield from _bad_references(run, matrices)
+    yield from _cycles(by_name, places)
+
+
+def _unknown(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
+    for at, name in enumerate(run.config.after):
+        if name not in names:
+            near = nearest(name, [other for other in names if other != run.config.name])
+            yield Diagnostic(
+                code="unknown_run",
+                summary=f"`after` names no run: `{name[:80]}`",
+                place=_place(run, f"after.{at}"),
+                hint=f"did you mean `{near}`?"
+                if near
+                else "it is a key under `runs` of a project file",
+            )
+
+
+def _bad_references(run: DeclaredRun, matrices: Collection[str]) -> Iterator[Diagnostic]:
+    for path, text in _texts(json.loads(run.spec), ""):
+        for name in pins(text):
+            yield _bad(run, path, f"`{text[:80]}` names an attempt", _write(name))
+        for name in sorted(references(text)):
+            reference = f"`${{run.{name[:80]}.output}}`"
+            if not any(path == field or path.startswith(f"{field}.") for field in _READERS):
+                yield _bad(
+                    run,
+                    path,
+                    f"{reference} is not filled in here",
+                    "write it in " + ", ".join(f"`{field}`" for field in _READERS),
+                )
+            elif name not in run.config.after:
+                yield _bad(
+                    run,
+                    path,
+                    f"{reference} needs the output of a run that `after` does not name",
+                    f"add `after: [{', '.join((*run.config.after, name))}]`",
+                )
+            elif name in matrices:
+                yield _bad(
+                    run,
+                    path,
+                    f"{reference} is not one folder: `{name}` has a matrix",
+                    "declare the combination whose output is read as a run of its own",
+                )
+
+
+def _bad(run: DeclaredRun, path: str, summary: str, hint: str) -> Diagnostic:
+    return Diagnostic(code="bad_output", summary=summary, place=_place(run, path), hint=hint)
+
+
+def _write(name: str) -> str:
+    return f"write `${{run.{name}.output}}`: the plan says which attempt that is"
+
+
+def _cycles(runs: Mapping[str, DeclaredRun], places: Mapping[str, Place]) -> Iterator[Diagnostic]:
+    """One finding for each cycle, with its path."""
+    done: set[str] = set()
+    for start in runs:
+        path: list[str] = []
+        branches = [iter((start,))]
+        while branches:
+            name = next(branches[-1], None)
+            if name is None:
+                branches.pop()
+                if path:
+                    done.add(path.pop())
+            elif name in path:
+                yield _cycle(runs, path[path.index(name) :], places)
+            elif name not in done and name in runs:
+                path.append(name)
+                branches.append(iter(runs[name].config.after))
+
+
+def _cycle(
+    runs: Mapping[str, DeclaredRun], names: Sequence[str], places: Mapping[str, Place]
+) -> Diagnostic:
+    first = min(range(len(names)), key=lambda at: places[names[at]])
+    ordered = [*names[first:], *names[:first]]
+    words = " → ".join(f"`{name}`" for name in (*ordered, ordered[0]))
+    upstreams = [*ordered[1:], ordered[0]]
+    entries = [
+        _place(runs[name], f"after.{runs[name].config.after.index(upstream)}")
+        for name, upstream in zip(ordered, upstreams, strict=True)
+    ]
+    return Diagnostic(
+        code="cyclic_runs",
+        summary=f"each of these runs waits for the next one, so none can start: {words}"
+        if len(ordered) > 1
+        else f"`{ordered[0]}` comes after itself",
+        place=entries[0],
+        hint="remove one of the names from `after`",
+        related=tuple(
+            Related(place=place, note=f"`{name}` comes after `{upstream}`")
+            for name, upstream, place in list(zip(ordered, upstreams, entries, strict=True))[1:]
+            if place is not None
+        ),
+    )
+
+
+def _texts(value: Json, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, Sequence):
+        for at, item in enumerate(value):
+            yield from _texts(item, f"{path}.{at}")
+
+
+def _place(run: DeclaredRun, path: str) -> Place | None:
+    """Where a value was written, or the block around it."""
+    while path:
+        if (place := run.places.get(path)) is not None:
+            return place
+        path = path.rpartition(".")[0]
+    return None

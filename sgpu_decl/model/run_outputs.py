@@ -1,0 +1,54 @@
+"""`${run.train.output}` in the spec of a run: the folder of another run's output.
+
+The file names the run. A plan pins the attempt, `${run.train#8.output}`, so that fields,
+fingerprints and the state say whose output a launch reads. The backend puts the folder in its place
+at launch.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from sgpu_decl.model.address import NAME, Address
+from sgpu_decl.model.attempt import AttemptRef
+
+__all__ = ["pinned", "pins", "references", "with_folders"]
+
+_REFERENCE = re.compile(r"\$\{run\.([^{}#\"\\]{1,200})\.output\}")
+_PINNED = re.compile(rf"\$\{{run\.({NAME})#(\d{{1,9}})\.output\}}", re.ASCII)
+_MARK = "${run."  # most specs have none, and are not searched
+
+
+def references(text: str) -> frozenset[str]:
+    """The names of the runs whose output a text refers to, without an attempt."""
+    return frozenset(_REFERENCE.findall(text)) if _MARK in text else frozenset()
+
+
+def pinned(spec: str, attempts: Mapping[str, int]) -> str:
+    """The spec with the attempts of the runs that are known; other references stay."""
+    if _MARK not in spec:
+        return spec
+    return _REFERENCE.sub(
+        lambda match: (
+            f"${{run.{match[1]}#{attempts[match[1]]}.output}}" if match[1] in attempts else match[0]
+        ),
+        spec,
+    )
+
+
+def pins(spec: str) -> dict[str, int]:
+    """The attempts whose output a spec refers to, by the name of the run."""
+    if _MARK not in spec:
+        return {}
+    return {name: int(number) for name, number in _PINNED.findall(spec)}
+
+
+def with_folders(spec: str, folder_of: Callable[[AttemptRef], str]) -> str:
+    """The spec, which is JSON, with the folder of each pinned output in its place."""
+    if _MARK not in spec:
+        return spec
+
+    def folder(match: re.Match[str]) -> str:
+        return json.dumps(folder_of(AttemptRef(Address.run(match[1]), int(match[2]))))[1:-1]
+
+    return _PINNED.sub(folder, spec)
