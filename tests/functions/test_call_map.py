@@ -1,6 +1,7 @@
 """`train.map`: one call for each set of arguments."""
 
 import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -93,7 +94,10 @@ def test_calls_that_cannot_be_launched_any_more_are_rows_too(
     assert "1 of 3 calls were launched" in stream.getvalue()
 
 
-def test_a_sweep_ends_with_its_process(project: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_ends_with_an_interrupt_and_with_its_process(
+    project: Path, number: signal.Signals
+) -> None:
     program = project / "sweep.py"
     program.write_text(
         "import threading\n"
@@ -104,10 +108,14 @@ def test_a_sweep_ends_with_its_process(project: Path) -> None:
         "    threading.Event().wait()\n"
         "wait.map([{'n': 1}, {'n': 2}])\n"
     )
-    process = subprocess.Popen([sys.executable, program], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, program], stderr=subprocess.PIPE, text=True)
     until(lambda: (project / "began1").exists() and (project / "began2").exists())
-    process.kill()
-    process.wait(PATIENCE)
-    folders = project / ".sgpu" / "default" / "runs" / "wait"
-    until(lambda: all((folders / str(n) / "outcome.json").exists() for n in (1, 2)))
-    assert all('"cancelled"' in (folders / str(n) / "outcome.json").read_text() for n in (1, 2))
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE)
+    outcomes = [project / f".sgpu/default/runs/wait/{call}/outcome.json" for call in (1, 2)]
+    until(lambda: all(file.exists() for file in outcomes))
+    assert all('"cancelled"' in file.read_text() for file in outcomes)
+    if number is signal.SIGINT:
+        assert "sgpu: wait#1 to wait#2 are being cancelled" in said
+        assert "sgpu: wait#2 cancelled" in said
+        assert said.endswith("wait.map([{'n': 1}, {'n': 2}])\nKeyboardInterrupt\n")
