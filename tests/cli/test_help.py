@@ -9,6 +9,7 @@ from sgpu_decl.cli.commands import (
     COMMANDS,
     EXAMPLES,
     GROUP_SYNONYMS,
+    HELP_OPTIONS,
     SUBCOMMANDS,
     SYNONYMS,
     LazyGroup,
@@ -36,7 +37,8 @@ def test_help_has_three_forms_and_an_example(path: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("line", sorted({line for lines in EXAMPLES.values() for line in lines}))
 def test_an_example_is_a_command_line_that_is_understood(line: str) -> None:
     command: click.Command = LazyGroup(COMMANDS, "sgpu", "")
-    context, words = click.Context(command, info_name="sgpu"), shlex.split(line)[1:]
+    context = click.Context(command, info_name="sgpu", help_option_names=HELP_OPTIONS)
+    words = shlex.split(line)[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         _, found, words = command.resolve_command(context, words)
         assert found is not None
