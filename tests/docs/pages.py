@@ -1,9 +1,12 @@
-"""The pages of the documentation, and what tests read from them."""
+"""The pages of the documentation, and what tests read from them and from what writes them."""
 
+import importlib.util
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -42,3 +45,13 @@ def anchors(page: Path) -> frozenset[str]:
         for name, count in found.items()
         for number in range(count + 1)
     )
+
+
+def script(name: str) -> ModuleType:
+    """A module of scripts/reference/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts/reference" / f"{name}.py")
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for their module there
+    spec.loader.exec_module(module)
+    return module

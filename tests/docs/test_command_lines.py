@@ -9,7 +9,7 @@ import pytest
 
 from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from sgpu_decl.errors import SgpuError
-from tests.docs.pages import PAGES, blocks, prose, title
+from tests.docs.pages import PAGES, blocks, prose, script, title
 
 SHELLS = {"", "sh", "bash", "console"}
 ON_PURPOSE = {"CHANGELOG.md", "docs/errors.md"}
@@ -63,3 +63,26 @@ def test_a_wrong_line_is_noticed() -> None:
     assert _fault("sgpu plan -t prod") is None
     assert "--taget" in str(_fault("sgpu plan --taget prod"))
     assert "plna" in str(_fault("sgpu plna"))
+
+
+def test_the_examples_of_options_are_taken() -> None:
+    """Click converts them, as it does what a user types."""
+    commands = script("commands")
+    for words, command, context in commands.command_tree():
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.is_flag:
+                value = shlex.split(commands.example(option, words.removeprefix("sgpu ")))[0]
+                if not isinstance(option.type, click.Path):  # such a folder has to be there
+                    option.process_value(context, (value,) if option.multiple else value)
+
+
+def test_no_example_of_an_option_is_left_over() -> None:
+    commands = script("commands")
+    known = {
+        (words.removeprefix("sgpu "), name)
+        for words, command, _ in commands.command_tree()
+        for option in command.params
+        for name in option.opts
+    }
+    assert set(commands.OF_COMMANDS) <= known
+    assert set(commands.VALUES) <= {name for _, name in known}

@@ -1,16 +1,13 @@
 """The page of JSON answers lists each command that has one, and the keys that it prints."""
 
-import importlib.util
 import os
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Answer, Shell
-from tests.docs.pages import ROOT
+from tests.docs.pages import script
 
 RUN = "name: train\ngpus: 2\ntype: CPU\ncommand: [echo, hi]\nmlflow: {enabled: false}\n"
 COMMANDS = {
@@ -45,23 +42,13 @@ COMMANDS = {
 ELSEWHERE = {"apply", "run", "stacks", "state unlock", "adopt", "mlflow sync", "dev workspace"}
 """Those that need more than a run that has ended; `apply` is what starts it."""
 
-
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts/reference" / f"{name}.py")
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look for their module there
-    spec.loader.exec_module(module)
-    return module
-
-
-ANSWERS = _script("json_answers").ANSWERS
+ANSWERS = script("json_answers").ANSWERS
 
 
 def test_every_command_with_a_json_answer_is_listed() -> None:
     answering = {
         words.removeprefix("sgpu ")
-        for words, command, _ in _script("commands").command_tree()
+        for words, command, _ in script("commands").command_tree()
         for option in command.params
         if option.name == "output" and "json" in option.type.choices
     }
