@@ -8,6 +8,7 @@ from pathlib import Path
 from sgpu_decl.backends.kinds import our_kinds
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.field_help import FieldHelp, describe
+from sgpu_decl.config.project_reader import NOT_YET
 from sgpu_decl.planning.policy import POLICY, FieldClass, FieldRule
 
 EXAMPLES = tomllib.loads(
@@ -56,7 +57,10 @@ def page() -> str:
         parts += [*_backends(_path(field)), ""]
     parts.append(PROJECT_HEAD)
     for field in project_fields():
-        parts += [*_section(field, "project"), ""]
+        parts += _section(field, "project")
+        if _path(field) in NOT_YET:
+            parts.append("- Nothing acts on it yet: a plan refuses it")
+        parts.append("")
     names = ", ".join(f"`{name}`" for name in sorted(AS_IN_A_RUN))
     return "\n".join([*parts, REST.format(names=names)])
 

@@ -32,9 +32,10 @@ from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of, without
 
-__all__ = ["DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
+__all__ = ["NOT_YET", "DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
 
-_NOT_YET = ("include",)
+NOT_YET = ("include",)
+"""Fields that are validated, and that nothing acts on so far: a plan refuses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def read_project(
     findings += _unknown_runs(head.entries.get("jobs"), block)
     unsupported = tuple(
         (key, root.keys[key])
-        for key in _NOT_YET
+        for key in NOT_YET
         if key in root.entries and not _nothing(root.entries[key])
     )
     read = ReadProject(
