@@ -157,7 +157,7 @@ def ray_launches(scratch: Path) -> Iterator[Row]:
             lambda: _launch("plain", cluster, folder),
             lambda: _job("bare", cluster, folder),
         )
-        yield _beside_ray(plain, [line for line, _ in bare])
+        yield from _beside_ray(plain, [line for line, _ in bare])
         if find_spec("torch") is None or find_spec("pyarrow") is None:
             print("torch or what `ray[train]` needs is not installed: no figures beside Ray Train")
             return
@@ -176,14 +176,22 @@ def _in_turns(
     return [first for first, _ in rounds], [second for _, second in rounds]
 
 
-def _beside_ray(plain: Sequence[Launch], bare: Sequence[float]) -> Row:
-    mine, theirs = statistics.median(run.line for run in plain), statistics.median(bare)
-    return Row(
-        what="2 x 2 ranks on Ray: the first line, without what Ray needs",
-        took=f"{mine - theirs:.2f} s of {mine:.2f} s",
-        against=f"1 s; a program with as many actors {theirs:.2f} s, n={ROUNDS}; {_parts(plain)}",
-        ratio=mine - theirs,
+def _beside_ray(plain: Sequence[Launch], bare: Sequence[float]) -> Iterator[Row]:
+    own = statistics.median(run.submitted + run.line - run.placed for run in plain)
+    yield Row(
+        what="2 x 2 ranks on Ray: the steps of a launch that are not Ray's",
+        took=f"{own:.2f} s",
+        against=f"1 s, n={ROUNDS}; {_parts(plain)}",
+        ratio=own,
         limit=1.0,
+    )
+    mine, theirs = statistics.median(run.line for run in plain), statistics.median(bare)
+    yield Row(
+        what="the same: the first line",
+        took=f"{mine:.2f} s",
+        against=f"a program of Ray with as many actors, {theirs:.2f} s",
+        ratio=mine / theirs,
+        limit=None,
     )
 
 
