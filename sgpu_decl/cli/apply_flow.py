@@ -255,8 +255,7 @@ def _answer(
     elif not settings.detach and end is not FollowEnd.DETACHED:
         show_endings(session, views, shown=settings.ranks)
     if refs and settings.detach:
-        active = tuple(view.ref for view in views if view.state.active)
-        note(_follow_hint(session, active or refs))
+        note(_follow_hint(session, refs))
     if error is not None and end is not FollowEnd.DETACHED:
         show_error(error)
 

@@ -1,6 +1,7 @@
 """Options of commands that read a run file or a project file."""
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,10 +103,11 @@ def words_argument(command: Command) -> Command:
 
 def _names_file(word: str) -> bool:
     """Whether a word that is no path of a run file is a file all the same: it has a dot and is no
-    address, or is a saved plan. A file or folder that has the bare name of a run is not meant."""
+    address, or is there, or it is a saved plan. A file or folder that has the bare name of a run is
+    not meant."""
     text = word.partition("[")[0]
-    if "." in text and not text.startswith(("run.", "job.")):
-        return True
+    if "." in text:
+        return os.path.isfile(word) or not text.startswith(("run.", "job."))
     from sgpu_decl.api import is_saved_plan
 
     return is_saved_plan(Path(word))
