@@ -3,7 +3,6 @@ of `max_parallel`, then devices."""
 
 from __future__ import annotations
 
-from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.slots import Slots, Waiters, wait_for_ends
 
 TYPE_CHECKING = False
@@ -70,6 +69,8 @@ class AttemptQueue:
         wait_for_ends(self._waiters, tuple(after.values()), self._judge_upstreams, success=True)
 
     def _judge_upstreams(self) -> None:
+        from sgpu_decl.agent.attempt_status import read_attempt  # few attempts need it
+
         for name, folder in self._spec["after"].items():
             state = read_attempt(folder)["state"]
             if state != "succeeded":

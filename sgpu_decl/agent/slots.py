@@ -14,7 +14,6 @@ import fcntl
 import os
 
 from sgpu_decl.agent.attempt_files import OUTCOME
-from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.host_record import wait_until_over
 from sgpu_decl.agent.locks import open_lock, try_lock, wait_until_free
@@ -128,10 +127,16 @@ def wait_for_ends(
             if not os.path.exists(os.path.join(folder, OUTCOME)):
                 wait_until_free(os.path.join(folder, "guardian.lock"))
                 wait_until_over(folder)
-            if success and read_attempt(folder)["state"] != "succeeded":
+            if success and not _succeeded(folder):
                 return
 
     waiters.start(block, then)
+
+
+def _succeeded(folder: str) -> bool:
+    from sgpu_decl.agent.attempt_status import read_attempt  # few attempts need it
+
+    return bool(read_attempt(folder)["state"] == "succeeded")
 
 
 class Slots:
