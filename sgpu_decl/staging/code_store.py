@@ -15,6 +15,7 @@ from pathlib import Path
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.staging.file_digests import digest_file
 from sgpu_decl.staging.reflink import copy_into
 from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
@@ -36,8 +37,9 @@ class CodeStore(SharedStore):
         super().__init__(root)
         self._manifests = root / "manifests"
 
-    def put(self, snapshot: Snapshot) -> None:
-        """Store the missing files of a snapshot. Idempotent.
+    def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
+        """Store the missing files of a snapshot. Idempotent. `progress` is told `storing`, in
+        files.
 
         Raises:
             SgpuError: a file changed since the snapshot was taken, or the disk is full.
@@ -50,7 +52,8 @@ class CodeStore(SharedStore):
                     for entry in {item.digest: item for item in snapshot.entries}.values()
                     if entry.target is None and not self._has(entry)
                 ]
-                for entry in missing:
+                for number, entry in enumerate(missing):
+                    (progress or Quiet()).advance("storing", number, len(missing))
                     self._put_file(snapshot.root, entry)
                 entries = canonical([entry.to_json() for entry in snapshot.entries])
                 text = entries.encode("utf-8", "surrogatepass")
