@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
 from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.model.jsonable import canonical
@@ -36,6 +37,9 @@ def start_depot(cluster: RayCluster, **limits: float) -> str:
     package, content = job_package({"depot.json": about})
     put_value(dashboard, package, content)
     submit_job(dashboard, name, package, {"sgpu.version": "1"})
+    # Until it serves, a client would start another one, and the first of them serves.
+    own = f"{ROOT}/.depot/depot.json"
+    until(lambda: name.encode() in (HeadReader(dashboard).find(own) or b""))
     return name
 
 

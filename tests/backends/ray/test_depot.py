@@ -117,7 +117,7 @@ def test_clients_that_come_at_once_share_one_depot(cluster: RayCluster) -> None:
 @pytest.mark.expensive
 def test_a_depot_without_work_keeps_what_was_used_last_and_ends(cluster: RayCluster) -> None:
     end_depots(cluster)
-    depot = start_depot(cluster, idle=3, most=1_500_000)
+    depot = start_depot(cluster, idle=10, most=1_500_000)
     files = RayFiles(Clusters().at(cluster.url))
     folder = f"objects/{uuid4().hex}"
     files.make_folder(f"{ROOT}/{folder}")
