@@ -14,7 +14,7 @@ from sgpu_decl.cli.run_endings import FollowEnd, await_stops, outcome_error, sho
 from sgpu_decl.cli.run_follower import attach
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, interactive, note, plan_text, show
-from sgpu_decl.errors import Interrupted, SgpuError, StateMoved
+from sgpu_decl.errors import Interrupted, SgpuError, StalePlan, StateMoved
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
@@ -103,8 +103,10 @@ def carry_out(
         try:
             with Signals() as signals:
                 return _apply(session, prepared, settings=settings, signals=signals, out=out)
-        except StateMoved as moved:
-            if again is None:
+        except StalePlan as moved:
+            # Two plans that were made in the same millisecond are the same plan.
+            twin = moved.code == "plan_applied"
+            if again is None or not (twin or isinstance(moved, StateMoved)):
                 raise
             if before is None:
                 note(f"note: {moved.message}: planning again")

@@ -81,7 +81,7 @@ def test_a_rank_that_executed_another_program_is_not_signalled(make_faulty: Any)
     attempt = make_faulty(source).launch().until_up()
     attempt.until(lambda: not any(handles(pid, SIGNAL) for pid in pids(attempt)))
     assert "runs another program" in rank_stacks(str(attempt.folder), None)[0]["reason"]
-    assert attempt.read()["state"] == "running"
+    attempt.until(lambda: attempt.read()["state"] == "running")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -97,6 +98,38 @@ def test_the_same_run_applied_twice_at_once_is_launched_once(sgpu: Shell) -> Non
         for process in applies:
             _, err = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, err
+    assert len(sgpu("show", "train", "-o", "json").json["data"]["history"]) == 1
+
+
+AT_ONE_MOMENT = """\
+import sys
+from datetime import UTC, datetime
+from sgpu_decl.facts import opened_project
+opened_project.now = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+from sgpu_decl.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_two_applies_that_planned_in_the_same_millisecond_both_succeed(sgpu: Shell) -> None:
+    file = declare(sgpu, "train")
+    command = [sys.executable, "-c", AT_ONE_MOMENT, "apply", file, "-y"]
+    with ExitStack() as opened:
+        with locked(sgpu):
+            applies = [
+                opened.enter_context(
+                    subprocess.Popen(
+                        command, cwd=sgpu.folder, env=sgpu.environ, text=True,
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    )
+                )
+                for _ in range(2)
+            ]  # fmt: skip
+            for process in applies:
+                waiting(process)
+        said = [process.communicate(timeout=PATIENCE)[1] for process in applies]
+    assert [process.returncode for process in applies] == [0, 0], said
+    assert "this plan was applied already: planning again" in "".join(said)
     assert len(sgpu("show", "train", "-o", "json").json["data"]["history"]) == 1
 
 
