@@ -34,7 +34,18 @@ def order_findings(
         yield from _unknown(run, names)
         if "${run." in run.spec:
             yield from _bad_references(run, matrices)
-    yield from _cycles(by_name, places)
+    yield from _cycles(_upstreams(runs), places)
+
+
+def _upstreams(runs: Sequence[DeclaredRun]) -> dict[str, dict[str, Place | None]]:
+    """What each run comes after, and where that is written; the cells of a matrix may differ."""
+    found: dict[str, dict[str, Place | None]] = {}
+    for run in runs:
+        upstreams = found.setdefault(run.config.name, {})
+        for at, name in enumerate(run.config.after):
+            if name not in upstreams:
+                upstreams[name] = _place(run, f"after.{at}")
+    return found
 
 
 def _unknown(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
@@ -88,10 +99,12 @@ def _write(name: str) -> str:
     return f"write `${{run.{name}.output}}`: the plan says which attempt that is"
 
 
-def _cycles(runs: Mapping[str, DeclaredRun], places: Mapping[str, Place]) -> Iterator[Diagnostic]:
+def _cycles(
+    upstreams: Mapping[str, Mapping[str, Place | None]], places: Mapping[str, Place]
+) -> Iterator[Diagnostic]:
     """One finding for each cycle, with its path."""
     done: set[str] = set()
-    for start in runs:
+    for start in upstreams:
         path: list[str] = []
         branches = [iter((start,))]
         while branches:
@@ -101,23 +114,22 @@ def _cycles(runs: Mapping[str, DeclaredRun], places: Mapping[str, Place]) -> Ite
                 if path:
                     done.add(path.pop())
             elif name in path:
-                yield _cycle(runs, path[path.index(name) :], places)
-            elif name not in done and name in runs:
+                yield _cycle(upstreams, path[path.index(name) :], places)
+            elif name not in done and name in upstreams:
                 path.append(name)
-                branches.append(iter(runs[name].config.after))
+                branches.append(iter(upstreams[name]))
 
 
 def _cycle(
-    runs: Mapping[str, DeclaredRun], names: Sequence[str], places: Mapping[str, Place]
+    upstreams: Mapping[str, Mapping[str, Place | None]],
+    names: Sequence[str],
+    places: Mapping[str, Place],
 ) -> Diagnostic:
     first = min(range(len(names)), key=lambda at: places[names[at]])
     ordered = [*names[first:], *names[:first]]
     words = " → ".join(f"`{name}`" for name in (*ordered, ordered[0]))
-    upstreams = [*ordered[1:], ordered[0]]
-    entries = [
-        _place(runs[name], f"after.{runs[name].config.after.index(upstream)}")
-        for name, upstream in zip(ordered, upstreams, strict=True)
-    ]
+    steps = list(zip(ordered, [*ordered[1:], ordered[0]], strict=True))
+    entries = [upstreams[name][upstream] for name, upstream in steps]
     return Diagnostic(
         code="cyclic_runs",
         summary=f"each of these runs waits for the next one, so none can start: {words}"
@@ -127,7 +139,7 @@ def _cycle(
         hint="remove one of the names from `after`",
         related=tuple(
             Related(place=place, note=f"`{name}` comes after `{upstream}`")
-            for name, upstream, place in list(zip(ordered, upstreams, entries, strict=True))[1:]
+            for (name, upstream), place in list(zip(steps, entries, strict=True))[1:]
             if place is not None
         ),
     )

@@ -53,6 +53,9 @@ def test_a_failure_stops_those_after_it_until_it_is_mended(project: Shell) -> No
     assert kept.code == 5
     assert "`evaluate` is not launched: it comes after `train`, and `train#1` failed" in kept.out
     assert states(project)["evaluate"] == "1 failed"
+    held = project.here("apply", "-y", "evaluate")
+    assert held.code == 5
+    assert "not launched, because a run that comes before has not succeeded: `evaluate`" in held.err
     project.write("sgpu.yml", PROJECT.replace("CODE", "0"))
     assert project("apply", "-y").code == 0
     assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "2 succeeded")
@@ -82,3 +85,20 @@ def test_an_output_that_gc_freed_is_made_again(project: Shell) -> None:
     assert "`evaluate#1` reads the output of `train#1`, which is gone" in refused.err
     assert project("apply", "-y", "--rerun", "run.train").code == 0
     assert states(project)["report"] == "1 succeeded"
+
+
+def test_an_output_that_is_being_read_is_neither_freed_nor_moved(project: Shell) -> None:
+    waits = 'until [ -e free ]; do sleep 0.05; done; cat "$0/w"'
+    project.write(
+        "sgpu.yml", PROJECT.replace("CODE", "0").replace('cat "$0/w" "$WEIGHTS/w"', waits)
+    )
+    gate = project.folder / ".sgpu/default/runs/evaluate/1/code/free"
+    assert project("apply", "-y", "--detach", "--select", "train", "--select", "evaluate").code == 0
+    assert project("wait", "train").code == 0
+    refused = project.here("state", "mv", "run.train", "run.first")
+    assert refused.code == 1
+    assert "`evaluate#1` is active and looks at the folder of `train#1`" in refused.err
+    assert project.here("gc", "--keep-last", "0").code == 0
+    gate.touch()
+    assert project("wait", "evaluate").code == 0
+    assert project.here("state", "mv", "run.train", "run.first").code == 0

@@ -47,6 +47,19 @@ def test_a_cycle_is_shown_as_its_path(
     assert len(found.related) == path.count("→") - 1 if "→" in path else not found.related
 
 
+@pytest.mark.parametrize(
+    ("axis", "c", "end"),
+    [("b, c", "after: [a]", "`a` → `c` → `a`"), ("b, a", "", "`a` comes after itself")],
+)
+def test_a_cycle_through_any_cell_of_a_matrix_is_told(
+    bad: Callable[..., Any], axis: str, c: str, end: str
+) -> None:
+    a = f"matrix: {{up: [{axis}]}}, after: ['${{matrix.up}}']"
+    (found,) = bad(project(a=a, b="", c=c), "sgpu.yml")
+    assert (found.code, found.summary.endswith(end)) == ("cyclic_runs", True)
+    assert str(found.place).startswith("sgpu.yml:3:")
+
+
 def test_each_cycle_is_told(bad: Callable[..., Any]) -> None:
     text = project(a="after: [b]", b="after: [a]", c="after: [d]", d="after: [c]")
     assert [found.code for found in bad(text, "sgpu.yml")] == ["cyclic_runs"] * 2
