@@ -1,5 +1,6 @@
 """A sweep: one call for each set of arguments, side by side."""
 
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run_map"]
 
+_EXAMPLE = "write `map([{'lr': 0.1}, {'lr': 0.01}])`"
+
 
 def run_map(
     function: Callable[..., object],
@@ -38,7 +41,7 @@ def run_map(
         )
     if max_parallel is not None:
         settings = replace(settings, max_parallel=positive("max_parallel", max_parallel))
-    prepared = _prepared(function, settings, list(calls))
+    prepared = _prepared(function, settings, _listed(calls))
     if not prepared:
         return CallTable((), RunTable(rows=()))
     launched: list[AttemptRef] = []
@@ -76,6 +79,16 @@ def _launch_all(calls: Sequence[PreparedCall], launched: list[AttemptRef]) -> Sg
     return None
 
 
+def _listed(calls: object) -> Sequence[object]:
+    if isinstance(calls, Iterable):
+        return list(calls)
+    raise InvalidInput(
+        f"`map` takes a list of dictionaries, not `{reprlib.repr(calls)}`",
+        hint=_EXAMPLE,
+        code="wrong_parameter",
+    )
+
+
 def _prepared(
     function: Callable[..., object], settings: Settings, calls: Sequence[object]
 ) -> list[tuple[PreparedCall, Mapping[str, object]]]:
@@ -85,15 +98,17 @@ def _prepared(
     for number, arguments in enumerate(calls, 1):
         if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
             raise InvalidInput(
-                f"`map` takes dictionaries of arguments, and item {number} is `{arguments!r}`",
-                hint="write `map([{'lr': 0.1}, {'lr': 0.01}])`",
+                f"`map` takes dictionaries of arguments, and item {number} is "
+                f"`{reprlib.repr(arguments)}`",
+                hint=_EXAMPLE,
                 code="wrong_parameter",
             )
         try:
-            prepared.append((prepare(function, settings, (), arguments), arguments))
+            one = prepare(function, settings, (), arguments)
         except InvalidInput as error:
             error.add_note(f"in item {number} of {len(calls)}")
             raise
+        prepared.append((replace(one, call=replace(one.call, sweep=True)), arguments))
     return prepared
 
 
@@ -102,8 +117,8 @@ def _row(session: "Session", view: AttemptView, arguments: Mapping[str, object])
     try:
         result = result_or_raise(session, view)
     except BaseException as failure:
-        if not (isinstance(failure, Exception) or isinstance(failure.__cause__, RunFailed)):
-            raise  # an interrupt of this process, not the exception of a rank
+        if not (isinstance(failure, SgpuError) or isinstance(failure.__cause__, RunFailed)):
+            raise  # an interrupt of this process or a fault of ours, not what happened to the call
         error = failure.with_traceback(None)
     started, ended = view.started_at, view.ended_at
     return CallRow(

@@ -111,12 +111,14 @@ class DistributedFunction(Generic[R]):
     ) -> "CallTable[R]":
         """Run the function once for each set of arguments, side by side, and wait for all of them.
 
-        Lines of rank 0 appear here with the name of their call; an interrupt stops all calls.
+        Lines of rank 0 appear here with the name of their call, on a backend without a queue once
+        the last call is launched. An interrupt stops all calls.
 
         Args:
             calls: the arguments of each call, by name: `[{"lr": 0.1}, {"lr": 0.01}]`.
             max_parallel: how many calls run at once. The others wait. By default what `functions`
-                of the project says, else as many as there are GPUs for.
+                of the project says. Else calls on this machine wait for free GPUs, or without GPUs
+                until their ranks have a processor each; calls elsewhere wait as others do there.
 
         Returns:
             A table with a row for each call, in this order: its arguments, state, time, and what it

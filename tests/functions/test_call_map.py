@@ -1,6 +1,8 @@
 """`train.map`: one call for each set of arguments."""
 
 import io
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 
 from sgpu_decl import distributed
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions import call_map
 from sgpu_decl.functions.call_results import Results
 from sgpu_decl.functions.call_table import CallTable
 from sgpu_decl.model.attempt import AttemptState
@@ -56,6 +59,9 @@ def test_a_sweep_is_a_table_and_keeps_the_others_when_one_fails(
     [
         (lambda: train.map([{"lr": 1}, {"lrr": 1}]), "unexpected keyword argument 'lrr'"),
         (lambda: train.map([{"lr": 1}, 5]), "item 2 is `5`"),  # type: ignore[list-item]
+        (lambda: train.map([range(10**6)]), r"item 1 is `range\(0, 1000000\)`"),  # type: ignore[list-item]
+        (lambda: train.map([["x"] * 99]), r"'x', \.\.\.\]`"),  # type: ignore[list-item]
+        (lambda: train.map(5), "`map` takes a list of dictionaries, not `5`"),  # type: ignore[arg-type]
         (lambda: train.map([{"lr": 1}], max_parallel=0), "`max_parallel` must be a whole number"),
         (lambda: train.with_overrides(run_async=True).map([{"lr": 1}]), "`map` waits"),
     ],
@@ -66,6 +72,25 @@ def test_a_mistake_in_one_call_is_known_before_the_first_starts(
     with pytest.raises(InvalidInput, match=words):
         call()
     assert not (project / ".sgpu").exists()
+
+
+def test_calls_without_gpus_share_the_processors(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    table = train.map([{"lr": 0.1}, {"lr": 0.2}])
+    assert [row.state for row in table] == [AttemptState.SUCCEEDED] * 2
+    specs = [project / f".sgpu/default/runs/train/{call}/spec.json" for call in (1, 2)]
+    assert [json.loads(spec.read_text())["parallel"]["limit"] for spec in specs] == [1, 1]
+
+
+def test_a_fault_of_sgpu_is_no_failed_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> object:
+        raise KeyError("a fault")
+
+    monkeypatch.setattr(call_map, "result_or_raise", broken)
+    with pytest.raises(KeyError, match="a fault"):
+        train.map([{"lr": 0.1}])
 
 
 def test_no_calls_are_an_empty_table() -> None:

@@ -10,6 +10,7 @@ from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
+from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.run_outputs import with_folders
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
@@ -88,8 +89,10 @@ def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
 
 
 def _parallel(launching: LaunchRequest, layout: AttemptLayout) -> Parallel | None:
-    call = launching.call
-    limit = launching.config.max_parallel or (call.limit if call else None)
+    config, call = launching.config, launching.call
+    limit = config.max_parallel or (call.limit if call else None)
+    if limit is None and call is not None and call.sweep and config.type.name == "CPU":
+        limit = max(1, usable_processors() // config.gpus)
     if limit is None:
         return None
     locks = layout.parallel_locks(launching.ref, called=call is not None)
