@@ -6,7 +6,7 @@ import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
-from sgpu_decl.cli.run_names import open_named
+from sgpu_decl.cli.run_names import file_and_names, open_named
 from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
 
 __all__ = ["command"]
@@ -27,7 +27,11 @@ def command(*, source: ProjectSource, before: str | None, after: str | None, out
 
     Code is compared as it was launched, line by line. What is not kept any more is named.
     """
-    session, names = open_named(source, tuple(name for name in (before, after) if name))
+    words = tuple(name for name in (before, after) if name)
+    file, names = file_and_names(words)
+    if file is not None and names:
+        raise click.UsageError(f"`{file}` is a file: name two runs, or the file alone")
+    session, names = open_named(source, words)
     runs = session.runs
     refs = [runs.find_one(name) for name in names]
     if after is None or len(refs) == 1:

@@ -89,6 +89,14 @@ def test_an_attempt_is_compared_with_the_one_before(twice: Shell) -> None:
     assert (refused.code, "`train#1` is the first attempt of its run" in refused.err) == (1, True)
 
 
+def test_a_file_stands_alone(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", RUN)
+    for words in (("run.yaml", "other"), ("other", "run.yaml")):
+        refused = sgpu.here("diff", *words)
+        assert refused.code == 64
+        assert "`run.yaml` is a file: name two runs, or the file alone" in refused.err
+
+
 def test_what_was_freed_is_said(twice: Shell) -> None:
     store = Path(twice.environ["XDG_DATA_HOME"]) / "sgpu/store"
     for manifest in (store / "manifests").iterdir():
