@@ -3,7 +3,7 @@ with arguments. Nothing is imported or run.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sgpu_decl.model.script_argument import PLACEHOLDER, EntryArguments, ScriptArgument
 from sgpu_decl.staging.argparse_options import argparse_options, uses_argparse
@@ -13,9 +13,9 @@ from sgpu_decl.staging.literals import literal, one_of, shown_source
 __all__ = ["entry_arguments", "function_arguments"]
 
 _WORDS = {"int": "integer", "float": "number", "str": "text", "bool": "true or false"}
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
 _DEFINITIONS = (
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign,
-    ast.AnnAssign,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, *_ASSIGNMENTS,
 )  # fmt: skip
 _READS_WORDS = "its arguments are those of its command line, such as `args: [--lr, '0.1']`"
 
@@ -89,12 +89,21 @@ def _started(tree: ast.Module) -> Function | None:
         return None
     if not all(isinstance(node, _DEFINITIONS) or _is_text(node) for node in tree.body):
         return None
+    if any(_calls(node, functions) for node in tree.body if isinstance(node, _ASSIGNMENTS)):
+        return None  # importing it does its work already
     public = [function for name, function in functions.items() if not name.startswith("_")]
     return functions.get("main") or (public[0] if len(public) == 1 else None)
 
 
 def _functions(tree: ast.Module) -> Iterator[Function]:
     return (node for node in tree.body if isinstance(node, Function))
+
+
+def _calls(statement: ast.stmt, functions: Collection[str]) -> bool:
+    return any(
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in functions
+        for call in ast.walk(statement)
+    )
 
 
 def _guards(tree: ast.Module) -> list[ast.If]:
