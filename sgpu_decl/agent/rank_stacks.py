@@ -6,8 +6,8 @@ A rank that runs Python writes them itself, into `stacks.log` in its folder, on 
 program without the handler. So a rank gets it only if the kernel says that it handles it: not
 before its handler is installed, and not after it has executed another program.
 
-A rank that is a command is read from outside by `py-spy`, if that is installed
-(https://github.com/benfred/py-spy).
+A rank that is a command is read from outside by `py-spy`, if that is installed. It pauses the
+process for the moment of reading (https://github.com/benfred/py-spy#how-does-py-spy-work).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PATIENCE = 2.0  # seconds until a rank that does not answer is given up
 _PAUSE = 0.02
 _SETTLED = 3  # looks at a log that does not grow any more
 _LARGEST = 1 << 18  # bytes of the stacks of one rank
-_PY_SPY_SECONDS = 20
+_PY_SPY_SECONDS = 20  # for all ranks together
 
 
 def rank_stacks(folder: str, ranks: Collection[int] | None) -> list[dict[str, Any]]:
@@ -51,18 +51,21 @@ def rank_stacks(folder: str, ranks: Collection[int] | None) -> list[dict[str, An
     answers = [
         {"rank": rank["rank"], "pid": rank["pid"], "stack": None, "reason": None}
         for rank in status.get("ranks") or ()
-        if rank["state"] == "running"
-        and (ranks is None or rank["rank"] in ranks)
-        and processes.carries(rank["pid"], cookie)
+        if rank["state"] == "running" and (ranks is None or rank["rank"] in ranks)
     ]
+    readable = [answer for answer in answers if processes.carries(answer["pid"], cookie)]
+    for answer in answers:
+        if answer not in readable:
+            answer["reason"] = "its process is starting or ending, or belongs to another user now"
     if spec.get("entry", {}).get("kind") in ("command", "shell"):
-        for answer in answers:
-            answer["stack"], answer["reason"] = _seen_by_py_spy(answer["pid"])
+        until = time.monotonic() + _PY_SPY_SECONDS
+        for answer in readable:
+            answer["stack"], answer["reason"] = _seen_by_py_spy(answer["pid"], until)
         return answers
-    logs = [_Log(rank_folder(folder, answer["rank"], restart)) for answer in answers]
-    asked = [log for answer, log in zip(answers, logs, strict=True) if _ask(answer["pid"])]
+    logs = [_Log(rank_folder(folder, answer["rank"], restart)) for answer in readable]
+    asked = [log for answer, log in zip(readable, logs, strict=True) if _ask(answer["pid"])]
     _await(asked)
-    for answer, log in zip(answers, logs, strict=True):
+    for answer, log in zip(readable, logs, strict=True):
         text = log.text() if log in asked else ""
         if text:
             answer["stack"] = own_frames_left_out(text, spec)
@@ -116,8 +119,9 @@ def _await(logs: list[_Log]) -> None:
         waiting = [log for log in waiting if not log.settled()]
 
 
-def _seen_by_py_spy(pid: int) -> tuple[str | None, str | None]:
-    """Return the stacks of the Python programs of a command, or why there are none."""
+def _seen_by_py_spy(pid: int, until: float) -> tuple[str | None, str | None]:
+    """Return the stacks of the Python programs of a command as far as they are read by a time, or
+    why there are none."""
     program = shutil.which("py-spy")
     if program is None:
         return None, "it is a command: install `py-spy` to see the stacks of its Python programs"
@@ -128,10 +132,15 @@ def _seen_by_py_spy(pid: int) -> tuple[str | None, str | None]:
         try:
             done = subprocess.run(
                 [program, "dump", "--pid", str(each)],
-                capture_output=True, text=True, check=False, timeout=_PY_SPY_SECONDS,
+                capture_output=True, text=True, check=False,
+                timeout=max(0.0, until - time.monotonic()),
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return None, f"`py-spy` failed: {error}"
+        except subprocess.TimeoutExpired:
+            refusal = f"`py-spy` did not end within {_PY_SPY_SECONDS} s, of all ranks together"
+            break
+        except OSError as error:
+            refusal = f"`py-spy` cannot be started: {error}"
+            break
         if done.returncode == 0:
             texts.append(done.stdout)
         elif "permission" in done.stderr.lower():

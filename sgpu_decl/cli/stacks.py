@@ -30,12 +30,14 @@ def command(*, source: ProjectSource, name: str | None, rank: str, output: str) 
 
     NAME is `train` or `train#8`, FILE the file of a run. Without them it is the latest run.
 
-    The stacks of a rank that is a `command` need `py-spy` on this machine.
+    The stacks of a rank that is a `command` need `py-spy` on this machine, which pauses the rank
+    while it reads them.
     """
     ranks = read_ranks(rank)
     session, names = open_named(source, (name,) if name else ())
     ref = session.runs.find_one(*names)
-    refuse_ranks(ranks, [len(session.runs.status(ref).ranks)])
+    world = len(session.runs.status(ref).ranks)
+    refuse_ranks(ranks, [world] if world else [])
     stacks = session.runs.stacks(ref, ranks)
     if output == "json":
         answer({

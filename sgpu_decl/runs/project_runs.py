@@ -335,7 +335,7 @@ class ProjectRuns:
         """The Python stacks of the running ranks of an attempt, or of some (`None`: all).
 
         Raises:
-            NotFound: no rank runs now.
+            NotFound: no rank runs now, or one that is asked for does not.
             BackendError: the ranks of this backend cannot be asked.
         """
         record = self.record(ref)
@@ -347,6 +347,12 @@ class ProjectRuns:
                 hint=self._project.shell_command(f"logs {shlex.quote(str(ref))}")
                 + " shows what its ranks wrote",
             )
+        for rank in view.ranks:
+            if ranks is not None and rank.rank in ranks and rank.rank not in running:
+                raise NotFound(
+                    f"rank {rank.rank} of `{ref}` does not run now: it is {rank.state}",
+                    hint="leave `--rank` out to see those that run",
+                )
         return self._attempts(record).stacks(record, ranks)
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:

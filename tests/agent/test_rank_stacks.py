@@ -1,5 +1,6 @@
 """Stacks of running ranks, which go on: who is asked, who is not, and what comes back."""
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -29,6 +30,12 @@ wait_in_main()
 
 def pids(attempt: Any) -> list[int]:
     return [attempt.rank_pid(0), attempt.rank_pid(1)]
+
+
+def started(attempt: Any) -> list[Any]:
+    """The ranks whose process has their environment."""
+    answers = rank_stacks(str(attempt.folder), None)
+    return [one for one in answers if "is starting or ending" not in (one["reason"] or "")]
 
 
 def test_all_threads_of_each_rank_are_shown_and_go_on(make_faulty: Any) -> None:
@@ -65,9 +72,10 @@ def test_a_rank_without_the_handler_is_not_signalled(make_faulty: Any, tmp_path:
     slow = f'while [ ! -e {shlex.quote(str(go))} ]; do sleep 0.01; done\nexec {sys.executable} "$@"'
     python = shell_program(tmp_path / "python", slow)
     attempt = make_faulty("block()", python=str(python)).launch()
-    attempt.until(lambda: len(attempt.events("rank_started")) == 2)
-    attempt.until(lambda: len(rank_stacks(str(attempt.folder), None)) == 2)
-    for one in rank_stacks(str(attempt.folder), None):
+    attempt.until(lambda: len(started(attempt)) == 2)
+    answers = rank_stacks(str(attempt.folder), None)
+    assert len(answers) == 2
+    for one in answers:
         assert one["stack"] is None
         assert "has not started its Python code yet" in one["reason"]
     go.touch()
@@ -105,8 +113,38 @@ def test_the_stacks_of_a_command_are_those_that_py_spy_shows(
         shell_program(tmp_path / "bin" / "py-spy", program)
     command = Entry(kind="command", command=("sleep", "600"))
     attempt = make_attempt(entry=command, world_size=1).launch()
-    attempt.until(lambda: rank_stacks(str(attempt.folder), None))
+    attempt.until(lambda: started(attempt))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     (one,) = rank_stacks(str(attempt.folder), None)
     assert one["stack"] == (stack and stack.format(pid=one["pid"]))
     assert one["reason"] is reason if reason is None else reason in one["reason"]
+
+
+def test_all_ranks_share_the_time_of_py_spy_and_keep_what_was_read(
+    make_attempt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = tmp_path / "once"
+    shell_program(
+        tmp_path / "bin" / "py-spy",
+        f"if [ -e {shlex.quote(str(once))} ]; then exec /bin/sleep 600; fi\n"
+        f"echo read; : > {shlex.quote(str(once))}",
+    )
+    command = Entry(kind="command", command=("sleep", "600"))
+    attempt = make_attempt(entry=command, world_size=2).launch()
+    attempt.until(lambda: len(started(attempt)) == 2)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr("sgpu_decl.agent.rank_stacks._PY_SPY_SECONDS", 1)
+    first, second = rank_stacks(str(attempt.folder), None)
+    assert (first["stack"], first["reason"]) == ("read\n", None)
+    assert second["stack"] is None
+    assert "did not end within 1 s, of all ranks together" in second["reason"]
+
+
+def test_a_rank_whose_process_cannot_be_read_is_named(make_faulty: Any) -> None:
+    attempt = make_faulty("block()").launch().until_up()
+    spec = json.loads((attempt.folder / "spec.json").read_text())
+    (attempt.folder / "spec.json").chmod(0o600)
+    (attempt.folder / "spec.json").write_text(json.dumps({**spec, "token": "of another"}))
+    for one in rank_stacks(str(attempt.folder), None):
+        assert one["stack"] is None
+        assert "belongs to another user" in one["reason"]
