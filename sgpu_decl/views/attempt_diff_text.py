@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
@@ -18,6 +19,7 @@ __all__ = ["attempt_diff_json", "attempt_diff_text"]
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "~": Colour.YELLOW, "@": Colour.CYAN}
+_Line: TypeAlias = tuple[str, str]  # the sign that gives it its colour, and its text
 _SYSTEM = "system/"  # metrics of the machine, which MLflow takes itself: in JSON alone
 _ROOM = 72  # columns of a value
 
@@ -28,7 +30,7 @@ def attempt_diff_text(diff: AttemptDiff, *, now: datetime, colour: bool) -> str:
     parts = {
         "config": [line for field in diff.fields for line in _field(field)],
         "code": [line for file in diff.files for line in _file(file)],
-        "packages": [package_words(package) for package in diff.packages],
+        "packages": [_signed(package_words(package)) for package in diff.packages],
         "results": [_value(one) for one in diff.results],
         "metrics": [_value(one) for one in metrics],
     }
@@ -38,7 +40,11 @@ def attempt_diff_text(diff: AttemptDiff, *, now: datetime, colour: bool) -> str:
     ]
     for name, inner in parts.items():
         if inner:
-            lines += ["", f"{name}:", *(f"  {_painted(line, on=colour)}" for line in inner)]
+            lines += [
+                "",
+                f"{name}:",
+                *(f"  {_painted(sign, line, on=colour)}" for sign, line in inner),
+            ]
     same = [name for name, inner in parts.items() if not inner]
     if same:
         lines += ["", f"no difference in {', '.join(same)}"]
@@ -105,36 +111,36 @@ def _head(sign: str, view: AttemptView, now: datetime, *, colour: bool) -> str:
     return f"{sign} {escape(str(view.ref))} {state_text(str(view.state), colour=colour)}{took}"
 
 
-def _field(field: FieldChange) -> Iterator[str]:
+def _field(field: FieldChange) -> Iterator[_Line]:
     path = path_words(field.path)
     changed = changed_lines(field, _ROOM)
     if changed is None:
         sign = "+" if field.added else "-" if field.removed else "~"
         before, after = sides(field, _ROOM)
         values = after if field.added else before if field.removed else f"{before} -> {after}"
-        yield f"{sign} {path}  {values}"
+        yield _signed(f"{sign} {path}  {values}")
         return
-    yield f"~ {path}  {changed.amount}"
+    yield _signed(f"~ {path}  {changed.amount}")
     for old, new in changed.pairs:
         if old is not None:
-            yield f"    - {old}"
+            yield "-", f"    - {old}"
         if new is not None:
-            yield f"    + {new}"
+            yield "+", f"    + {new}"
 
 
-def _file(file: FileDiff) -> Iterator[str]:
+def _file(file: FileDiff) -> Iterator[_Line]:
     note = f"  ({escape(file.note)})" if file.note else ""
-    yield f"{_SIGNS[file.change]} {escape(file.path)}{note}"
+    yield _signed(f"{_SIGNS[file.change]} {escape(file.path)}{note}")
     for line in file.lines:
-        yield f"    {line[:1]}{escape(line[1:].replace(chr(9), '    '))}"
+        yield line[:1], f"    {line[:1]}{escape(line[1:].replace(chr(9), '    '))}"
 
 
-def _value(one: ValueDiff) -> str:
+def _value(one: ValueDiff) -> _Line:
     name = escape(one.name)
     if one.before is None or one.after is None:
         sign, value = ("+", one.after) if one.before is None else ("-", one.before)
-        return f"{sign} {name}  {_brief(value)}"
-    return f"~ {name}  {_brief(one.before)} -> {_brief(one.after)}"
+        return _signed(f"{sign} {name}  {_brief(value)}")
+    return _signed(f"~ {name}  {_brief(one.before)} -> {_brief(one.after)}")
 
 
 def _brief(value: Json) -> str:
@@ -142,6 +148,11 @@ def _brief(value: Json) -> str:
     return shorten(text, _ROOM)
 
 
-def _painted(line: str, *, on: bool) -> str:
-    colour = _COLOURS.get(line.lstrip()[:1])
+def _signed(line: str) -> _Line:
+    """A line that begins with its sign."""
+    return line[0], line
+
+
+def _painted(sign: str, line: str, *, on: bool) -> str:
+    colour = _COLOURS.get(sign)
     return paint(line, colour, on=on) if colour else line
