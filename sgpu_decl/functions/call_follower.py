@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Phases", "follow", "follow_all", "say", "stopped_by_interrupt", "tell_plan"]
 
-MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
+MOST_LINES = 2_000  # that a notebook keeps of a call or of a sweep; the logs have them all
 _ANNOUNCED = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
 
 
@@ -79,7 +79,7 @@ def follow(session: "Session", ref: AttemptRef) -> AttemptView:
 
 def follow_all(session: "Session", refs: Sequence[AttemptRef]) -> list[AttemptView]:
     """Show what rank 0 of each attempt prints, and how each has ended; return how they ended."""
-    narrator = _Narrator(session)
+    narrator = _Narrator(session, who="this sweep", where="the logs of its calls")
     for item in session.runs.follow(refs, ranks=(0,)):
         if isinstance(item, AttemptView):
             if not item.state.active:
@@ -121,10 +121,12 @@ def _stop(session: "Session", refs: Sequence[AttemptRef]) -> None:
 
 class _Narrator:
     """Writes the output of ranks to the same stream here, and everything else to stderr. In a
-    notebook, which keeps all output in its page, the number of lines is limited."""
+    notebook, which keeps all output in its page, the number of lines is limited; `who` has then
+    printed them, and `where` are more."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "Session", *, who: str = "rank 0", where: str = "its log") -> None:
         self._session = session
+        self._who, self._where = who, where
         self._restart = 0
         self._tracking: str | None = None
         self._last_line = ""
@@ -160,7 +162,7 @@ class _Narrator:
             stream.write(clean_lines("\n".join(lines), prefix) + "\n")
             stream.flush()
         if self._cut:
-            say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
+            say(f"{self._who} has printed {MOST_LINES:,} lines: more are in {self._where} only")
 
     def over(self, view: AttemptView) -> None:
         if line := tracked_line(view):

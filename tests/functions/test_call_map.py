@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import assert_type
 
 import pytest
@@ -144,3 +145,14 @@ def test_a_sweep_ends_with_an_interrupt_and_with_its_process(
         assert "sgpu: wait#1 to wait#2 are being cancelled" in said
         assert "sgpu: wait#2 cancelled" in said
         assert said.endswith("wait.map([{'n': 1}, {'n': 2}])\nKeyboardInterrupt\n")
+
+
+def test_a_notebook_keeps_the_first_lines_of_a_sweep(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setattr("sgpu_decl.functions.call_follower.MOST_LINES", 1)
+    train.map([{"lr": 0.1}, {"lr": 0.2}])
+    out, err = capsys.readouterr()
+    assert out.count("trains") == 1
+    assert "sgpu: this sweep has printed 1 lines: more are in the logs of its calls only" in err
