@@ -9,15 +9,15 @@ from sgpu_decl.config.entry import is_entrypoint
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError, Usage
 from sgpu_decl.facts.location import current_folder
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import NAME
 from sgpu_decl.model.script_argument import EntryArguments
 from sgpu_decl.rendering.first_file import first_file, first_project
 from sgpu_decl.rendering.run_file import name_of
 from sgpu_decl.shipped_files import shipped_folder
+from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["FirstFiles", "write_first_files"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_SCHEMA_ID = '"$id": "urn:sgpu:schema:'
 _HEAD = 200  # characters of a schema in which its id stands
 
 
@@ -61,7 +61,7 @@ def write_first_files(
         entry = _entry(Path(script.partition(":")[0]), function)
     stem = name_of([path])
     own_name = name or (stem if script is not None and not project else _folder_name(folder))
-    if not _NAME.fullmatch(own_name):
+    if not re.fullmatch(NAME, own_name):
         kind = "project" if project else "run"
         raise Usage(
             f"`{own_name}` is not a name for a {kind}: letters, digits, `_` and `-`, at most 100"
@@ -82,9 +82,7 @@ def write_first_files(
     if not _is_schema(folder / schema):
         new_files[folder / schema] = shipped
         _refuse_existing(new_files)
-    for each, content in new_files.items():
-        each.parent.mkdir(parents=True, exist_ok=True)
-        each.write_text(content, encoding="utf-8")
+    _write(new_files)
     required = tuple(one.name for one in entry.arguments if one.required and one.given)
     return FirstFiles(name=own_name, file=file, written=tuple(new_files), required=required)
 
@@ -150,11 +148,28 @@ def _refuse_existing(files: Mapping[Path, str]) -> None:
     raise SgpuError(f"there is a `{taken}` already", hint=hint, code="exists")
 
 
+def _write(files: Mapping[Path, str]) -> None:
+    """Write the files once all their folders are there."""
+    try:
+        for each in files:
+            each.parent.mkdir(parents=True, exist_ok=True)
+        for each, content in files.items():
+            each.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise SgpuError(
+            f"the files of `sgpu init` cannot be written: {error_text(error)}",
+            hint=advice(error),
+            code="unwritable",
+        ) from None
+
+
 def _is_schema(file: Path) -> bool:
     """Whether a file is a schema of sgpu, which is left alone."""
+    from sgpu_decl.staging.selection import SCHEMA_ID
+
     try:
         with file.open(encoding="utf-8") as opened:
-            return _SCHEMA_ID in opened.read(_HEAD)
+            return SCHEMA_ID in opened.read(_HEAD)
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -26,7 +26,7 @@ _NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.ou
                 *RULES)  # fmt: skip
 _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
 _KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
-_SCHEMA_ID = '"$id": "urn:sgpu:schema:'
+SCHEMA_ID = '"$id": "urn:sgpu:schema:'
 _PLAN_KEYS = ('"applyable"', '"changes"', '"address"')
 # A saved plan may have any name; these are the usual endings.
 _MAY_BE_OURS = ("", ".yaml", ".yml", ".json", ".plan", ".out", ".sgpu", ".sgpuplan")
@@ -291,5 +291,5 @@ def _is_sgpu_file(name: str, head: bytes) -> bool:
         return is_run or ("project" in keys and bool(keys & {"runs", "jobs"}))
     if head.lstrip().startswith(b"{"):
         text = head.decode("utf-8", "replace")
-        return _SCHEMA_ID in text or all(key in text for key in _PLAN_KEYS)
+        return SCHEMA_ID in text or all(key in text for key in _PLAN_KEYS)
     return False

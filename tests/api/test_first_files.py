@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sgpu_decl.api.first_files import write_first_files
 from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.loaded import LoadedRun
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.script_argument import PLACEHOLDER, EntryArguments
 from sgpu_decl.rendering.first_file import first_file, first_project
 from sgpu_decl.staging.script_arguments import entry_arguments
@@ -193,3 +194,14 @@ def test_the_words_of_a_run_file_for_a_script(tmp_path: Path) -> None:
   - --out=CHANGE_ME   # required: text
 """
     )
+
+
+def test_nothing_is_written_where_a_file_stands_in_the_place_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "schemas").touch()
+    with pytest.raises(SgpuError, match="cannot be written") as refused:
+        write_first_files(tmp_path, name="x", script=None, project=False)
+    assert (refused.value.code, refused.value.hint) == (
+        "unwritable",
+        "something else stands there already: move it away",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["schemas"]
