@@ -43,6 +43,11 @@ class AttemptQueue:
 
     def enter(self) -> None:
         """Wait for a turn."""
+        if self._spec.get("after"):
+            # Few attempts need it. Not later: sgpu may be upgraded while an attempt waits.
+            from sgpu_decl.agent.attempt_status import read_attempt
+
+            self._read_attempt = read_attempt
         if self._spec["wait_for"]:
             self._record.update(waiting_for="earlier attempts")
             wait_for_ends(self._waiters, self._spec["wait_for"], self._for_upstreams)
@@ -66,13 +71,16 @@ class AttemptQueue:
         names = list(after)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         self._record.update(waiting_for=", ".join(names[:_NAMED]) + more)
-        wait_for_ends(self._waiters, tuple(after.values()), self._judge_upstreams, success=True)
+        wait_for_ends(
+            self._waiters,
+            tuple(after.values()),
+            self._judge_upstreams,
+            enough=lambda folder: self._read_attempt(folder)["state"] != "succeeded",
+        )
 
     def _judge_upstreams(self) -> None:
-        from sgpu_decl.agent.attempt_status import read_attempt  # few attempts need it
-
         for name, folder in self._spec["after"].items():
-            state = read_attempt(folder)["state"]
+            state = self._read_attempt(folder)["state"]
             if state != "succeeded":
                 why = f"{name} {_ENDED.get(state, 'is gone')}, and this run comes after it"
                 self.on_refused("upstream_failed", why)

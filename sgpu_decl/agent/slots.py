@@ -116,10 +116,14 @@ def _close_all_but(keep: Sequence[int]) -> None:
 
 
 def wait_for_ends(
-    waiters: Waiters, folders: Sequence[str], then: Callable[[], None], *, success: bool = False
+    waiters: Waiters,
+    folders: Sequence[str],
+    then: Callable[[], None],
+    *,
+    enough: Callable[[str], bool] = lambda _folder: False,
 ) -> None:
-    """Call `then` once every attempt in these folders has ended, whatever its outcome; with
-    `success`, at the first one that did not succeed."""
+    """Call `then` once every attempt in these folders has ended, or one for which that is
+    `enough`."""
 
     def block() -> None:
         for folder in folders:
@@ -127,16 +131,10 @@ def wait_for_ends(
             if not os.path.exists(os.path.join(folder, OUTCOME)):
                 wait_until_free(os.path.join(folder, "guardian.lock"))
                 wait_until_over(folder)
-            if success and not _succeeded(folder):
+            if enough(folder):
                 return
 
     waiters.start(block, then)
-
-
-def _succeeded(folder: str) -> bool:
-    from sgpu_decl.agent.attempt_status import read_attempt  # few attempts need it
-
-    return bool(read_attempt(folder)["state"] == "succeeded")
 
 
 class Slots:

@@ -231,7 +231,7 @@ class _Walk:
                 raise SgpuError(
                     f"`{change.address.label}` was not launched: it comes after "
                     f"`{upstream.address.label}`, which could not be launched",
-                    hint=f"mend `{upstream.address.label}`, and apply again",
+                    hint=f"fix `{upstream.address.label}`, and apply again",
                     code="upstream_failed",
                 )
 

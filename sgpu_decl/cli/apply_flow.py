@@ -162,11 +162,13 @@ def _apply(
     plan = prepared.plan
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
-    waits_for = {change.address: change.waits_for for change in plan.changes}
+    changes = {change.address: change for change in plan.changes}
 
     def sink(event: ApplyEvent) -> None:
         nonlocal pending
-        line = event_line(event, waits_for=waits_for.get(event.address, ()))
+        change = changes.get(event.address)
+        upstreams = tuple(upstream.ref for upstream in change.after) if change else ()
+        line = event_line(event, waits_for=change.waits_for if change else (), after=upstreams)
         if line is not None:
             note(line)
         pending -= event.step in _DONE
@@ -227,7 +229,7 @@ class _Interruptible:
     def advance(self, phase: str, done: int, total: int) -> None:
         if self._signals.any:
             raise Interrupted(
-                "interrupted while the environment was prepared",
+                "interrupted while code and environment were prepared",
                 hint="nothing was launched; the same command again goes on where it stopped",
             )
         self._progress.advance(phase, done, total)

@@ -104,6 +104,11 @@ TagName = Annotated[str, AfterValidator(_tag)]
 Limit = Annotated[Duration, AfterValidator(_positive)]
 
 
+def _run_name(text: str) -> str:
+    """`train`, also where its address is written: `run.train`."""
+    return text.removeprefix("run.")
+
+
 class RunConfig(Block):
     foreign: ClassVar[Mapping[str, ForeignKey]] = FOREIGN_KEYS
 
@@ -162,9 +167,10 @@ class RunConfig(Block):
         description="`auto`: ranks find the output of the newest attempt that left some, in the "
         "folder that `SGPU_PREVIOUS_OUTPUT_DIR` names; so do ranks that are started again.",
     )
-    after: tuple[str, ...] = Field(
+    after: tuple[Annotated[str, AfterValidator(_run_name)], ...] = Field(
         (),
-        description="Runs of the same project that must have succeeded before this one starts. "
+        description="Names or addresses of runs of the same project that must have succeeded "
+        "before this one starts. "
         "`${run.NAME.output}` is the folder of their output, in `args`, `parameters`, `command` "
         "and `env.variables`.",
     )

@@ -111,7 +111,7 @@ def _stop(session: "Session", refs: Sequence[AttemptRef]) -> None:
     """Cancel attempts and wait until nothing of them is left."""
     for ref in refs:
         session.runs.cancel(ref)
-    names = f"{refs[0]} is" if len(refs) == 1 else f"{refs[0]} to {refs[-1]} are"
+    names = f"{refs[0]} is" if len(refs) == 1 else f"{len(refs):,} attempts are"
     say(f"{names} being cancelled; interrupt again to leave at once")
     session.runs.wait(refs, tick=session.runs.forced_stops(refs, say))
     session.record_ended()

@@ -1,7 +1,8 @@
 """The order of runs (`after`): what a launch waits for, and which runs are not launched yet."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import TypeVar
 
 from sgpu_decl.diagnostics.diagnostic import Severity
@@ -110,7 +111,7 @@ class RunOrder:
         """The change of a run, with what it waits for; one that launches nothing if a run that it
         comes after will not succeed."""
         if run.after:
-            standings = self._of(run.after)
+            standings = self._of(tuple(dict.fromkeys(run.after)))
             addresses = tuple(standing.address for standing in standings)
             change = replace(change, depends_on=(*change.depends_on, *addresses))
             if change.action in _LAUNCHING:
@@ -119,18 +120,43 @@ class RunOrder:
                     change, checks = _held(change), (_obstacle_check(run, obstacle),)
                 else:
                     change = replace(change, after=_awaited(standings))
+            elif change.reason is Reason.ALREADY_RUNNING:
+                checks = (*checks, *self._stopped_before(run, change, addresses))
         self._changes[run.address] = change
         return change, checks
 
+    def _stopped_before(
+        self, run: DesiredRun, change: Change, upstreams: Iterable[Address]
+    ) -> Iterator[Check]:
+        """An attempt in the queue waits for those that were there at its launch."""
+        if change.prior is None or change.prior.state is not AttemptState.QUEUED:
+            return
+        ref = AttemptRef(run.address, change.prior.attempt)
+        for address in upstreams:
+            upstream = self._changes.get(address)
+            if upstream is not None and upstream.action is Action.REPLACE:
+                yield Check(
+                    id="upstream_stopped",
+                    severity=Severity.WARNING,
+                    address=run.address,
+                    summary=f"`{ref}` is queued after an attempt of `{address.label}` that this "
+                    "plan stops: it then ends without having started",
+                    hint=f"`--rerun {quote(str(run.address))} --on-active replace` launches it "
+                    f"again, after the new attempt of `{address.label}`",
+                    place=place_of(run.places, "after"),
+                )
+                return
+
     def elsewhere(self, run: DesiredRun) -> tuple[Check, ...]:
-        """The runs that it comes after, and that another backend runs."""
+        """The runs that it comes after, and that another backend runs. The cells of a matrix share
+        a check."""
         return tuple(
             Check(
                 id="after_elsewhere",
                 severity=Severity.ERROR,
-                address=run.address,
-                summary=f"it runs on `{run.backend}` and comes after `{name}`, which runs on "
-                f"`{other}`: neither backend sees the other's runs",
+                address=None if run.address.key else run.address,
+                summary=f"`{run.address.name}` runs on `{run.backend}` and comes after `{name}`, "
+                f"which runs on `{other}`: neither backend sees the other's runs",
                 hint="use the same backend for both, or remove the name from `after`",
                 place=place_of(run.places, f"after.{at}"),
             )
@@ -158,18 +184,19 @@ class RunOrder:
                 return _Standing(
                     address=address,
                     obstacle="which is not launched",
-                    way_out="see why that is so",
+                    way_out=f"launch `{address.name}` first: another warning says why it is not "
+                    "launched",
                 )
         if prior is None:
             return _Standing(
                 address=address,
                 obstacle="which has no attempt yet",
-                way_out=f"launch both: `--select {address.label}` adds it to the plan",
+                way_out=f"launch both: `--select {quote(address.label)}` adds it to the plan",
             )
         if prior.state.active or prior.state is AttemptState.SUCCEEDED:
             return _Standing(address=address, attempt=prior.attempt, waits=prior.state.active)
         how = _ENDED.get(prior.state, "failed")
-        again = f"`--rerun {address}` launches it again"
+        again = f"`--rerun {quote(str(address))}` launches it again"
         if change is not None and change.reason is Reason.FAILED_NOT_RETRIED:
             again = "`--retry-failed` launches it again, and so does a change of it"
         return _Standing(

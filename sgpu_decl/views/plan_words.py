@@ -37,6 +37,7 @@ __all__ = [
     "reason_words",
     "stops_active",
     "summary_line",
+    "upstream_words",
     "value",
     "what",
 ]
@@ -169,10 +170,10 @@ def what(change: Change) -> str:
             waits = change.launch.wait_for if change.launch else ()
             earlier = [_ref(change, number) for number in waits]
             ends = f" after {_having(earlier)} ended" if earlier else ""
-            return f"create {launched}{ends}{_upstreams(change, also=bool(earlier))}"
+            return f"create {launched}{ends}{upstream_words(change, also=bool(earlier))}"
         case Action.REPLACE:
             stop = f"stop {stopped or 'the active attempt'}"
-            return f"{stop}, then create {launched}{_upstreams(change, also=False)}"
+            return f"{stop}, then create {launched}{upstream_words(change, also=False)}"
         case Action.DESTROY:
             return f"cancel {stopped} and destroy" if stopped else "destroy"
         case Action.ADOPT:
@@ -185,7 +186,7 @@ def what(change: Change) -> str:
             return ""
 
 
-def _upstreams(change: Change, *, also: bool) -> str:
+def upstream_words(change: Change, *, also: bool) -> str:
     """The attempts of other runs that must have succeeded."""
     refs = [escape(str(upstream.ref)) for upstream in change.after]
     if len(refs) > _UPSTREAMS_SHOWN:

@@ -3,7 +3,10 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,20 @@ GATE = """\
 import os, time
 open(os.environ["SGPU_OUTPUT_DIR"] + "/up0", "w").close()
 while not os.path.exists("gate"): time.sleep(0.01)
+"""
+
+
+ENTER = """\
+import sys
+from sgpu_decl.agent.attempt_queue import AttemptQueue
+from sgpu_decl.agent.attempt_record import AttemptRecord
+from sgpu_decl.agent.loop import Loop
+spec = {"gpus": {"need": 0}, "parallel": None, "wait_for": [], "after": {"run0#1": sys.argv[1]}}
+queue = AttemptQueue(spec, 1, Loop(print), AttemptRecord(sys.argv[1], 1, "queued"))
+print("sgpu_decl.agent.attempt_status" in sys.modules)
+queue.enter()
+print("sgpu_decl.agent.attempt_status" in sys.modules)
+queue.leave()
 """
 
 
@@ -79,3 +96,11 @@ def test_an_attempt_that_waits_can_be_cancelled(make_attempt: Make) -> None:
     request_cancel(second.folder)
     assert second.wait()["state"] == "cancelled"
     request_cancel(first.folder)
+
+
+def test_what_judges_an_upstream_is_imported_before_the_wait(tmp_path: Path) -> None:
+    """The package may be another one, or gone, when the wait ends."""
+    told = subprocess.run(
+        [sys.executable, "-c", ENTER, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["False", "True"]

@@ -19,7 +19,7 @@ def project(**runs: str) -> str:
 
 def test_runs_come_after_each_other(good: Callable[..., Any]) -> None:
     text = project(
-        evaluate="after: [train], command: [evaluate, '${run.train.output}/w.pt']",
+        evaluate="after: [run.train], command: [evaluate, '${run.train.output}/w.pt']",
         train="after: [prepare], env: {variables: {DATA: '${run.prepare.output}'}}",
         prepare="",
     )

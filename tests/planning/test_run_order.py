@@ -104,6 +104,8 @@ def test_a_run_that_is_not_launched_holds_back_those_after_it(world: Any) -> Non
     report = changes(world.had(S.FAILED, failure=F.OOM))["report"]
     assert report.reason is Reason.UPSTREAM_FAILED
     assert checks(world)[1][1].endswith("it comes after `evaluate`, which is not launched")
+    hint = world.plan(capabilities=CAN).checks[1].hint
+    assert hint == "launch `evaluate` first: another warning says why it is not launched"
 
 
 def test_a_run_that_an_upstream_stopped_is_launched_with_it(world: Any) -> None:
@@ -132,3 +134,35 @@ def test_a_matrix_is_waited_for_as_a_whole(world: Any) -> None:
 def test_runs_of_two_backends_cannot_wait_for_each_other(world: Any) -> None:
     world = world.want("evaluate", WAITS, after=("train",)).want("train", backend="databricks")
     assert [one for one, _ in checks(world)] == ["after_elsewhere"]
+
+
+def test_the_cells_of_a_matrix_share_the_check_of_their_backend(world: Any) -> None:
+    for key in ("n=1", "n=2"):
+        world.want("evaluate", WAITS, after=("train",), key=key)
+    assert len(checks(world.want("train", backend="databricks"))) == 1
+
+
+def test_a_queued_run_whose_upstream_is_replaced_is_told(world: Any) -> None:
+    changed = {**SPEC, "args": {"n": 2}}
+    world.want("evaluate", WAITS, after=("train",)).had(S.QUEUED, "evaluate", WAITS)
+    world.want("train", changed, on_active="replace").had(S.RUNNING)
+    said = "`evaluate#7` is queued after an attempt of `train` that this plan stops"
+    assert ("upstream_stopped", f"{said}: it then ends without having started") in checks(world)
+    again = changes(world, rerun=frozenset({EVALUATE}), on_active="replace")["evaluate"]
+    assert again.after == (Upstream(address=TRAIN, attempt=8),)
+    world.want("train")
+    assert checks(world) == []
+
+
+def test_a_run_that_is_named_twice_is_waited_for_once(world: Any) -> None:
+    evaluate = changes(world.want("evaluate", WAITS, after=("train", "train")).want("train"))[
+        "evaluate"
+    ]
+    assert (evaluate.depends_on, len(evaluate.after)) == ((TRAIN,), 1)
+
+
+def test_a_hint_can_be_pasted_into_a_shell(world: Any) -> None:
+    world.want("evaluate", WAITS, after=("train",)).want("train", key="n=1")
+    (check,) = world.plan(capabilities=CAN, select=frozenset({EVALUATE})).checks
+    assert check.hint is not None
+    assert """`--select 'train["n=1"]'`""" in check.hint
