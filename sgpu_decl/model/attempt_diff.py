@@ -2,8 +2,9 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import FieldChange, PackageChange
+from sgpu_decl.model.plan import PackageChange
 
 __all__ = ["AttemptDiff", "FileDiff", "ValueDiff"]
 
@@ -35,7 +36,7 @@ class AttemptDiff:
 
     before: AttemptView
     after: AttemptView
-    fields: tuple[FieldChange, ...] = ()
+    fields: tuple[FieldDifference, ...] = ()
     files: tuple[FileDiff, ...] = ()
     packages: tuple[PackageChange, ...] = ()
     results: tuple[ValueDiff, ...] = ()

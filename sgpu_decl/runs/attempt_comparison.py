@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import FieldChange, PackageChange
+from sgpu_decl.model.plan import PackageChange
 from sgpu_decl.planning.field_changes import compare
-from sgpu_decl.planning.policy import effect_of
 
 if TYPE_CHECKING:
     from sgpu_decl.facts.opened_project import OpenedProject
@@ -38,26 +37,12 @@ def compare_attempts(
     return AttemptDiff(
         before=one.view,
         after=two.view,
-        fields=_fields(*(item.spec for item in inputs)),
+        fields=compare(*(item.spec for item in inputs)),
         files=files,
         packages=packages,
         results=_values(one.returned, two.returned),
         metrics=_values(one.metrics, two.metrics),
         gaps=tuple(dict.fromkeys((*gaps, *code_gaps, *package_gaps, *table.problems))),
-    )
-
-
-def _fields(before: str, after: str) -> tuple[FieldChange, ...]:
-    return tuple(
-        FieldChange(
-            path=item.path,
-            before=item.before,
-            after=item.after,
-            effect=effect_of(item.path, frozenset(), active=False),
-            added=item.added,
-            removed=item.removed,
-        )
-        for item in compare(before, after)
     )
 
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
 from sgpu_decl.model.attempt_view import AttemptView, time_text
+from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import FieldChange
 from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.plan_words import package_words, path_words
 from sgpu_decl.views.status_text import state_text
@@ -111,7 +111,7 @@ def _head(sign: str, view: AttemptView, now: datetime, *, colour: bool) -> str:
     return f"{sign} {escape(str(view.ref))} {state_text(str(view.state), colour=colour)}{took}"
 
 
-def _field(field: FieldChange) -> Iterator[_Line]:
+def _field(field: FieldDifference) -> Iterator[_Line]:
     path = path_words(field.path)
     changed = changed_lines(field, _ROOM)
     if changed is None:
