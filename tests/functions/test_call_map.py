@@ -132,7 +132,7 @@ def test_a_sweep_ends_with_an_interrupt_and_with_its_process(
         "def wait(n):\n"
         "    open(f'began{n}', 'w').close()\n"
         "    threading.Event().wait()\n"
-        "wait.map([{'n': 1}, {'n': 2}])\n"
+        "wait.map([{'n': 1}, {'n': 2}], max_parallel=2)\n"
     )
     process = subprocess.Popen([sys.executable, program], stderr=subprocess.PIPE, text=True)
     until(lambda: (project / "began1").exists() and (project / "began2").exists())
@@ -144,7 +144,7 @@ def test_a_sweep_ends_with_an_interrupt_and_with_its_process(
     if number is signal.SIGINT:
         assert "sgpu: 2 attempts are being cancelled" in said
         assert "sgpu: wait#2 cancelled" in said
-        assert said.endswith("wait.map([{'n': 1}, {'n': 2}])\nKeyboardInterrupt\n")
+        assert said.endswith("wait.map([{'n': 1}, {'n': 2}], max_parallel=2)\nKeyboardInterrupt\n")
 
 
 def test_a_notebook_keeps_the_first_lines_of_a_sweep(
