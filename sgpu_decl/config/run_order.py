@@ -1,19 +1,23 @@
 """Checks of the order of a project's runs: `after`, and `${run.NAME.output}`."""
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sgpu_decl.config.run_reader import DeclaredRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import NAME
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import pins, references
+from sgpu_decl.text.near_references import has_near_references
 
 __all__ = ["order_findings"]
 
 _READERS = ("args", "parameters", "command", "env.variables")
 """The fields whose values a program reads."""
+_LIKE_OUTPUT = re.compile(rf"(\$\{{run\.({NAME})(?![A-Za-z0-9_-])[^{{}}]{{0,200}}\}}?)", re.ASCII)
 
 
 def order_findings(
@@ -34,6 +38,7 @@ def order_findings(
         yield from _unknown(run, names)
         if "${run." in run.spec:
             yield from _bad_references(run, matrices)
+            yield from _malformed(run, names)
     yield from _cycles(_upstreams(runs), places)
 
 
@@ -68,7 +73,7 @@ def _bad_references(run: DeclaredRun, matrices: Collection[str]) -> Iterator[Dia
             yield _bad(run, path, f"`{text[:80]}` names an attempt", _write(name))
         for name in sorted(references(text)):
             reference = f"`${{run.{name[:80]}.output}}`"
-            if not any(path == field or path.startswith(f"{field}.") for field in _READERS):
+            if not _is_read(path):
                 yield _bad(
                     run,
                     path,
@@ -89,6 +94,28 @@ def _bad_references(run: DeclaredRun, matrices: Collection[str]) -> Iterator[Dia
                     f"{reference} is not one folder: `{name}` has a matrix",
                     "declare the combination whose output is read as a run of its own",
                 )
+
+
+def _malformed(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
+    """What begins like the output of a run of the project and is none: `${run.train.output/w.pt}`.
+    Other programs have such references too, so no other name is taken for one of ours; and text for
+    a shell stays, which reports it."""
+    for path, text in _texts(json.loads(run.spec), ""):
+        if path == "command" or not _is_read(path):
+            continue
+        told = not path.startswith("command.") and has_near_references(text)
+        for written, name in _LIKE_OUTPUT.findall(text):
+            if name in names and not (told or references(written) or pins(written)):
+                yield _bad(
+                    run,
+                    path,
+                    f"`{written[:80]}` is not the output of a run, so it is not filled in",
+                    f"write `${{run.{name}.output}}` for the folder, and a path behind the brace",
+                )
+
+
+def _is_read(path: str) -> bool:
+    return any(path == field or path.startswith(f"{field}.") for field in _READERS)
 
 
 def _bad(run: DeclaredRun, path: str, summary: str, hint: str) -> Diagnostic:
@@ -146,11 +173,14 @@ def _cycle(
 
 
 def _texts(value: Json, path: str) -> Iterator[tuple[str, str]]:
+    """All texts in a value, keys too, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _texts(item, f"{path}.{key}" if path else key)
+            inner = f"{path}.{key}" if path else key
+            yield inner, key
+            yield from _texts(item, inner)
     elif isinstance(value, Sequence):
         for at, item in enumerate(value):
             yield from _texts(item, f"{path}.{at}")

@@ -109,6 +109,46 @@ def test_an_output_that_cannot_be_filled_in_is_an_error(
     assert (found.code, found.summary) == ("bad_output", summary)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        '${run.sweep["lr=1"].output}',
+        "${run.train.output/w.pt}",
+        "${run.train}",
+        "${run.train.output",
+    ],
+)
+@pytest.mark.parametrize("field", ["command: [x, 'W']", "command: x, env: {variables: {A: 'W'}}"])
+def test_what_is_nearly_an_output_is_an_error(
+    bad: Callable[..., Any], written: str, field: str
+) -> None:
+    evaluate = f"after: [train], {field.replace('W', written)}"
+    sweep = "command: [x, '${matrix.lr}'], matrix: {lr: [1, 2]}"
+    (found,) = bad(project(evaluate=evaluate, train="", sweep=sweep), "sgpu.yml")
+    assert (found.code, found.summary) == (
+        "bad_output",
+        f"`{written}` is not the output of a run, so it is not filled in",
+    )
+
+
+def test_a_misspelt_output_in_a_list_of_words_is_told(bad: Callable[..., Any]) -> None:
+    evaluate = "after: [train], command: [x, '${run.train.outputs}']"
+    (found,) = bad(project(evaluate=evaluate, train=""), "sgpu.yml")
+    assert found.code == "bad_output"
+
+
+def test_an_output_in_a_key_is_checked_like_one_in_a_value(bad: Callable[..., Any]) -> None:
+    evaluate = "entrypoint: x.py, command: null, args: {'${run.train.output}': 1}"
+    (found,) = bad(project(evaluate=evaluate, train=""), "sgpu.yml")
+    assert found.summary.endswith("needs the output of a run that `after` does not name")
+    assert str(found.place).startswith("sgpu.yml:3:")
+
+
+def test_a_shell_reads_what_is_nearly_an_output(good: Callable[..., Any]) -> None:
+    text = project(a="command: 'echo ${run.train}'", train="")
+    assert good(text, "sgpu.yml").runs[0].config.command == "echo ${run.train}"
+
+
 def test_references_of_other_programs_stay(good: Callable[..., Any]) -> None:
     (run,) = good(project(train="command: [x, '${run.dir}', '${hydra.run.dir}']"), "sgpu.yml").runs
     assert run.config.command == ("x", "${run.dir}", "${hydra.run.dir}")
