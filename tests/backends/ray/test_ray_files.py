@@ -1,17 +1,20 @@
 """Files of the head node whose dashboard does not give what is there."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.ray_files import _WINDOW, SMALL, RayFiles
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.output_download import fetch_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
 from tests.backends.ray.answers import Answers, answering
+from tests.support import PATIENCE
 
 FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
 HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
@@ -66,3 +69,40 @@ def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
     with pytest.raises(BackendError, match="outside of the output"):
         fetch_output(files, "/sgpu/back/0", {0: {}}, tmp_path / "here", Quiet())
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("failing", ["sent", "answered"])
+def test_pieces_that_fail_do_not_keep_later_files_waiting(
+    answers: Answers,
+    files: RayFiles,
+    tmp_path: Path,
+    failing: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.head.ray_files._PIECE", SMALL)
+    answer = {"v": 1, "now": time.time(), "job": "depot"}
+    answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
+    answers.by_path["/api/packages/gcs/*"] = {}
+    files.now()
+    if failing == "sent":
+        answers.by_path["/api/packages/gcs/*"] = (400, "no")
+    else:
+        answers.by_path[FILE] = {**answer, "error": {"code": "no_room", "message": "full"}}
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(3 * SMALL)
+    errors: list[str] = []
+
+    def put_twice_as_often_as_there_is_room() -> None:
+        for _ in range(2 * _WINDOW):
+            try:
+                files.put("/sgpu/objects/packs/a", large)
+            except BackendError as error:
+                errors.append(error.code)
+
+    thread = threading.Thread(target=put_twice_as_often_as_there_is_room, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+
+    assert len(errors) == 2 * _WINDOW
+    assert len(set(errors)) == 1
