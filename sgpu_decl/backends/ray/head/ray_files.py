@@ -111,12 +111,16 @@ class RayFiles(RemoteFiles):
     def get(self, path: str) -> bytes:
         content = self._reader.read(path)
         if not content and self.size(path) != 0:
-            raise self._reader.unreadable(path)
+            raise self.unreadable(path)
         return content
 
     def find(self, path: str) -> bytes | None:
         """The bytes of a file that somebody may be writing; None if there are none now."""
         return self._reader.find(path)
+
+    def unreadable(self, path: str) -> BackendError:
+        """The error about a file that is there, and cannot be read now."""
+        return self._reader.unreadable(path)
 
     def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
         content = self.get(path)
@@ -131,7 +135,7 @@ class RayFiles(RemoteFiles):
         except RemoteMissing:
             return ()
         if not content:
-            raise self._reader.unreadable(path)
+            raise self.unreadable(path)
         index = json.loads(content)
         return tuple(
             RemoteEntry(
