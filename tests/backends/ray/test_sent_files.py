@@ -1,8 +1,10 @@
 """What a driver sends to nodes, as far as no node is needed."""
 
+import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
 from sgpu_decl.backends.ray.cluster.sent_files import _BATCH, _PIECE, SentFiles, _batches
 
 
@@ -60,6 +63,55 @@ def test_a_gc_that_died_is_not_waited_for(head: Head) -> None:
     head.lock.touch()
     os.utime(head.lock, (time.time() - 400,) * 2)
     assert head.files.missing_content() is None
+
+
+class Node:
+    """An actor without Ray: the files of a node, on this machine."""
+
+    def __init__(self, files: NodeFiles) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=getattr(self._files, name))
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Calls of nodes are answered at once."""
+    same = SimpleNamespace(get=lambda answer: answer, put=lambda data: data)
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.ray", same)
+    return Node(NodeFiles(str(tmp_path / "node/run"), 0))
+
+
+def test_an_attempt_that_nobody_brings_anything_back_of_is_in_the_index(
+    head: Head, node: Node, tmp_path: Path
+) -> None:
+    back = tmp_path / "runs/1/back"
+    back.mkdir(parents=True)
+    for number in range(2):
+        head.files.send([node], str(tmp_path / f"runs/1/logs/{number}"))
+        assert str(number) in json.loads((back / ".index").read_text())["entries"]
+    assert "back" in json.loads((back.parent / ".index").read_text())["entries"]
+
+
+def test_a_node_gets_what_it_lacks_and_its_files_come_back(
+    head: Head, node: Node, tmp_path: Path
+) -> None:
+    head.code.write_bytes(b"code")
+    head.files.send([node], str(tmp_path / "runs/1/logs/0"))
+    assert (tmp_path / "node/objects/code/c0de.tar.gz").read_bytes() == b"code"
+    left = tmp_path / "node/run.files/runs/1/back/0/node_0"
+    left.mkdir(parents=True)
+    (left / "outcome.json").write_bytes(b"{}")
+    (left.parents[4] / "log").write_bytes(b"a line")
+
+    head.files.collect(0)
+
+    back = tmp_path / "runs/1/back/0/node_0"
+    assert (back / "outcome.json").read_bytes() == b"{}"
+    assert "outcome.json" in json.loads((back / ".index").read_text())["entries"]
+    assert (tmp_path / "runs/1/logs/0/0/0.log").read_bytes() == b"a line\n"
+    assert not (tmp_path / "node/run.files").exists()
 
 
 @given(st.lists(st.integers(min_value=0, max_value=2 * _PIECE), max_size=2 * _BATCH))

@@ -98,6 +98,8 @@ class SentFiles:
             ray.get(rest)
         ray.get([actor.follow.remote(earlier) for actor in actors])
         os.makedirs(os.path.join(self._back, str(self._attempt)))
+        for folder in (self._back, self._launch):
+            index_folder(folder)  # if all nodes are lost, nothing else says that this attempt began
         self._logs = [LogChunks(os.path.join(logs, str(node))) for node in range(len(actors))]
         self._reads = {}
 
