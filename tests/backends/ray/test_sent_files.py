@@ -11,22 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgpu_decl.agent.environment.packs import Index, Pack, index_name
+from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
 from sgpu_decl.backends.ray.cluster.sent_files import _BATCH, _PIECE, SentFiles, _batches
 
 
 class Head:
-    """The folder of a head with the code of one launch."""
+    """The folder of a head with the code of one launch, which has this environment, too."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, environment: str | None = None) -> None:
         self.objects = root / "objects"
         self.code = self.objects / "code/c0de.tar.gz"
         self.lock = self.objects / "agent/freeing-1"
         for path in (self.code, self.lock):
             path.parent.mkdir(parents=True)
         self.code.touch()
-        sent: dict[str, Any] = {"objects": str(self.objects), "code": "c0de", "environment": None}
+        sent: dict[str, Any] = {"objects": str(self.objects), "code": "c0de"}
+        sent["environment"] = environment
         sent |= {"files": [], "resume": False, "gc_lock": {"name": "freeing-", "seconds": 300.0}}
         launch = {"launch": str(root / "runs/1"), "back": str(root / "runs/1/back"), "sent": sent}
         self.files = SentFiles(launch, LogCopy())
@@ -46,6 +49,27 @@ def test_content_that_was_deleted_is_named(head: Head) -> None:
     assert head.files.missing_content() == (
         f"`{head.code}` was deleted from the head node: apply again"
     )
+
+
+def test_an_environment_that_was_deleted_in_part_is_sent_again_by_the_next_apply(
+    tmp_path: Path,
+) -> None:
+    head = Head(tmp_path, environment="e4")
+    packs = head.objects / "packs"
+    packs.mkdir()
+    pack = Pack((("0" * 64, 1),))
+    index = packs / index_name("sha256:e4")
+    index.write_bytes(Index("sha256:e4", (pack,)).to_bytes())
+    for name in (pack.name, "e4.manifest"):
+        (packs / name).touch()
+    index_folder(str(packs))
+    assert head.files.missing_content() is None
+    (packs / pack.name).unlink()
+
+    assert str(packs / pack.name) in str(head.files.missing_content())
+
+    entries = json.loads((packs / ".index").read_text())["entries"]
+    assert entries.keys() == {"e4.manifest"}
 
 
 def test_a_gc_that_goes_on_is_waited_for(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:

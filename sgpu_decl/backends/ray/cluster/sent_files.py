@@ -7,6 +7,7 @@ time. What a node has by content is not sent again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -71,8 +72,20 @@ class SentFiles:
         except FileNotFoundError as error:
             missing = [str(error.filename)]
         if missing:
+            self._forget_environment(missing)
             return f"`{missing[0]}` was deleted from the head node: apply again"
         return None
+
+    def _forget_environment(self, missing: Sequence[str]) -> None:
+        """Delete the index of an environment if some of its files are `missing`: an apply takes one
+        that has its index for whole, and sends nothing of it."""
+        folder = self._object("packs")
+        if not any(os.path.dirname(path) == folder for path in missing):
+            return
+        index = self._object(self._index(self._sent["environment"]))
+        with contextlib.suppress(OSError):  # the folder is gone, or the disk takes nothing
+            os.unlink(index)
+            index_folder(folder)
 
     def send(self, actors: Sequence[Any], logs: str) -> None:
         """Send what nodes lack. Their lines go to the folder `logs`. Raises RayError, OSError."""
@@ -199,11 +212,14 @@ class SentFiles:
         return os.path.basename(path).startswith(lock["name"]) and age < lock["seconds"]
 
     def _packs(self, environment: str) -> list[str]:
-        index = f"packs/{index_name(f'sha256:{environment}')}"
+        index = self._index(environment)
         with open(self._object(index), encoding="ascii") as file:
             packs = json.load(file)["packs"]
         names = [Pack(tuple((str(key), int(size)) for key, size in pack)).name for pack in packs]
         return [*(f"packs/{name}" for name in names), f"packs/{environment}.manifest", index]
+
+    def _index(self, environment: str) -> str:
+        return f"packs/{index_name(f'sha256:{environment}')}"
 
     def _object(self, name: str) -> str:
         return os.path.join(self._sent["objects"], name)
