@@ -43,6 +43,7 @@ _BUSY_POLL = 0.1  # the same while ranks start, or write what this process takes
 _SEEN = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
+_STORE_ANSWERS = 30.0  # seconds until the key-value store must answer
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
 
 
@@ -100,13 +101,14 @@ class _Driver:
     def _run(self) -> dict[str, Any]:
         secrets: dict[str, str] = {}
         if self._launch["secrets"]:
-            value = pop_value(self._launch["secrets"])
+            value = pop_value(self._launch["secrets"], patience=_STORE_ANSWERS)
             if value is None:
                 return _failed("staging_failed", "the values of the secrets are gone: Ray keeps "
                                "them for ten minutes, and the driver started later")  # fmt: skip
             secrets = json.loads(value)
         if self._launch["credentials"]:  # without them the run is not tracked
-            secrets = {**json.loads(pop_value(self._launch["credentials"]) or "{}"), **secrets}
+            value = pop_value(self._launch["credentials"], patience=_STORE_ANSWERS)
+            secrets = {**json.loads(value or "{}"), **secrets}
         missing = self._sent.missing_content() if self._sent is not None else None
         if missing is not None:
             return _failed("staging_failed", missing)
