@@ -157,9 +157,14 @@ def test_a_run_whose_driver_was_killed_is_failed_and_has_no_tracker_left(
     cluster: RayCluster, bench: BackendBench, door: Door
 ) -> None:
     until(lambda: bench.status()["links"].get("mlflow"))
-    driver = next(job for job in cluster.get("/api/jobs/") if job["status"] == "RUNNING")
+    lineage = bench.record("hello").lineage
+    (job,) = (
+        job
+        for job in cluster.get("/api/jobs/")
+        if (job["metadata"] or {}).get("sgpu.lineage") == lineage
+    )
 
-    os.kill(int(driver["driver_info"]["pid"]), signal.SIGKILL)
+    os.kill(int(job["driver_info"]["pid"]), signal.SIGKILL)
 
     assert bench.ended()["state"] == "lost"
     until(lambda: not running(cluster, b"/tracker.zip"))
