@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -78,10 +79,17 @@ class RayFiles(RemoteFiles):
                     while not self._room.acquire(blocking=not under_way):
                         self._settle(under_way)
                     place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
-                    under_way.append(self._depot.send("piece", "", piece, upload=upload, **place))
-            finally:
-                while under_way:
-                    self._settle(under_way)
+                    try:
+                        sent_piece = self._depot.send("piece", "", piece, upload=upload, **place)
+                    except BaseException:
+                        self._room.release()
+                        raise
+                    under_way.append(sent_piece)
+            except BaseException:
+                with suppress(BackendError):  # the first error is the one that is told
+                    self._settle_all(under_way)
+                raise
+            self._settle_all(under_way)
             self._depot.ask("join", path, upload=upload, pieces=len(pieces))
 
     def _settle(self, under_way: list[str]) -> None:
@@ -90,6 +98,18 @@ class RayFiles(RemoteFiles):
             self._depot.await_answer(under_way.pop(0))
         finally:
             self._room.release()
+
+    def _settle_all(self, under_way: list[str]) -> None:
+        """Wait until the depot has all of these pieces, or has refused them. Raises what came of
+        the first that it does not have."""
+        errors: list[BaseException] = []
+        while under_way:
+            try:
+                self._settle(under_way)
+            except BaseException as error:  # noqa: BLE001  each piece gives its room back
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def get(self, path: str) -> bytes:
         return self._reader.read(path)
