@@ -11,11 +11,11 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.launching.launcher import RayLauncher
+from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.survey import RaySurvey
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
-from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
@@ -43,7 +43,7 @@ def open_ray(context: BackendContext) -> Backend:
     def area_with(key: Mapping[str, Any]) -> StagingArea:
         return shared_area(key["root"]) if "root" in key else head_area(key["address"])
 
-    launches = RemoteLaunches(context.layout, area_of)
+    launches = RayLaunches(context.layout, area_of, head_area)
     attempts = RayAttempts(launches, clusters)
     pending = PendingGc(context.state_dir / "ray-gc.json")
 
