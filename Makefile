@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-ray bench faults soak clean
+.PHONY: help demo docs test test-all test-ray bench faults soak clean
 
 # torch for the demo and the tests: any words that `pip install` takes.
 TORCH ?= torch==2.13.0
@@ -21,6 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install
 
 help:
 	@echo 'make demo      install, then plan and apply the FSDP training of examples/fsdp'
+	@echo 'make docs      install, then the site of the documentation: build/site'
 	@echo 'make test      install, then lint, types, import law and the quick tests'
 	@echo 'make test-all  install, then the long tests: kill matrices, whole trainings'
 	@echo 'make test-ray  install, then the quick and the long tests that start Ray clusters'
@@ -56,6 +57,14 @@ help:
 
 demo: .venv/.demo
 	@$(BIN)/python scripts/demo.py
+
+.venv/.docs: pyproject.toml | .venv/.made
+	@echo 'Installing the builder of the documentation into .venv: 110 MB.'
+	$(PIP) --quiet --editable '.[docs]'
+	@touch $@
+
+docs: .venv/.docs
+	@$(BIN)/python scripts/build_site.py
 
 test: .venv/.test
 	$(BIN)/ruff check .

@@ -277,9 +277,13 @@ def main() -> int:
             rows.append(workspaces(scratch, options.repeats))
         if "ray" in parts:
             from ray_clusters import ray_clusters
+            from ray_content import ray_content
+            from ray_launches import ray_launches
+            from ray_logs import ray_logs
             from ray_plans import ray_plans
 
             rows += [ray_plans(scratch), ray_clusters(scratch)]
+            rows += [ray_launches(scratch), ray_logs(scratch), ray_content(scratch)]
         for part in rows:
             for row in part:
                 _show(row)

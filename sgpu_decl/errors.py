@@ -67,6 +67,16 @@ class SgpuError(Exception):
         if code is not None:
             self.code = code
 
+    def _render_traceback_(self) -> list[str]:
+        """Called by IPython, which shows the result: only the lines of the user's program."""
+        import sys
+
+        from sgpu_decl.caller_traceback import caller_traceback
+
+        trace = caller_traceback(self.__traceback__)
+        formatter = sys.modules["IPython"].get_ipython().InteractiveTB
+        return list(formatter.structured_traceback(type(self), self, trace, tb_offset=1))
+
 
 class InvalidInput(SgpuError):
     code = "invalid_input"

@@ -24,6 +24,7 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
         ),
         errno.EFBIG: "raise the limit on the size of files (`ulimit -f`), and try again",
         errno.EROFS: "its file system is mounted read-only: use another folder",
+        errno.EEXIST: "something else stands there already: move it away",
         errno.ENOTDIR: "a file stands where a folder is expected: move it away",
         errno.ELOOP: "a symbolic link leads to itself: remove it",
         errno.EMFILE: "raise the limit on open files (`ulimit -n`), and try again",

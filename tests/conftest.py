@@ -5,10 +5,12 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with
 
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
@@ -42,3 +44,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def ray_python(request: pytest.FixtureRequest) -> str:
     """The path of an interpreter that has Ray: once the newest, once the oldest."""
     return interpreter_with(request.param)
+
+
+@pytest.fixture(scope="session", params=BOTH_RAYS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
+    """Two nodes, for all tests that leave them as they are. Their GPUs are numbers without
+    devices."""
+    python = interpreter_with(request.param)
+    with ray_cluster(nodes=2, cpus=8, gpus=4, gpu_type="H100", python=python) as running:
+        yield running

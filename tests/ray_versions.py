@@ -3,7 +3,8 @@
 The newest is installed beside the tests themselves (the extra `testing`). The oldest has a virtual
 environment of its own, because one interpreter holds one Ray; `make test-all` makes it. A test that
 takes the fixture `ray_python` (`tests/conftest.py`) runs with both: quickly with the newest, and as
-an `expensive` test with the oldest. A test of the newest alone takes `sys.executable`.
+an `expensive` test with the oldest. `SGPU_TEST_RAY=.venv/ray-2.49.1/bin/python` in the environment
+runs the tests of the newest with that one instead, those of the newest alone too.
 """
 
 import os
@@ -26,6 +27,7 @@ OLDEST_RAY: Final = "2.49.1"
 """The oldest Ray that sgpu supports. `make test-all` installs it."""
 
 _NEWEST: Final = "newest"
+_NEWEST_PYTHON: Final = os.path.abspath(os.environ.get("SGPU_TEST_RAY", sys.executable))
 _OLDEST_PYTHON: Final = Path(__file__).parents[1] / f".venv/ray-{OLDEST_RAY}/bin/python"
 
 BOTH_RAYS: Final = (_NEWEST, pytest.param(OLDEST_RAY, marks=pytest.mark.expensive))
@@ -40,7 +42,7 @@ def interpreter_with(version: str) -> str:
     """Return the path of the interpreter that has a version of Ray; fail the test if there is
     none."""
     if version == _NEWEST:
-        return sys.executable
+        return _NEWEST_PYTHON
     if not _OLDEST_PYTHON.exists():
         pytest.fail(f"Ray {OLDEST_RAY} is not installed: run `make test-all`", pytrace=False)
     return str(_OLDEST_PYTHON)

@@ -1,4 +1,5 @@
-"""The queue of an attempt: earlier attempts first, then a slot of `max_parallel`, then devices."""
+"""The queue of an attempt: earlier attempts first, then the runs that it comes after, then a slot
+of `max_parallel`, then devices."""
 
 from __future__ import annotations
 
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["AttemptQueue"]
 
+_NAMED = 3
+_ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
+
 
 class AttemptQueue:
-    """Calls `on_turn(devices)` once there is room, or `on_refused(reason)` if there never is."""
+    """Calls `on_turn(devices)` once there is room, or `on_refused(failure class, reason)` if its
+    turn will never come."""
 
     on_turn: Callable[[tuple[str, ...]], None]
-    on_refused: Callable[[str], None]
+    on_refused: Callable[[str, str], None]
 
     def __init__(
         self, spec: Mapping[str, Any], nodes: int, loop: Loop, record: AttemptRecord
@@ -33,15 +38,21 @@ class AttemptQueue:
     @staticmethod
     def waits(spec: Mapping[str, Any]) -> bool:
         """Whether an attempt may have to wait."""
-        return bool(spec["gpus"]["need"] or spec["parallel"] or spec["wait_for"])
+        earlier = spec["wait_for"] or spec.get("after")
+        return bool(spec["gpus"]["need"] or spec["parallel"] or earlier)
 
     def enter(self) -> None:
         """Wait for a turn."""
+        if self._spec.get("after"):
+            # Few attempts need it. Not later: sgpu may be upgraded while an attempt waits.
+            from sgpu_decl.agent.attempt_status import read_attempt
+
+            self._read_attempt = read_attempt
         if self._spec["wait_for"]:
             self._record.update(waiting_for="earlier attempts")
-            wait_for_ends(self._waiters, self._spec["wait_for"], self._for_turn)
+            wait_for_ends(self._waiters, self._spec["wait_for"], self._for_upstreams)
         else:
-            self._for_turn()
+            self._for_upstreams()
 
     def leave(self) -> None:
         """Stop waiting."""
@@ -51,6 +62,30 @@ class AttemptQueue:
         """Give the slots back."""
         for slots in self._slots:
             slots.release()
+
+    def _for_upstreams(self) -> None:
+        after = self._spec.get("after")
+        if not after:
+            self._for_turn()
+            return
+        names = list(after)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        self._record.update(waiting_for=", ".join(names[:_NAMED]) + more)
+        wait_for_ends(
+            self._waiters,
+            tuple(after.values()),
+            self._judge_upstreams,
+            enough=lambda folder: self._read_attempt(folder)["state"] != "succeeded",
+        )
+
+    def _judge_upstreams(self) -> None:
+        for name, folder in self._spec["after"].items():
+            state = self._read_attempt(folder)["state"]
+            if state != "succeeded":
+                why = f"{name} {_ENDED.get(state, 'is gone')}, and this run comes after it"
+                self.on_refused("upstream_failed", why)
+                return
+        self._for_turn()
 
     def _for_turn(self) -> None:
         parallel = self._spec["parallel"]
@@ -66,7 +101,8 @@ class AttemptQueue:
         if not self._need:
             self._leave_with(())
         elif self._need > have:
-            self.on_refused(f"{self._need} GPUs are needed, this machine has {have}")
+            why = f"{self._need} GPUs are needed, this machine has {have}"
+            self.on_refused("capacity", why)
         else:
             slots = Slots(gpus["lock_dir"], gpus["devices"], self._need)
             self._wait(slots, "gpus", lambda: self._leave_with(slots.names))

@@ -61,11 +61,12 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     """Return `state, started_at, ended_at, exit_code, class, ranks, first_cause, restart,
     restarts`.
 
-    An attempt that waits has `waiting_for` too. A queued one waits for `earlier attempts`,
-    `max_parallel` or `gpus`; one whose ranks start again, for its `backoff`; a starting one, for
-    what its tracker names, or for a part of its Ray cluster. `mlflow` is there once the tracker has
-    made the run or has given up, `ray` once the run's Ray cluster is complete, and `working_files`
-    after the end, if ranks wrote into their working folder.
+    An attempt that waits has `waiting_for` too. A queued one waits for `earlier attempts`, for
+    attempts of other runs, which are named, for `max_parallel` or for `gpus`; one whose ranks start
+    again, for its `backoff`; a starting one, for what its tracker names, or for a part of its Ray
+    cluster. `mlflow` is there once the tracker has made the run or has given up, `ray` once the
+    run's Ray cluster is complete, and `working_files` after the end, if ranks wrote into their
+    working folder.
     """
     path = os.fspath(folder)
     outcome = attempt_files.read_json(path, attempt_files.OUTCOME)

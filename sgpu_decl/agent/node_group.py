@@ -10,8 +10,9 @@ stops its ranks and ends as `node_lost`. Agent 0 claims the rendezvous port of t
 host, and sends it with the start. A node whose code or environment is missing still joins, but
 starts no ranks: agent 0 then reports one error that names the node.
 
-    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept · signal · ray {...}
-    agent 0 ─▶ follower   start {restart, port, env} · tracked · stop · kill · finish {outcome}
+    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept {left}
+                          · signal · ray {...}
+    agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stop · kill · finish {outcome}
                           · ray {...}
 """
 
@@ -21,6 +22,7 @@ import os
 import time
 
 from sgpu_decl.agent.outcome import Outcome
+from sgpu_decl.agent.previous_output import left_output
 from sgpu_decl.agent.verdict import RankEnding
 
 TYPE_CHECKING = False
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     class Actions(Protocol):
         """What a team calls at the supervisor of its node."""
 
-        def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None: ...
+        def start_ranks(
+            self, restart: int, port: int, extra: Mapping[str, str], *, own_output: bool
+        ) -> None: ...
         def rank_refused(self, refused: Outcome) -> None: ...
         def all_ready(self) -> None: ...
         def rank_failed(self, *, collateral: bool) -> None: ...
@@ -116,8 +120,9 @@ class Team:
     `decides` is False for an agent that does what agent 0 says.
     """
 
-    def __init__(self, node: Node, actions: Actions) -> None:
+    def __init__(self, node: Node, actions: Actions, spec: Mapping[str, Any]) -> None:
         self.node = node
+        self._spec = spec
         self.actions = actions
         self.decides = True
 
@@ -132,7 +137,8 @@ class Team:
 
     def start(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
         """Start the ranks of all nodes."""
-        self.actions.start_ranks(restart, port, extra)
+        own = left_output(self._spec)
+        self.actions.start_ranks(restart, port, extra, own_output=own)
 
     def send_tracking(self, answer: dict[str, Any]) -> None:
         """Send the other nodes the MLflow run."""
@@ -186,11 +192,11 @@ class Leader(Team):
         self, node: Node, actions: Actions, *, loop: Loop, hub: Hub, record: AttemptRecord,
         spec: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        super().__init__(node, actions)
+        super().__init__(node, actions, spec)
         self._loop = loop
         self._hub = hub
         self._record = record
-        self._spec = spec
+        self._others_left = False
         self._endings: list[RankEnding] = []
         self._begun = False
         self._unready: set[int] = set()
@@ -229,8 +235,10 @@ class Leader(Team):
         self._unswept = {0, *self._hub.members}
         nodes = {node: Node(node, self.node.count) for node in self._unswept}
         self._unready = {node for node in nodes if nodes[node].ranks(self._spec)}
-        self._hub.send({"start": {"restart": restart, "port": port, "env": dict(extra)}})
-        self.actions.start_ranks(restart, port, extra)
+        own = self._others_left or left_output(self._spec)
+        start = {"restart": restart, "port": port, "env": dict(extra), "own": own}
+        self._hub.send({"start": start})
+        self.actions.start_ranks(restart, port, extra, own_output=own)
 
     def send_tracking(self, answer: dict[str, Any]) -> None:
         self._hub.send({"tracked": answer})
@@ -270,6 +278,7 @@ class Leader(Team):
         elif "idle" in message:
             self._is_idle(node)
         elif "swept" in message:
+            self._others_left = self._others_left or message["swept"]["left"]
             self._is_swept(node)
         elif "refused" in message:
             self.actions.rank_refused(Outcome(**message["refused"]))
@@ -327,7 +336,7 @@ class Follower(Team):
         self, node: Node, actions: Actions, *, loop: Loop, link: Link, record: AttemptRecord,
         spec: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        super().__init__(node, actions)
+        super().__init__(node, actions, spec)
         self._loop = loop
         self._link = link
         self._record = record
@@ -367,12 +376,14 @@ class Follower(Team):
         if self.decides:
             self.actions.judge()
         else:
-            self._link.send({"swept": True})
+            self._link.send({"swept": {"left": left_output(self._spec)}})
 
     def _receive(self, message: dict[str, Any]) -> None:
         if "start" in message:
             start = message["start"]
-            self.actions.start_ranks(start["restart"], start["port"], start["env"])
+            self.actions.start_ranks(
+                start["restart"], start["port"], start["env"], own_output=start["own"]
+            )
         elif "tracked" in message:
             self.actions.write_tracking(message["tracked"])
         elif "ray" in message:
@@ -399,7 +410,7 @@ def join_team(
 ) -> Team:
     """Return the team of a node. The code for several nodes is loaded only if needed."""
     if node.count == 1:
-        return Team(node, actions)
+        return Team(node, actions, spec)
     from sgpu_decl.agent.node_wire import Hub, Link
 
     if node.number == 0:

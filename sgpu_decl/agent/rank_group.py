@@ -93,9 +93,12 @@ class RankGroup:
         devices: tuple[str, ...],
         extra: Mapping[str, str],
         cluster: Mapping[str, str] | None = None,
+        *,
+        own_output: bool,
     ) -> None:
         """Start all ranks, forked from a warm parent if there is one.
 
+        With `own_output`, an earlier start of this attempt left files, here or on another node.
         `cluster` are the variables that lead to the run's Ray cluster, whose driver this starts.
         Calls `on_started` once all run, or `on_refused(error)`; some may then live all the same.
         """
@@ -111,7 +114,8 @@ class RankGroup:
             return
         self._restart = restart
         # Once for all: the first rank may write to its output before the last one starts.
-        self._previous = previous_output(self._spec) if self._spec.get("resume") else None
+        resumes = self._spec.get("resume")
+        self._previous = previous_output(self._spec, own=own_output) if resumes else None
         self._cluster = cluster
         self._oom_kills = OomKills()
         self._port, self._devices, self._inherited = port, devices, {**os.environ, **extra}

@@ -13,6 +13,7 @@ come over the control wire:
 
 from __future__ import annotations
 
+import math
 import os
 from _socket import AF_UNIX, SOCK_SEQPACKET, socketpair
 from binascii import crc32
@@ -263,7 +264,12 @@ class RayProcess:
         return port
 
     def _environment(self) -> dict[str, str]:
-        environment = {**self._plain_environment(), **self._access(), **self._options["env"]}
+        options = self._options
+        # Else `ray start` gives up by itself after 30 s (`raylet_start_wait_time_s` in Ray's
+        # `src/ray/common/ray_config_def.h`), whatever the options say.
+        patience = max(options["head_startup_timeout"], options["worker_join_timeout"])
+        own = {**self._access(), "RAY_raylet_start_wait_time_s": math.ceil(patience)}
+        environment = {**self._plain_environment(), **own, **options["env"]}
         return {name: str(value) for name, value in environment.items()}
 
     def _plain_environment(self) -> dict[str, str]:

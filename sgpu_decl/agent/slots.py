@@ -115,8 +115,15 @@ def _close_all_but(keep: Sequence[int]) -> None:
     os.closerange(low, 65_536)
 
 
-def wait_for_ends(waiters: Waiters, folders: Sequence[str], then: Callable[[], None]) -> None:
-    """Call `then` once every attempt in these folders has ended, whatever its outcome."""
+def wait_for_ends(
+    waiters: Waiters,
+    folders: Sequence[str],
+    then: Callable[[], None],
+    *,
+    enough: Callable[[str], bool] = lambda _folder: False,
+) -> None:
+    """Call `then` once every attempt in these folders has ended, or one for which that is
+    `enough`."""
 
     def block() -> None:
         for folder in folders:
@@ -124,6 +131,8 @@ def wait_for_ends(waiters: Waiters, folders: Sequence[str], then: Callable[[], N
             if not os.path.exists(os.path.join(folder, OUTCOME)):
                 wait_until_free(os.path.join(folder, "guardian.lock"))
                 wait_until_over(folder)
+            if enough(folder):
+                return
 
     waiters.start(block, then)
 

@@ -95,7 +95,7 @@ class Supervisor:
         self._record.update(restart=node.restart)
         self._queue = AttemptQueue(spec, node.count, self._loop, self._record)
         self._queue.on_turn = self._begin
-        self._queue.on_refused = lambda why: self._conclude(failed("capacity", why))
+        self._queue.on_refused = lambda *why: self._conclude(failed(*why))
         self._tracker = TrackerProcess(
             spec, secrets, self._folder, tracker_pipe, self._loop, self._record
         )
@@ -258,7 +258,9 @@ class Supervisor:
             )
         self._team.start(self._restart, self._port, self._mlflow_variables)
 
-    def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
+    def start_ranks(
+        self, restart: int, port: int, extra: Mapping[str, str], *, own_output: bool
+    ) -> None:
         """Start the ranks of this node.
 
         Raises:
@@ -268,9 +270,9 @@ class Supervisor:
         if restart != self._restart:
             self._begin_again(restart)
         if self._ray is None:
-            self._group.start(restart, port, self._devices, extra)
+            self._group.start(restart, port, self._devices, extra, own_output=own_output)
             return
-        self._extra = extra
+        self._extra, self._own_output = extra, own_output
         self._ray.start(restart, self._devices, os.environ)
 
     def _make_ray_bootstrap(self, secrets: dict[str, str]) -> RayBootstrap:
@@ -287,7 +289,10 @@ class Supervisor:
 
     def _start_driver(self, cluster: Mapping[str, str]) -> None:
         if self._stop is None:
-            self._group.start(self._restart, self._port, self._devices, self._extra, cluster)
+            self._group.start(
+                self._restart, self._port, self._devices, self._extra, cluster,
+                own_output=self._own_output,
+            )  # fmt: skip
 
     def ray_reported(self, node: int, message: Mapping[str, Any]) -> None:
         """A node of the Ray cluster sent a message to agent 0."""

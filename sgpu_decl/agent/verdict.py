@@ -37,6 +37,7 @@ BLAME = {
     "capacity": "infra",
     "preempted": "infra",
     "platform": "infra",
+    "upstream_failed": "infra",
 }
 """Who is to blame for each failure class: the user's code or input (`error`), or what it runs on
 (`infra`). `retry.on` and the next plan decide by it."""

@@ -8,10 +8,7 @@ from pathlib import Path
 
 from sgpu_decl.rendering.run_file import name_of, run_file
 
-__all__ = ["COMMAND_FILE", "command_run", "name_of"]
-
-COMMAND_FILE = "sgpu run"
-"""What stands where a run has its file: such a run has none."""
+__all__ = ["command_run", "name_of"]
 
 
 def command_run(

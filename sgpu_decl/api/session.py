@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from sgpu_decl.errors import NotFound, Usage
-from sgpu_decl.facts.location import Location, Opened, current_folder, open_project
+from sgpu_decl.facts.location import (
+    COMMAND_FILE,
+    Location,
+    Opened,
+    current_folder,
+    open_project,
+)
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
@@ -110,18 +116,16 @@ class Session:
 
     @classmethod
     def for_text(cls, text: str, location: Location, patience: Patience = AT_ONCE) -> "Session":
-        """Open the project of a run that no file describes. It is planned as if the current folder
-        had a run file that holds `text`.
+        """Open the project of a run that no file describes yet. It is planned as if the file of
+        `location`, or else some file of the current folder, held `text`.
 
         Raises:
             NotFound: the project folder, or the current one, does not exist.
         """
-        from sgpu_decl.api.command_run import COMMAND_FILE
         from sgpu_decl.facts.project_file import read_text
 
-        here = current_folder()
-        opened = open_project(replace(location, file=here / COMMAND_FILE), here=here)
-        opened = replace(opened, shown=COMMAND_FILE)
+        file = location.file or Path(COMMAND_FILE)
+        opened = open_project(replace(location, file=file), here=current_folder())
         return cls(
             opened,
             location,
@@ -192,6 +196,25 @@ class Session:
                 hint="go to the folder of your run or project file, or name it with `--project`",
                 code="no_project",
             )
+
+    def declared_runs(self) -> tuple[str, ...]:
+        """The names of the runs that the file here declares, as they are written. The file is only
+        parsed; one that is not there or holds errors declares none."""
+        from sgpu_decl.facts.ownership import declared_runs
+
+        return declared_runs(self.file) if self.file is not None else ()
+
+    def check_undeclared(self, name: str) -> None:
+        """Check that no file of the project declares a run of this name.
+
+        Raises:
+            SgpuError: one does.
+        """
+        from sgpu_decl.facts.ownership import refuse_declared
+
+        resources = self._project.state().resources.items()
+        owners = [item.owner for address, item in resources if address.name == name]
+        refuse_declared(name, self._project.opened, owners)
 
     def shell_command(self, words: str) -> str:
         """A command about this project and target that works in the current folder, in backticks:

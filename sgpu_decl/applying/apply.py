@@ -40,7 +40,7 @@ def stage(
     plan = prepared.plan
     if prepared.staged or not any(change.launch for change in plan.changes):
         return prepared, ()
-    pin(project, plan, prepared.code)
+    pin(project, plan, prepared.code, progress)
     noticed = stage_environments(project, plan, prepared.environments, progress)
     return replace(prepared, staged=True), noticed
 

@@ -21,6 +21,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent, State
+from sgpu_decl.planning.run_order import launch_levels
 from sgpu_decl.storing.state_store import StateWriter
 
 Sink = Callable[[ApplyEvent], None]
@@ -41,6 +42,17 @@ class Applied:
     stopping: tuple[AttemptRef, ...] = ()
     failed: tuple[tuple[Address, SgpuError], ...] = ()
     unrecorded: tuple[Diagnostic, ...] = ()
+
+    def __repr__(self) -> str:
+        """Short: a notebook shows it."""
+        groups = (
+            ("launched", self.launched),
+            ("adopted", self.adopted),
+            ("stopping", self.stopping),
+        )
+        words = [f"{name} {', '.join(map(str, refs))}" for name, refs in groups if refs]
+        words += [f"failed {address}" for address, _ in self.failed]
+        return f"<Applied: {'; '.join(words) or 'nothing'}>"
 
 
 def execute(
@@ -68,7 +80,11 @@ def execute(
     Raises:
         SgpuError: something cannot work at all, found before the first effect.
     """
-    launching = sorted(filter(_launches, plan.changes), key=_launch_order)
+    level = launch_levels(plan.changes)
+    launching = sorted(
+        filter(_launches, plan.changes),
+        key=lambda change: (level[change.address], *_launch_order(change)),
+    )
     for change in launching:
         backends(change.backend).launcher.check(
             LaunchRequest(record=launch_of(plan, change), call=call)
@@ -184,8 +200,12 @@ class _Walk:
             for change in changes:
                 if len(running) == parallelism:
                     self._close(*running.popleft())
+                upstreams = {upstream.address for upstream in change.after}
+                while any(other.address in upstreams for _, other, _ in running):
+                    self._close(*running.popleft())
                 launch = launch_of(self.plan, change)
                 try:
+                    self._require_upstreams(change)
                     intent = self._begin(change, launch)
                 except SgpuError as error:
                     self._fail(change, error)
@@ -202,6 +222,18 @@ class _Walk:
                 running.append((started, change, intent))
             while running:
                 self._close(*running.popleft())
+
+    def _require_upstreams(self, change: Change) -> None:
+        """Refuse a launch that would wait for one that did not happen."""
+        failed = {address for address, _ in self.failed}
+        for upstream in change.after:
+            if upstream.address in failed:
+                raise SgpuError(
+                    f"`{change.address.label}` was not launched: it comes after "
+                    f"`{upstream.address.label}`, which could not be launched",
+                    hint=f"fix `{upstream.address.label}`, and apply again",
+                    code="upstream_failed",
+                )
 
     def _begin(self, change: Change, launch: LaunchRecord) -> Intent:
         intent = Intent(

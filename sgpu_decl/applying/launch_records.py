@@ -25,6 +25,7 @@ def launch_of(plan: Plan, change: Change) -> LaunchRecord:
         owner=launch.owner,
         inputs=launch.inputs,
         wait_for=tuple(ref.number for ref in change.waits_for),
+        after=tuple(upstream.ref for upstream in change.after),
     )
 
 

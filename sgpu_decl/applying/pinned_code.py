@@ -7,13 +7,19 @@ from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.plan import Plan, PlannedLaunch
+from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
 
-def pin(project: OpenedProject, plan: Plan, snapshots: Mapping[str, Snapshot]) -> None:
+def pin(
+    project: OpenedProject,
+    plan: Plan,
+    snapshots: Mapping[str, Snapshot],
+    progress: Progress | None = None,
+) -> None:
     """Put the code of every launch into the store.
 
     What is neither there nor among `snapshots` is built again from the tree: the plan says which
@@ -32,7 +38,7 @@ def pin(project: OpenedProject, plan: Plan, snapshots: Mapping[str, Snapshot]) -
                 hint="check out the planned commit, or plan again",
                 code="code_differs",
             )
-        project.store.put(code)
+        project.store.put(code, progress)
 
 
 def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:

@@ -37,7 +37,7 @@ def save_plan(
     refuse_taken(path)
     plan = prepared.with_commit().plan
     keep_environments(project, plan, prepared.environments, path.resolve(), progress)
-    pin(project, plan, prepared.code)
+    pin(project, plan, prepared.code, progress)
     try:
         write_atomic(path, saved_text(plan).encode())
         project.store.refer(Owner(path=os.fspath(path.resolve())), set(launched_code(plan)))

@@ -41,6 +41,9 @@ class Prepared:
 
         return plan_to_json(self.plan)
 
+    def __repr__(self) -> str:
+        return f"<Prepared: {self.plan!r}>"
+
     def with_commit(self) -> "Prepared":
         """The same with the commit that the launches are from. git is asked only if something is
         launched."""

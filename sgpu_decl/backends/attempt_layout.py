@@ -24,6 +24,9 @@ class AttemptLayout:
     def attempt(self, ref: AttemptRef) -> Path:
         return self.run(ref.address) / str(ref.number)
 
+    def output(self, ref: AttemptRef) -> Path:
+        return self.attempt(ref) / "output"
+
     def size(self, ref: AttemptRef) -> int:
         """Bytes that an attempt takes up on the disk."""
         total = 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.launch_config import config_of
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.diagnostics.place import Place
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.desired import Interpreter, Placement
-    from sgpu_decl.model.rank_output import LogLines, Output
+    from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
@@ -300,6 +301,23 @@ class Attempts(Protocol):
         values if a rank wrote them."""
         return ()
 
+    def stacks(
+        self,
+        record: LaunchRecord,
+        ranks: Sequence[int] | None,  # noqa: ARG002  a default
+    ) -> "Sequence[RankStack]":
+        """The Python stacks of running ranks (`None`: all), which go on.
+
+        Raises:
+            BackendError: the ranks run where nothing can ask them.
+        """
+        raise BackendError(
+            f"`{record.ref}` runs on `{record.backend}`, and its ranks cannot be asked for their "
+            "stacks from here",
+            hint="`progress_timeout` ends a run that hangs, and reports the stacks of its ranks",
+            code="stacks_unavailable",
+        )
+
     @abstractmethod
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         """What each rank returned, in rank order; see `rank_values.read_results`."""
@@ -313,9 +331,9 @@ class Attempts(Protocol):
             BackendError: they cannot be had yet, or not any more.
         """
 
-    def left_output(self, record: LaunchRecord) -> bool:  # noqa: ARG002  a default
-        """Whether ranks of an attempt left a file in SGPU_OUTPUT_DIR that a later attempt with
-        `resume` finds. Backends that have the field answer."""
+    def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  a default
+        """Whether ranks of an attempt left a file in SGPU_OUTPUT_DIR that a later attempt of this
+        config, with `resume`, finds. Backends that have the field answer."""
         return False
 
     @abstractmethod

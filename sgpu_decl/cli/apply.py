@@ -70,6 +70,8 @@ def command(
         question="carry out this plan?",
         unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out run.plan` "
         "and apply that",
+        replacing="save the plan with `sgpu plan --out run.plan` and apply that, or use "
+        "`--on-active queue`",
     )
     selection = replace(selection, select=(*names, *selection.select))
     if file is not None and is_saved_plan(Path(file)):

@@ -53,7 +53,7 @@ _DONE = frozenset(
 class ApplySettings:
     """The options of the command line. `ranks` are those whose output is shown, `None` for all.
     `parallelism` is how many launches overlap. `unattended` is the hint if nobody can answer
-    `question`."""
+    `question`, `replacing` if nobody can type the name of an active run that is to be stopped."""
 
     auto: bool
     ranks: tuple[int, ...] | None
@@ -61,6 +61,7 @@ class ApplySettings:
     json: bool
     question: str
     unattended: str
+    replacing: str = ""
     parallelism: int = 1
 
 
@@ -70,6 +71,7 @@ def carry_out(
     *,
     settings: ApplySettings,
     out: TextIO,
+    on_approval: "Callable[[], None]" = lambda: None,
 ) -> int:
     """Carry a plan out and return the exit code.
 
@@ -77,6 +79,7 @@ def carry_out(
         plan_source: a saved plan, or a function that makes the plan. If another sgpu changes the
             state before the plan is applied, the function is called again. The new plan is shown
             and approved again only if it differs.
+        on_approval: is called once, after the first approval and before anything is changed.
     """
     prepared, again = (plan_source(), plan_source) if callable(plan_source) else (plan_source, None)
     before: Prepared | None = None
@@ -93,7 +96,10 @@ def carry_out(
                 saved=again is None,
                 question=settings.question,
                 unattended=settings.unattended,
+                replacing=settings.replacing,
             )
+        if before is None:
+            on_approval()
         try:
             with Signals() as signals:
                 return _apply(session, prepared, settings=settings, signals=signals, out=out)
@@ -156,11 +162,13 @@ def _apply(
     plan = prepared.plan
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
-    waits_for = {change.address: change.waits_for for change in plan.changes}
+    changes = {change.address: change for change in plan.changes}
 
     def sink(event: ApplyEvent) -> None:
         nonlocal pending
-        line = event_line(event, waits_for=waits_for.get(event.address, ()))
+        change = changes.get(event.address)
+        upstreams = tuple(upstream.ref for upstream in change.after) if change else ()
+        line = event_line(event, waits_for=change.waits_for if change else (), after=upstreams)
         if line is not None:
             note(line)
         pending -= event.step in _DONE
@@ -221,7 +229,7 @@ class _Interruptible:
     def advance(self, phase: str, done: int, total: int) -> None:
         if self._signals.any:
             raise Interrupted(
-                "interrupted while the environment was prepared",
+                "interrupted while code and environment were prepared",
                 hint="nothing was launched; the same command again goes on where it stopped",
             )
         self._progress.advance(phase, done, total)

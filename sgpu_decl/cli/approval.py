@@ -20,11 +20,17 @@ class NotApproved(SgpuError):
     code = "not_approved"
 
 
-def approve(plan: "Plan", *, auto: bool, saved: bool, question: str, unattended: str) -> None:
+def approve(
+    plan: "Plan", *, auto: bool, saved: bool, question: str, unattended: str, replacing: str
+) -> None:
     """Return if the plan is approved.
 
     A saved plan was approved by saving it. `auto` (`-y`) approves everything but the replacement of
     an active run: for that, a person has to type the name of the run.
+
+    Args:
+        unattended: the hint if nobody can be asked.
+        replacing: the hint if nobody can type the name of an active run.
 
     Raises:
         NotApproved: the answer was no, or nobody can be asked.
@@ -33,7 +39,7 @@ def approve(plan: "Plan", *, auto: bool, saved: bool, question: str, unattended:
         return
     replaced = [str(c.address.label) for c in plan.changes if c.action is Action.REPLACE]
     if replaced:
-        _approve_replacing(replaced)
+        _approve_replacing(replaced, hint=replacing)
     confirm(question, auto=auto, unattended=unattended)
 
 
@@ -57,13 +63,12 @@ def confirm(question: str, *, auto: bool, unattended: str) -> None:
         raise NotApproved("not approved: nothing was changed")
 
 
-def _approve_replacing(names: list[str]) -> None:
+def _approve_replacing(names: list[str], *, hint: str) -> None:
     listing = ", ".join(f"`{name}`" for name in names)
     if not interactive():
         raise NotApproved(
             f"this would stop active runs: {listing}; `-y` does not cover that",
-            hint="save the plan with `sgpu plan --out run.plan` and apply that, or use "
-            "`--on-active queue`",
+            hint=hint,
         )
     for name in names:
         if _ask(f"this stops the active run `{name}`. Type its name to go on") != name:

@@ -16,10 +16,12 @@ __all__ = [
     "DEV_COMMANDS",
     "ENV_COMMANDS",
     "EXAMPLES",
+    "GROUP_SYNONYMS",
     "HELP_OPTIONS",
     "MLFLOW_COMMANDS",
     "STATE_COMMANDS",
     "SUBCOMMANDS",
+    "SUBJECTS",
     "SYNONYMS",
     "LazyGroup",
     "examples",
@@ -35,12 +37,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("sgpu_decl.cli.run:command", "Run a command on GPUs, without a YAML file."),
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
     "logs": ("sgpu_decl.cli.logs:command", "Show the output of a run's ranks."),
+    "stacks": ("sgpu_decl.cli.stacks:command", "Show where the ranks of a run are now."),
     "results": ("sgpu_decl.cli.results:command", "Show what each rank returned."),
     "fetch": ("sgpu_decl.cli.fetch:command", "Download the files that ranks wrote."),
     "wait": ("sgpu_decl.cli.wait:command", "Wait until runs have ended."),
     "cancel": ("sgpu_decl.cli.cancel:command", "Stop runs."),
     "destroy": ("sgpu_decl.cli.destroy:command", "Stop runs and delete their staged code."),
     "show": ("sgpu_decl.cli.show:command", "Show one run with its history, or a saved plan."),
+    "diff": ("sgpu_decl.cli.diff:command", "Compare two attempts: config, code and results."),
     "adopt": ("sgpu_decl.cli.adopt:command", "Manage a job that exists in the workspace already."),
     "state": ("sgpu_decl.cli.state:command", "Show or edit the recorded state."),
     "env": ("sgpu_decl.cli.env:command", "Show and compare Python environments."),
@@ -91,7 +95,7 @@ SUBCOMMANDS = {
 }
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "init": ("sgpu init", "sgpu init experiments/first --name first"),
+    "init": ("sgpu init", "sgpu init --from train.py", "sgpu init experiments --project"),
     "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
     "plan": ("sgpu plan", "sgpu plan train -t prod --set args.lr=0.1"),
     "apply": ("sgpu apply", "sgpu apply train.yaml -t prod --detach -y"),
@@ -101,12 +105,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "status": ("sgpu status", "sgpu status 'sweep*' -o json"),
     "logs": ("sgpu logs -f", "sgpu logs train --rank all --tail 100", "sgpu logs --since 10m"),
+    "stacks": ("sgpu stacks train", "sgpu stacks 'train#8' --rank 3"),
     "results": ("sgpu results train", "sgpu results 'train#8' -o json"),
     "fetch": ("sgpu fetch train",),
     "wait": ("sgpu wait train --timeout 2h", "sgpu wait 'sweep*'"),
     "cancel": ("sgpu cancel train", "sgpu cancel 'sweep*' --no-wait"),
     "destroy": ("sgpu destroy train", "sgpu destroy run.yaml -t dev -y"),
     "show": ("sgpu show train", "sgpu show train.plan -o markdown"),
+    "diff": ("sgpu diff train", "sgpu diff 'train#7' 'train#8'"),
     "adopt": ("sgpu adopt job.nightly 8421 -t prod",),
     "state": ("sgpu state list",),
     "state list": ("sgpu state list -t prod",),
@@ -162,12 +168,45 @@ SYNONYMS = {
     "output": "fetch",
     "lint": "validate",
     "check": "validate",
-    "diff": "plan",
     "clean": "gc",
     "prune": "gc",
     "man": "help",
 }
 """The words of other tools, and ours for the same."""
+
+GROUP_SYNONYMS: dict[str, dict[str, str]] = {
+    "sgpu": SYNONYMS,
+    "state": {
+        "ls": "list",
+        "ps": "list",
+        "status": "list",
+        "get": "show",
+        "describe": "show",
+        "move": "mv",
+        "rename": "mv",
+        "remove": "rm",
+        "delete": "rm",
+        "forget": "rm",
+        "export": "pull",
+        "dump": "pull",
+        "force-unlock": "unlock",
+    },
+    "env": {
+        "ls": "bases",
+        "list": "bases",
+        "get": "show",
+        "describe": "show",
+        "freeze": "requirements",
+        "export": "requirements",
+        "compare": "diff",
+    },
+    "mlflow": {"push": "sync", "upload": "sync"},
+    "dev": {"start": "workspace", "serve": "workspace", "emulator": "workspace"},
+}
+"""By the group that they are typed in."""
+
+SUBJECTS = ("job", "jobs", "runs")
+"""What other tools put before the command: `sky jobs cancel`."""
 
 
 def examples(path: str) -> str | None:
@@ -208,8 +247,13 @@ class LazyGroup(click.Group):
 
     def _unknown(self, ctx: click.Context, word: str, *rest: str) -> Exception:
         """The error for a word that is no command: it names ours for the same thing."""
-        ours = SYNONYMS.get(word)
-        if ours in self._table:
+        synonyms = GROUP_SYNONYMS[self.name or "sgpu"]
+        ours = synonyms.get(word)
+        if word in SUBJECTS and self._table is COMMANDS:
+            following, rest = (rest[0], rest[1:]) if rest else ("status", ())
+            ours = following if following in COMMANDS else synonyms.get(following)
+            word = f"{word} {following}" if ours else word
+        if ours is not None:
             from shlex import join
 
             from sgpu_decl.errors import Usage

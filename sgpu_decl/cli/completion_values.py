@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "offered"]
 
 _WIDEST = 70
+_OF_FILE = ("project", "mode", "include", "variables", "targets")
+"""Blocks of a project that belong to the file: nobody changes them for one command."""
 
 Offers = Iterable[tuple[str, str]]
 """Values, each with what stands beside it."""
@@ -70,6 +72,15 @@ def _runs(context: click.Context, incomplete: str) -> Offers:
     return [(run, f"{count} attempt{'s' * (count > 1)}") for run, count in runs.items()]
 
 
+def _planned_runs(context: click.Context, incomplete: str) -> Offers:
+    """Names of runs that can be planned: those of the file too, which may not have started yet."""
+    offers = dict(_runs(context, incomplete))
+    if "#" not in incomplete:
+        for name in _session(context).declared_runs():
+            offers.setdefault(name, "")
+    return offers.items()
+
+
 def _addresses(context: click.Context, _: str) -> Offers:
     return [(str(item.address), item.backend) for item in _session(context).state.resources()]
 
@@ -85,8 +96,8 @@ def _settable_paths(context: click.Context, incomplete: str) -> Offers:
     if file is None or file.name not in ("sgpu.yml", "sgpu.yaml"):
         return _fields("run", incomplete, without=("name", "variables", "targets"))
     if incomplete.startswith("runs.") and incomplete.count(".") == 1:
-        return [(f"runs.{name}.", "") for name, _ in _runs(context, "")]
-    return _fields("project", incomplete, without=("variables", "targets"))
+        return [(f"runs.{name}.", "") for name in _session(context).declared_runs()]
+    return _fields("project", incomplete, without=_OF_FILE)
 
 
 def _fields(schema: str, incomplete: str, *, without: Sequence[str] = ()) -> Offers:
@@ -152,6 +163,7 @@ def _commands(context: click.Context, _: str) -> Offers:
 
 KINDS: dict[str, Callable[[click.Context, str], Offers]] = {
     "runs": _runs,
+    "planned runs": _planned_runs,
     "addresses": _addresses,
     "targets": _targets,
     "settable paths": _settable_paths,

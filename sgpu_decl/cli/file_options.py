@@ -3,6 +3,7 @@
 import functools
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -87,7 +88,7 @@ def words_argument(command: Command) -> Command:
         "words",
         nargs=-1,
         metavar="[FILE] [NAME]...",
-        shell_complete=completed_by("runs", "files"),
+        shell_complete=completed_by("planned runs", "files"),
     )
     @functools.wraps(command)
     def with_words(*, words: tuple[str, ...], **values: Any) -> object:
@@ -101,10 +102,15 @@ def words_argument(command: Command) -> Command:
 
 
 def _names_file(word: str) -> bool:
-    """Whether a word that is no path of a run file is a file all the same: it exists, or it has a
-    dot and is no address."""
+    """Whether a word that is no path of a run file is a file all the same: it has a dot and is no
+    address, or is there, or it is a saved plan. A file or folder that has the bare name of a run is
+    not meant."""
     text = word.partition("[")[0]
-    return os.path.exists(word) or ("." in text and not text.startswith(("run.", "job.")))
+    if "." in text:
+        return os.path.isfile(word) or not text.startswith(("run.", "job."))
+    from sgpu_decl.api import is_saved_plan
+
+    return is_saved_plan(Path(word))
 
 
 def selection_options(command: Command) -> Command:
@@ -113,21 +119,21 @@ def selection_options(command: Command) -> Command:
     @click.option(
         "--rerun",
         multiple=True,
-        shell_complete=completed_by("runs"),
+        shell_complete=completed_by("planned runs"),
         metavar="ADDRESS",
         help="Relaunch these runs even if they are up to date (repeatable; globs).",
     )
     @click.option(
         "--select",
         multiple=True,
-        shell_complete=completed_by("runs"),
+        shell_complete=completed_by("planned runs"),
         metavar="ADDRESS",
         help="Plan only these (repeatable; globs).",
     )
     @click.option(
         "--exclude",
         multiple=True,
-        shell_complete=completed_by("runs"),
+        shell_complete=completed_by("planned runs"),
         metavar="ADDRESS",
         help="Skip these (repeatable; globs).",
     )

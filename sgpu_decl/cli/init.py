@@ -1,11 +1,11 @@
 """`sgpu init`."""
 
-import re
 import shlex
 from pathlib import Path
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
 
@@ -14,62 +14,40 @@ __all__ = ["command"]
 
 @click.command("init")
 @click.argument("folder", default=".", metavar="[DIR]")
-@click.option("--name", metavar="NAME", help="The run's name; the folder's by default.")
+@click.option(
+    "--from", "script", metavar="FILE.py[:FUNCTION]", shell_complete=completed_by("files"),
+    help="Start this script. Its arguments are read from `argparse` or a function's signature; it "
+    "is not run.",
+)  # fmt: skip
+@click.option("--project", is_flag=True, help="Write a project, `sgpu.yml`, with two targets.")
+@click.option(
+    "--name", metavar="NAME",
+    help="The name of the run or project; that of the script or folder by default.",
+)  # fmt: skip
 @output_option()
-def command(*, folder: str, name: str | None, output: str) -> int:
-    """Write a first run.yaml and train.py into DIR (here by default). Nothing is overwritten.
+def command(
+    *, folder: str, script: str | None, project: bool, name: str | None, output: str
+) -> int:
+    """Write a first run.yaml into DIR (here by default), with its JSON Schema. Nothing is
+    overwritten.
 
-    The run is two ranks on the CPU, so it works on any machine.
+    Without --from, a small train.py is written too: two ranks on the CPU, which works on any
+    machine.
     """
-    from sgpu_decl.errors import SgpuError
+    from sgpu_decl.api.first_files import write_first_files
 
-    into = Path(folder)
-    run_name = name if name is not None else _name_of(into)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", run_name):
-        raise click.UsageError(
-            f"`{run_name}` is not a name for a run: letters, digits, `_` and `-`, at most 100"
-        )
-    if into.exists() and not into.is_dir():
-        raise SgpuError(
-            f"`{into}` is a file, not a folder", hint="name another folder", code="exists"
-        )
-    files = {into / "run.yaml": _run_file(run_name), into / "train.py": _template("train.py")}
-    there = [str(path) for path in files if path.exists() or path.is_symlink()]
-    if there:
-        raise SgpuError(
-            f"there is a `{there[0]}` already",
-            hint="nothing was written: use another folder, `sgpu init DIR`",
-            code="exists",
-        )
-    into.mkdir(parents=True, exist_ok=True)
-    for path, text in files.items():
-        path.write_text(text, encoding="utf-8")
+    first = write_first_files(Path(folder), name=name, script=script, project=project)
     if output == "json":
-        answer({"written": [str(path) for path in files], "name": run_name})
+        answer({
+            "written": [str(path) for path in first.written], "name": first.name,
+            "required": list(first.required),
+        })  # fmt: skip
         return 0
-    shown = shlex.quote(str(into / "run.yaml"))
-    for path in files:
+    for path in first.written:
         show(f"wrote {path}")
+    if first.required:
+        names = ", ".join(f"`{name}`" for name in first.required)
+        show(f"\ngive {names} a value in {first.file}: `CHANGE_ME` stands there")
+    shown = shlex.quote(str(first.file)) + (" -t dev" if project else "")
     show(f"\nnext:\n  sgpu plan {shown}\n  sgpu apply {shown}")
     return 0
-
-
-def _name_of(folder: Path) -> str:
-    from sgpu_decl.api import current_folder
-
-    whole = (current_folder() / folder).resolve()
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", whole.name).strip("-_")
-    return plain[:100] or "train"
-
-
-def _run_file(name: str) -> str:
-    from sgpu_decl.shipped_files import shipped_folder
-
-    schema = shipped_folder("schemas") / "run.v1.schema.json"
-    return _template("run.yaml").replace("@SCHEMA@", schema.as_uri()).replace("@NAME@", name)
-
-
-def _template(name: str) -> str:
-    from sgpu_decl.shipped_files import shipped_folder
-
-    return (shipped_folder("templates") / "init" / name).read_text(encoding="utf-8")

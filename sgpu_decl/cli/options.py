@@ -67,12 +67,13 @@ class ProjectSource:
 
         return _opened(Session.open(self.location(file), _patience(self.lock_timeout)))
 
-    def described(self, text: str) -> "Session":
-        """Open the project of a run that no file describes; `text` is what its file would hold."""
+    def described(self, text: str, file: str | None = None) -> "Session":
+        """Open the project of a run that no file describes yet. `text` is what its file holds if
+        `file` is written, or would hold."""
         from sgpu_decl.api import Session
 
         patience = _patience(self.lock_timeout)
-        return _opened(Session.for_text(text, self.location(), patience))
+        return _opened(Session.for_text(text, self.location(file), patience))
 
     def saved(self, plan: Path) -> "tuple[Session, Prepared]":
         """Load a saved plan, and open the project that it was made for."""

@@ -34,15 +34,33 @@ def plan_error(plan: "Plan") -> SgpuError | None:
 
 
 def failed_runs_error(plan: "Plan") -> SgpuError | None:
-    """The error of an apply that does not relaunch a run that failed, or `None`."""
-    names = [
-        f"`{change.address.label}#{change.prior.attempt}`"
+    """The error of an apply that does not relaunch a run that failed, or does not launch one that
+    comes after it; else `None`."""
+    failed = [
+        (change.address, change.prior.attempt)
         for change in plan.changes
         if change.reason is Reason.FAILED_NOT_RETRIED and change.prior is not None
     ]
-    if not names:
-        return None
+    if not failed:
+        return _held_runs_error(plan)
+    attempts = ", ".join(f"`{address.label}#{number}`" for address, number in failed)
+    names = sorted({address.name for address, _ in failed})
+    only = "" if plan.complete else "".join(f" --select {name}" for name in names)
     return RunFailed(
-        f"not launched again, because the last attempt failed: {', '.join(names)}",
-        hint="`sgpu apply --retry-failed` launches failed runs again",
+        f"not launched again, because the last attempt failed: {attempts}",
+        hint=f"`sgpu apply --retry-failed{only}` launches failed runs again",
+    )
+
+
+def _held_runs_error(plan: "Plan") -> SgpuError | None:
+    held = {
+        change.address.name for change in plan.changes if change.reason is Reason.UPSTREAM_FAILED
+    }
+    if not held:
+        return None
+    names = ", ".join(f"`{name}`" for name in sorted(held))
+    hints = {check.hint for check in plan.checks if check.id == "upstream_failed"}
+    return RunFailed(
+        f"not launched, because a run that comes before has not succeeded: {names}",
+        hint=hints.pop() if len(hints) == 1 else "the warnings of the plan say what to do",
     )

@@ -1,5 +1,6 @@
 """`sgpu run`."""
 
+import os
 import re
 import shlex
 import sys
@@ -19,7 +20,7 @@ from sgpu_decl.cli.options import (
     whole,
 )
 from sgpu_decl.cli.terminal_output import note
-from sgpu_decl.errors import Usage
+from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -94,14 +95,17 @@ def command(
         )
     ranks = read_ranks(rank or "0")
     if save is None:
-        session = source.described(command_run(typed, name=run_name, gpus=gpus, type_=type_))
+        text = command_run(typed, name=run_name, gpus=gpus, type_=type_)
     else:
+        _check_savable(Path(save))
         text = command_run(typed, name=run_name, gpus=gpus, type_=type_, sets=source.sets)
-        _write(Path(save), text)
-        session = replace(source, sets=()).session(save)
+        source = replace(source, sets=())
+    session = source.described(text, save)
+    session.check_undeclared(run_name)
     settings = ApplySettings(
         auto=auto_approve, ranks=ranks, detach=detach, json=output == "json",
         question="run this?", unattended="look at it and run it with `-y`",
+        replacing=f"stop it first with `sgpu cancel {run_name}`, or use `--on-active queue`",
     )  # fmt: skip
     selection = PlanOptions(rerun=(run_name,), on_active=on_active, removes=False)
 
@@ -109,18 +113,42 @@ def command(
         with open_progress() as progress:
             return session.plan(selection, progress=progress, for_apply=True)
 
-    return carry_out(session, make_plan, settings=settings, out=sys.stdout)
+    def write() -> None:
+        if save is not None:
+            _write(Path(save), text)
+
+    return carry_out(session, make_plan, settings=settings, out=sys.stdout, on_approval=write)
+
+
+def _check_savable(file: Path) -> None:
+    """Check that a run file may be written before planning costs anything. The paths in it are
+    relative to its folder, so it lies where the command was typed."""
+    from sgpu_decl.api import current_folder
+
+    if file.suffix not in (".yaml", ".yml"):
+        raise Usage(f"`{file}` is no name for a run file", hint="its name ends in `.yaml`")
+    if file.parent.resolve() != current_folder().resolve():
+        raise Usage(
+            f"`{file}` is not in the current folder",
+            hint="a run file looks for its code in its own folder: name a file without a folder, "
+            "or call this in the other folder",
+        )
+    if os.path.lexists(file):
+        raise _exists(file)
 
 
 def _write(file: Path, text: str) -> None:
-    from sgpu_decl.errors import SgpuError
-
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
-        raise SgpuError(
-            f"there is a `{file}` already", hint="nothing was written: name another file",
-            code="exists",
-        ) from None  # fmt: skip
+        raise _exists(file) from None
     note(f"wrote `{file}`: `sgpu apply {shlex.quote(str(file))}` runs it too")
+
+
+def _exists(file: Path) -> SgpuError:
+    return SgpuError(
+        f"there is a `{file}` already",
+        hint="nothing was written: name another file",
+        code="exists",
+    )

@@ -44,15 +44,14 @@ def show_table(
     Raises:
         NotFound: there is no column to sort by of that name.
     """
-    from sgpu_decl.views.results_text import secrets_note
+    from sgpu_decl.views.results_text import table_secrets_note
     from sgpu_decl.views.run_table_text import table_csv, table_json, table_markdown, table_text
 
     table, moment = session.runs.table(refs), now()
     for problem in table.problems:
         note(f"warning: metrics are missing from the table: {problem}")
-    for row in table.rows:
-        if warning := secrets_note(row.view.ref, row.with_secrets):
-            note(warning)
+    if warning := table_secrets_note(table.rows):
+        show(warning, err=True)
     if sort is not None:
         table = table.sorted_by(sort, moment)
     match output:

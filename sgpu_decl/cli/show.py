@@ -10,7 +10,7 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
-from sgpu_decl.cli.run_names import open_named
+from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.run_table import names_table, show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import run_object
@@ -49,7 +49,7 @@ def command(*, source: ProjectSource, name: str | None, sort: str | None, output
         _note_run_of_that_name(source, name)
         return _show_plan(Path(name), output)
     session, names = open_named(source, (name,) if name else ())
-    if name is not None and (name.startswith("job.") or session.jobs.names_job(name)):
+    if name is not None and not is_path(name) and _names_job(session, name):
         _refuse_sort(sort, "a job")
         return _show_job(session, name, output)
     refs = session.runs.find(*names)
@@ -70,6 +70,10 @@ def command(*, source: ProjectSource, name: str | None, sort: str | None, output
         colour = takes_colour(sys.stdout)
         show(run_details(run, now=now(), colour=colour, hints=complete))
     return 0
+
+
+def _names_job(session: "Session", name: str) -> bool:
+    return name.startswith("job.") or session.jobs.names_job(name)
 
 
 def _refuse_sort(sort: str | None, what: str) -> None:

@@ -1,5 +1,5 @@
-"""The progress of capturing, building or packing an environment: a bar on a terminal, else a line
-now and then."""
+"""The progress of reading code, and of capturing, building or packing an environment: a bar on a
+terminal, else a line now and then."""
 
 import os
 import sys
@@ -13,11 +13,13 @@ from sgpu_decl.views.phase_text import CONNECTING, phase_line
 
 __all__ = ["ProgressLines", "open_progress"]
 
-_EVERY = 30.0  # seconds between lines off a terminal
+_FIRST = 1.0  # seconds that a phase takes before it has a line off a terminal
+_EVERY = 30.0  # seconds between two of its lines
 
 
 class ProgressLines:
-    """A line for a phase that takes long, and another whenever `every` seconds have passed."""
+    """A line for a phase that takes over a second, and another whenever `every` seconds have
+    passed."""
 
     def __init__(self, every: float = _EVERY) -> None:
         self._every = every
@@ -28,8 +30,9 @@ class ProgressLines:
         now = time.monotonic()
         if phase != self._phase:
             self._phase, self._began, self._last_line_at = phase, now, now
-            if phase == CONNECTING:
-                self._last_line_at -= self._every
+            self._last_line_at -= self._every
+            if phase != CONNECTING:
+                self._last_line_at += min(_FIRST, self._every)
         if now - self._last_line_at >= self._every:
             self._last_line_at = now
             note(phase_line(phase, done, total, seconds=now - self._began))

@@ -241,6 +241,8 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
         hint = "keys of your own are not supported: put the anchor at the first place that uses it"
     elif home is not None:
         hint = f"`{key}` belongs in `{home}`"
+    elif (foreign := _foreign_home(key, root)) is not None:
+        hint = foreign
     elif "variables" in here.keys and key.isupper():
         hint = f"if it is an environment variable, write `variables: {{{key[:80]}: …}}` here"
     else:
@@ -258,6 +260,14 @@ def _home(key: str, root: Shape) -> str | None:
             return name
         if below.values is not None and key in below.values.keys:
             return f"{name}.NAME"
+    return None
+
+
+def _foreign_home(key: str, root: Shape) -> str | None:
+    """The hint for a name that another tool has for a key in the entries of a block of the root."""
+    for name, below in root.keys.items():
+        if below.values is not None and key in below.values.foreign:
+            return f"in `{name}.NAME`, {below.values.foreign[key].hint}"
     return None
 
 

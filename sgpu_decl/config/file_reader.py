@@ -8,6 +8,7 @@ from typing import Literal
 from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_reader import DeclaredJob, read_project
+from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import DeclaredRun, ReferenceContext, read_run
 from sgpu_decl.config.target_overrides import with_target
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
@@ -134,9 +135,10 @@ def _of_document(
     jobs: tuple[LoadedJob, ...] = ()
     mode = Mode.PRODUCTION
     if kind == "run":
-        declared_runs, new_findings = read_run(
-            root, None, Place(file, root.line, root.column), context
-        )
+        start = Place(file, root.line, root.column)
+        declared_runs, new_findings = read_run(root, None, start, context)
+        own_places = {one.config.name: start for one in declared_runs}
+        new_findings += tuple(order_findings(declared_runs, own_places, own_places))
     else:
         project, new_findings = read_project(root, context)
         declared_runs, name, unsupported = project.runs, project.name, project.unsupported

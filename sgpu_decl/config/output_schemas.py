@@ -157,6 +157,10 @@ def _change() -> Schema:
         reason=_one_of(Reason),
         destructive=_described(_FLAG, "Whether something that runs or is kept would be lost."),
         depends_on=_list(_TEXT),
+        after=_described(
+            _list(_object(address=_TEXT, attempt=_COUNT)),
+            "Attempts of other runs that must succeed before its ranks start.",
+        ),
         attempt=_described(_maybe(_COUNT), "The attempt that would be launched, or is attached."),
         prior=_maybe(_object(attempt=_COUNT, state=_one_of(AttemptState), ended_at=_maybe(_TIME))),
         fields=_list(

@@ -14,6 +14,7 @@ from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import ProjectFile
+from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import (
     DeclaredRun,
     ReferenceContext,
@@ -31,9 +32,10 @@ from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of, without
 
-__all__ = ["DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
+__all__ = ["NOT_YET", "DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
 
-_NOT_YET = ("include",)
+NOT_YET = ("include",)
+"""Fields that are validated, and that nothing acts on so far: a plan refuses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +101,12 @@ def read_project(
                 hint="write `runs: {train: {…}}`",
             )
         )
+    if isinstance(block, Mapping):
+        findings += order_findings(runs, block.entries, block.keys)
     findings += _unknown_runs(head.entries.get("jobs"), block)
     unsupported = tuple(
         (key, root.keys[key])
-        for key in _NOT_YET
+        for key in NOT_YET
         if key in root.entries and not _nothing(root.entries[key])
     )
     read = ReadProject(

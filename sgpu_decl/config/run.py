@@ -104,6 +104,11 @@ TagName = Annotated[str, AfterValidator(_tag)]
 Limit = Annotated[Duration, AfterValidator(_positive)]
 
 
+def _run_name(text: str) -> str:
+    """`train`, also where its address is written: `run.train`."""
+    return text.removeprefix("run.")
+
+
 class RunConfig(Block):
     foreign: ClassVar[Mapping[str, ForeignKey]] = FOREIGN_KEYS
 
@@ -161,6 +166,13 @@ class RunConfig(Block):
         None,
         description="`auto`: ranks find the output of the newest attempt that left some, in the "
         "folder that `SGPU_PREVIOUS_OUTPUT_DIR` names; so do ranks that are started again.",
+    )
+    after: tuple[Annotated[str, AfterValidator(_run_name)], ...] = Field(
+        (),
+        description="Names or addresses of runs of the same project that must have succeeded "
+        "before this one starts. "
+        "`${run.NAME.output}` is the folder of their output, in `args`, `parameters`, `command` "
+        "and `env.variables`.",
     )
     retry: Retry = Field(Retry.model_construct(), description="When ranks are started again.")
     logs: Logs = Field(Logs.model_construct(), description="What the log files of ranks hold.")

@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     r")[A-Za-z0-9_-]+"
     # of a URL; what begins like a reference (`$PASSWORD`) or stands for one (`<password>`) is none
     r"|(?P<url>://[^\s:@/'\"`]*:(?=[^\s@/'\"`$<{*][^\s@/'\"`]*@))[^\s@/'\"`]+"
+    r"|(?P<query>[?&](?i:password)=(?=[^\s&'\"`$<{*]))[^\s&'\"`]+"
     r"|(?P<pem>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
     re.DOTALL,
 )
@@ -37,7 +38,7 @@ def find_token(text: str) -> str | None:
     match = _TOKEN.search(text)
     if match is None:
         return None
-    if match["url"] is not None:
+    if match["url"] is not None or match["query"] is not None:
         return "a URL with a password"
     prefix = match["prefix"]
     if prefix is None:
@@ -53,4 +54,4 @@ def mask(text: str) -> str:
 
 
 def _hidden(match: re.Match[str]) -> str:
-    return (match["prefix"] or match["url"] or match["pem"]) + "***"
+    return (match["prefix"] or match["url"] or match["query"] or match["pem"]) + "***"

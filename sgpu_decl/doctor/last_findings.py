@@ -11,6 +11,7 @@ from sgpu_decl.doctor.profile_file import load_profile, save_profile
 from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.model.assumptions import Profile, Value, assumptions, value_of
 from sgpu_decl.model.doctor_finding import Finding, Grade
+from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["profile_of", "read_findings", "update_profile", "write_findings", "write_profile"]
@@ -117,7 +118,7 @@ def _finding(entry: dict[str, Any]) -> Finding:
 
 def _write(file: Path, text: str) -> None:
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_state_folder(file.parent)
         write_atomic(file, text.encode())
     except OSError as error:
         raise SgpuError(

@@ -44,8 +44,17 @@ def check_tracking_stores(
         run.config.mlflow.tracking_uri or run.config.env.variables.get(_URI) or environ.get(_URI)
         for run in tracked_runs
     } or {environ.get(_URI)}
-    for uri in sorted({absolute_uri(item, base=base, home=home) for item in uris}):
-        yield _store(uri, environ)
+    for uri in sorted(uris, key=str):
+        try:
+            store = absolute_uri(uri, base=base, home=home)
+        except ValueError:  # its text may have the password
+            yield fail(
+                _CHECK,
+                "the tracking URI of MLflow is malformed",
+                f"correct `mlflow.tracking_uri` or {_URI}, such as `https://server:5000`",
+            )
+        else:
+            yield _store(store, environ)
     if open_runs := forgotten_runs(home):
         yield warn(
             _CHECK,

@@ -9,6 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.facts.finding_places import from_here, locator, placed
 from sgpu_decl.facts.needed_files import files_of_arguments, files_of_source
 from sgpu_decl.model.desired import CodeFacts
+from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.repository import repository_top
@@ -32,8 +33,17 @@ class CodeReader:
         copies: the folder of copied modules, once `imported_modules` was called.
     """
 
-    def __init__(self, project: Path, folder: Path, shown: str, store: CodeStore) -> None:
-        """`shown` is the run or project file, and `folder` what its paths start from."""
+    def __init__(
+        self,
+        project: Path,
+        folder: Path,
+        shown: str,
+        store: CodeStore,
+        progress: Progress | None = None,
+    ) -> None:
+        """`shown` is the run or project file, and `folder` what its paths start from. `progress` is
+        told how much of the code has been read."""
+        self._progress = progress
         self._project = project
         self._folder = folder
         self._shown = shown
@@ -62,6 +72,7 @@ class CodeReader:
                 owners=(self._folder / Path(self._shown).name,),
                 outputs=own_outputs(),
                 cache=self._cache,
+                progress=self._progress,
             )
             self._snapshots[block] = code
             self.findings.extend(placed(findings, run.places, "code"))

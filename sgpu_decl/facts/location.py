@@ -11,6 +11,7 @@ from sgpu_decl.model.target import BASE, misnamed, target_option
 from sgpu_decl.storing.state_folder import state_folder
 
 __all__ = [
+    "COMMAND_FILE",
     "DEFAULT_FILES",
     "Location",
     "Opened",
@@ -21,6 +22,8 @@ __all__ = [
     "shell_command",
 ]
 
+COMMAND_FILE = "sgpu run"
+"""What stands where a run has its file, if the command line alone describes it."""
 DEFAULT_FILES = ("sgpu.yml", "run.yaml")
 
 

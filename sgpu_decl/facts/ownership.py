@@ -1,13 +1,18 @@
-"""A warning for two files that declare the same run. A renamed file, or a run that moved to another
-file, gives none."""
+"""Two files that declare the same run: a warning. A renamed file, or a run that moved to another
+file, gives none. A run that a command line describes has no file; it takes no name of a file."""
 
+import os
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.facts.location import COMMAND_FILE, DEFAULT_FILES, Opened, absolute
 from sgpu_decl.model.address import Address
 from sgpu_decl.regular_files import read_regular
 
-__all__ = ["Owners"]
+__all__ = ["Owners", "declared_runs", "refuse_declared"]
 
 
 class Owners:
@@ -15,7 +20,7 @@ class Owners:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._names: dict[str, frozenset[str]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
 
     def dispute(self, address: Address, before: str, now: str) -> tuple[Diagnostic, ...]:
         """Warn if the file that a run was last applied from still declares it, beside `now`.
@@ -25,7 +30,7 @@ class Owners:
             now: the file that is planned.
         """
         if before not in self._names:
-            self._names[before] = _declared(self._root / before)
+            self._names[before] = declared_runs(self._root / before)
         if address.name not in self._names[before]:
             return ()
         return (
@@ -39,22 +44,47 @@ class Owners:
         )
 
 
-def _declared(file: Path) -> frozenset[str]:
-    """The names of runs as written; none if the file is gone or cannot be read."""
+def refuse_declared(name: str, opened: Opened, owners: Iterable[str]) -> None:
+    """Check that no file declares a run of this name: neither a default file of the project or of
+    the planned file's folder, nor one that such a run was applied from.
+
+    Args:
+        owners: the files, relative to the project, that runs of the name were applied from.
+
+    Raises:
+        SgpuError: a file declares it.
+    """
+    folders = {opened.root, absolute(opened.file).parent if opened.file else opened.root}
+    files = {folder / default for folder in folders for default in DEFAULT_FILES}
+    for file in sorted({*files, *(opened.root / owner for owner in owners)}):
+        if name in declared_runs(file):
+            shown = os.path.relpath(file)
+            raise SgpuError(
+                f"`{shown}` declares a run `{name}`",
+                hint="give this one another name with `--name`; "
+                f"`sgpu apply {shlex.quote(shown)}` launches the one of the file",
+                code="name_declared",
+            )
+
+
+def declared_runs(file: Path) -> tuple[str, ...]:
+    """The names of runs as written; none if there is no file, or it cannot be read."""
     from sgpu_decl.text.file_limits import is_project, limits_for
     from sgpu_decl.text.yaml_nodes import Mapping, Scalar
     from sgpu_decl.text.yaml_reader import load
 
+    if file.name == COMMAND_FILE:
+        return ()
     try:
         raw = read_regular(file)
     except OSError:
-        return frozenset()
+        return ()
     document, _ = load(raw, file.name, limits=limits_for(raw, file.name))
     if document is None:
-        return frozenset()
+        return ()
     entries = document.root.entries
     if is_project(document.root, file.name):
         runs = entries.get("runs")
-        return frozenset(runs.entries) if isinstance(runs, Mapping) else frozenset()
+        return tuple(runs.entries) if isinstance(runs, Mapping) else ()
     name = entries.get("name")
-    return frozenset({name.text}) if isinstance(name, Scalar) else frozenset()
+    return (name.text,) if isinstance(name, Scalar) else ()

@@ -77,13 +77,13 @@ def gather(
         path: for the call of a function in memory, the folders that the user's modules are imported
             from. If ranks run elsewhere, these modules are the code; on this machine, ranks import
             them from the same folders.
-        progress: is told how much of an environment has been read.
+        progress: is told how much of the code and of an environment has been read.
         for_apply: files of an environment that have to be read go into the store in the same pass.
     """
     environments = DeclaredEnvironments(
         project, progress, recorded=state.resources, for_apply=for_apply
     )
-    reader = _FactReader(project, state, environments, call_path=path)
+    reader = _FactReader(project, state, environments, progress, call_path=path)
     reader.findings.extend(not_yet(name, place) for name, place in loaded.unsupported)
     jobs_by_run: dict[str | None, list[Address]] = {}
     for job in loaded.jobs:
@@ -114,6 +114,7 @@ class _FactReader:
         project: OpenedProject,
         state: State,
         environments: DeclaredEnvironments,
+        progress: Progress | None,
         *,
         call_path: tuple[str, ...] | None,
     ) -> None:
@@ -133,7 +134,9 @@ class _FactReader:
         self._folder = opened.root if call_path is not None else absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
-        self.code_reader = CodeReader(opened.root, self._folder, opened.shown, project.store)
+        self.code_reader = CodeReader(
+            opened.root, self._folder, opened.shown, project.store, progress
+        )
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
 
@@ -188,18 +191,20 @@ class _FactReader:
             resumes_from=resumes_from,
             ray=self._clusters[key],
             jobs=jobs,
+            after=config.after,
             places=run.places,
             findings=self._dispute(run.address),
         )
 
     def _earlier_output(self, run: "LoadedRun") -> AttemptRef | None:
         """The newest attempt of a run that left output where a launch looks for it: on the same
-        backend."""
-        kind = str(run.config.backend.kind)
+        backend, in the same storage."""
+        config = run.config
+        kind = str(config.backend.kind)
         for attempt in reversed(self._history(run.address)):
             if attempt.backend != kind:
                 continue
-            if self._backends(kind).attempts.left_output(self._state.launch_of(attempt)):
+            if self._backends(kind).attempts.left_output(self._state.launch_of(attempt), config):
                 return attempt.ref
         return None
 

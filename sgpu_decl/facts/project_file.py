@@ -100,7 +100,12 @@ def invalid_file(shown: str, findings: tuple[Diagnostic, ...]) -> InvalidInput:
         message = f"the options of this command do not fit `{shown}`"
     else:
         message = f"`{shown}` is not valid"
-    return InvalidInput(message, diagnostics=findings)
+    error = InvalidInput(message, diagnostics=findings)
+    for one in findings:  # shown in tracebacks
+        where = f"{one.place}: " if one.place is not None else ""
+        hint = f"; {one.hint}" if one.hint else ""
+        error.add_note(f"{where}{one.severity}: {one.summary}{hint}")
+    return error
 
 
 def _is_about_option(finding: Diagnostic) -> bool:

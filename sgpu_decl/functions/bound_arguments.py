@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
+from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.call import Filled
 
@@ -45,7 +46,7 @@ def bind(
     try:
         bound = signature.bind_partial(*args, **kwargs)
     except TypeError as error:
-        raise _mismatch(name, signature, str(error)) from None
+        raise _mismatch(name, signature, str(error), _suggestion(signature, kwargs)) from None
     missing = [
         parameter.name
         for parameter in signature.parameters.values()
@@ -79,8 +80,19 @@ class ArgumentMismatch(InvalidInput, TypeError):
     code = "arguments_differ"
 
 
-def _mismatch(name: str, signature: inspect.Signature, why: str) -> ArgumentMismatch:
+def _mismatch(
+    name: str, signature: inspect.Signature, why: str, suggestion: str = ""
+) -> ArgumentMismatch:
     return ArgumentMismatch(
         f"`{name}` cannot be called like this: {why}",
-        hint=f"its parameters are `{name}{signature}`; nothing was started",
+        hint=f"{suggestion}its parameters are `{name}{signature}`; nothing was started",
     )
+
+
+def _suggestion(signature: inspect.Signature, kwargs: Mapping[str, object]) -> str:
+    """The parameter that an unknown name probably means."""
+    for name in kwargs:
+        near = None if name in signature.parameters else nearest(name, signature.parameters)
+        if near is not None:
+            return f"did you mean `{near}`? "
+    return ""

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["Phases", "follow", "say", "stopped_by_interrupt", "tell_plan"]
+__all__ = ["Phases", "follow", "follow_all", "say", "stopped_by_interrupt", "tell_plan"]
 
-MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
+MOST_LINES = 2_000  # that a notebook keeps of a call or of a sweep; the logs have them all
 _ANNOUNCED = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
 
 
@@ -77,6 +77,20 @@ def follow(session: "Session", ref: AttemptRef) -> AttemptView:
     return view
 
 
+def follow_all(session: "Session", refs: Sequence[AttemptRef]) -> list[AttemptView]:
+    """Show what rank 0 of each attempt prints, and how each has ended; return how they ended."""
+    narrator = _Narrator(session, who="this sweep", where="the logs of its calls")
+    for item in session.runs.follow(refs, ranks=(0,)):
+        if isinstance(item, AttemptView):
+            if not item.state.active:
+                say(ending(session.runs.describe([item.ref])[0], colour=False))
+        elif item is not None:
+            narrator.lines(item, f"[{item.ref}] ")
+    for finding in session.record_ended():
+        say(finding.summary)
+    return session.runs.describe(refs)
+
+
 @contextmanager
 def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iterator[None]:
     """After Ctrl-C, or an interrupt of the kernel, cancel the attempts and wait until they have
@@ -88,26 +102,31 @@ def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iter
     try:
         yield
     except KeyboardInterrupt:
-        for ref in refs:
-            _stop(session, ref)
+        if active := [ref for ref in refs if session.runs.status(ref).state.active]:
+            _stop(session, active)
         raise
 
 
-def _stop(session: "Session", ref: AttemptRef) -> None:
-    """Cancel an attempt and wait until nothing of it is left."""
-    session.runs.cancel(ref)
-    say(f"{ref} is being cancelled; interrupt again to leave at once")
-    session.runs.wait([ref], tick=session.runs.forced_stops([ref], say))
+def _stop(session: "Session", refs: Sequence[AttemptRef]) -> None:
+    """Cancel attempts and wait until nothing of them is left."""
+    for ref in refs:
+        session.runs.cancel(ref)
+    names = f"{refs[0]} is" if len(refs) == 1 else f"{len(refs):,} attempts are"
+    say(f"{names} being cancelled; interrupt again to leave at once")
+    session.runs.wait(refs, tick=session.runs.forced_stops(refs, say))
     session.record_ended()
-    say(ending(session.runs.describe([ref])[0], colour=False))
+    for view in session.runs.describe(refs):
+        say(ending(view, colour=False))
 
 
 class _Narrator:
     """Writes the output of ranks to the same stream here, and everything else to stderr. In a
-    notebook, which keeps all output in its page, the number of lines is limited."""
+    notebook, which keeps all output in its page, the number of lines is limited; `who` has then
+    printed them, and `where` are more."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "Session", *, who: str = "rank 0", where: str = "its log") -> None:
         self._session = session
+        self._who, self._where = who, where
         self._restart = 0
         self._tracking: str | None = None
         self._last_line = ""
@@ -130,7 +149,7 @@ class _Narrator:
             for text in tracking_notes(view):
                 say(text)
 
-    def lines(self, item: "LogLines") -> None:
+    def lines(self, item: "LogLines", prefix: str = "") -> None:
         if self._cut:
             return
         lines = item.lines
@@ -140,10 +159,10 @@ class _Narrator:
             self._remaining -= len(lines)
         if lines:
             stream = sys.stderr if item.stream == "stderr" else sys.stdout
-            stream.write(clean_lines("\n".join(lines)) + "\n")
+            stream.write(clean_lines("\n".join(lines), prefix) + "\n")
             stream.flush()
         if self._cut:
-            say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
+            say(f"{self._who} has printed {MOST_LINES:,} lines: more are in {self._where} only")
 
     def over(self, view: AttemptView) -> None:
         if line := tracked_line(view):

@@ -18,7 +18,7 @@ from sgpu_decl.functions.running_call import DistributedFunctionCall, announce
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.plan import Plan
 
-__all__ = ["run"]
+__all__ = ["launch", "run"]
 
 PATIENCE = 60.0  # seconds that others may change the state under us
 
@@ -38,7 +38,7 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(session)
         with stopped_by_interrupt(session, launched):
-            tell_plan(_launch(prepared, launched))
+            tell_plan(launch(prepared, launched))
             (ref,) = launched
             if settings.run_async:
                 announce(session, ref)
@@ -48,7 +48,7 @@ def run(
         return result_or_raise(session, view)
 
 
-def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
+def launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
     """Plan, and launch; returns the plan once the ranks are on their way.
 
     If other calls made the plan stale meanwhile, it plans again.

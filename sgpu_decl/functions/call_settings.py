@@ -2,16 +2,17 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from sgpu_decl.compute import read_gpu_type
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["UNSET", "Settings", "Unset", "merged_settings"]
+__all__ = ["UNSET", "Parameters", "Settings", "Unset", "merged_settings", "positive"]
 
 DEFAULT_TIMEOUT = 10_800.0  # seconds, of functions that run on this machine
 
@@ -25,6 +26,22 @@ class Unset:
 
 UNSET: Final = Unset()
 
+
+class Parameters(TypedDict, total=False):
+    """What the decorators take, by name; `ray` is for `@ray_launch` alone."""
+
+    gpus: int | None
+    num_accelerators: int | None
+    num_gpus: int | None
+    gpu_type: str | GPUType | None
+    accelerator_type: str | GPUType | None
+    remote: bool
+    timeout: float | str | timedelta | Unset | None
+    run_async: bool
+    target: str | None
+    ray: Mapping[str, object] | bool | None
+
+
 _COUNTS = ("gpus", "num_accelerators", "num_gpus")
 _TYPES = ("gpu_type", "accelerator_type")
 
@@ -33,8 +50,8 @@ _TYPES = ("gpu_type", "accelerator_type")
 class Settings:
     """`gpus` and `gpu_type` are None where the project or the machine decides. `timeout` is in
     seconds, None for no limit. `ray` has the options of the Ray cluster whose driver the function
-    is, None for a function that runs as ranks. `parameters` maps a field of a run to the parameter
-    that sets it."""
+    is, None for a function that runs as ranks. `max_parallel` limits the calls of a sweep.
+    `parameters` maps a field of a run to the parameter that sets it."""
 
     gpus: int | None = None
     gpu_type: str | None = None
@@ -43,6 +60,7 @@ class Settings:
     run_async: bool = False
     target: str | None = None
     ray: Mapping[str, Json] | None = None
+    max_parallel: int | None = None
     parameters: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
 
     def run_fields(self) -> dict[str, Json]:
@@ -56,6 +74,8 @@ class Settings:
             fields["timeout"] = None if self.timeout is None else f"{self.timeout:g}s"
         if self.ray is not None:
             fields["ray"] = dict(self.ray) or True
+        if self.max_parallel is not None:
+            fields["max_parallel"] = self.max_parallel
         return fields
 
 
@@ -68,7 +88,7 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
     Raises:
         InvalidInput: a value is of the wrong kind, or two names of one setting differ.
     """
-    known = _PARAMETERS if before.ray is None else (*_PARAMETERS, "ray")
+    known = [name for name in _PARAMETERS if name != "ray" or before.ray is not None]
     for name in values:
         if name not in known:
             raise _unknown(name, known)
@@ -78,7 +98,7 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
         warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=3)
     count = _one_of(values, _COUNTS)
     if count is not None:
-        parameters["gpus"], changes["gpus"] = count, _count(count, values[count])
+        parameters["gpus"], changes["gpus"] = count, positive(count, values[count])
     kind = _one_of(values, _TYPES)
     if kind is not None:
         parameters["type"] = kind
@@ -96,10 +116,14 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
     return replace(before, **changes, parameters=parameters)
 
 
-_PARAMETERS = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
+_PARAMETERS = tuple(Parameters.__annotations__)
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
+class UnknownParameter(InvalidInput, TypeError):
+    code = "unknown_parameter"
+
+
+def _unknown(name: str, known: Sequence[str]) -> UnknownParameter:
     from sgpu_decl.diagnostics.nearest_names import nearest
 
     decorator = "ray_launch" if "ray" in known else "distributed"
@@ -107,9 +131,7 @@ def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
     hint = f"did you mean `{near}`?" if near else f"it takes {', '.join(known)}"
     if name == "ray":
         hint = "`@ray_launch` makes a function the driver of a Ray cluster"
-    return InvalidInput(
-        f"`{decorator}` has no parameter `{name}`", hint=hint, code="unknown_parameter"
-    )
+    return UnknownParameter(f"`{decorator}` has no parameter `{name}`", hint=hint)
 
 
 def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
@@ -126,10 +148,15 @@ def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
     return spellings[0] if spellings else None
 
 
-def _count(name: str, value: object) -> int:
+def positive(name: str, value: object) -> int:
+    """A count that the user gave.
+
+    Raises:
+        InvalidInput: it is none, or below 1.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        hint = "it is the number of ranks, one on each GPU"
-        raise _wrong(name, "a whole number of 1 or more", value, hint)
+        counted = "calls at once" if name == "max_parallel" else "ranks, one on each GPU"
+        raise _wrong(name, "a whole number of 1 or more", value, f"it is the number of {counted}")
     return value
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.call_settings import UNSET, Settings, Unset, merged_settings
 from sgpu_decl.functions.function import DistributedFunction
+from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.gpu import GPUType
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def distributed(
     num_gpus: object = None,
     run_async: object = False,
     target: object = None,
+    **unknown: object,
 ) -> object:
     """Make a function that runs as ranks, one on each GPU, when `.distributed(...)` is called.
 
@@ -82,20 +84,22 @@ def distributed(
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.
     """
-    return _decorated(
-        Settings(),
-        num_accelerators,
-        {
-            "accelerator_type": accelerator_type,
-            "gpus": gpus,
-            "gpu_type": gpu_type,
-            "num_gpus": num_gpus,
-            "remote": remote,
-            "timeout": timeout,
-            "run_async": run_async,
-            "target": target,
-        },
-    )
+    with short_tracebacks:
+        return _decorated(
+            Settings(),
+            num_accelerators,
+            {
+                "accelerator_type": accelerator_type,
+                "gpus": gpus,
+                "gpu_type": gpu_type,
+                "num_gpus": num_gpus,
+                "remote": remote,
+                "timeout": timeout,
+                "run_async": run_async,
+                "target": target,
+                **unknown,
+            },
+        )
 
 
 @overload
@@ -114,7 +118,7 @@ def ray_launch(
     num_gpus: int | None = None,
     run_async: Literal[False] = False,
     target: str | None = None,
-    ray: "Mapping[str, object] | None" = None,
+    ray: "Mapping[str, object] | bool | None" = None,
 ) -> Callable[[Callable[..., R]], DistributedFunction[R]]: ...
 
 
@@ -130,7 +134,7 @@ def ray_launch(
     num_gpus: int | None = None,
     run_async: Literal[True],
     target: str | None = None,
-    ray: "Mapping[str, object] | None" = None,
+    ray: "Mapping[str, object] | bool | None" = None,
 ) -> "Callable[[Callable[..., R]], DistributedFunction[DistributedFunctionCall[R]]]": ...
 
 
@@ -146,6 +150,7 @@ def ray_launch(
     run_async: object = False,
     target: object = None,
     ray: object = None,
+    **unknown: object,
 ) -> object:
     """Make a function that runs once, as the driver of a Ray cluster on the nodes of its GPUs, when
     `.distributed(...)` is called. The call returns what the function returns, and no list.
@@ -166,21 +171,23 @@ def ray_launch(
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.
     """
-    return _decorated(
-        Settings(ray={}, parameters={"type": "gpu_type", "ray": "@ray_launch"}),
-        num_accelerators,
-        {
-            "accelerator_type": accelerator_type,
-            "gpus": gpus,
-            "gpu_type": gpu_type,
-            "num_gpus": num_gpus,
-            "remote": remote,
-            "timeout": timeout,
-            "run_async": run_async,
-            "target": target,
-            "ray": ray,
-        },
-    )
+    with short_tracebacks:
+        return _decorated(
+            Settings(ray={}, parameters={"type": "gpu_type", "ray": "@ray_launch"}),
+            num_accelerators,
+            {
+                "accelerator_type": accelerator_type,
+                "gpus": gpus,
+                "gpu_type": gpu_type,
+                "num_gpus": num_gpus,
+                "remote": remote,
+                "timeout": timeout,
+                "run_async": run_async,
+                "target": target,
+                "ray": ray,
+                **unknown,
+            },
+        )
 
 
 def _decorated(before: Settings, count: object, values: dict[str, object]) -> object:
@@ -196,6 +203,7 @@ def _decorated(before: Settings, count: object, values: dict[str, object]) -> ob
 def _decorator(settings: Settings) -> "Callable[[object], DistributedFunction[Any]]":
     decorator = "distributed" if settings.ray is None else "ray_launch"
 
+    @short_tracebacks
     def decorate(function: object) -> DistributedFunction[Any]:
         if not callable(function):
             raise InvalidInput(

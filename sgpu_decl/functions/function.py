@@ -1,15 +1,19 @@
 """A function that runs as ranks when it is called by `.distributed(...)`."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from types import MethodType
-from typing import Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, Unpack, cast
 
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.call_settings import Settings, merged_settings
+from sgpu_decl.functions.call_settings import Parameters, Settings, merged_settings
+from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.plan import Plan
+
+if TYPE_CHECKING:
+    from sgpu_decl.functions.call_table import CallTable
 
 __all__ = ["CallPlan", "DistributedFunction"]
 
@@ -71,6 +75,7 @@ class DistributedFunction(Generic[R]):
     def remote(self) -> bool:
         return self._settings.remote
 
+    @short_tracebacks
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         name = getattr(self._func, "__name__", "it")
         there = "on ranks" if self._settings.ray is None else "on a Ray cluster"
@@ -79,6 +84,7 @@ class DistributedFunction(Generic[R]):
             hint=f"`{name}.distributed(...)` runs it {there}, `{name}.func(...)` here",
         )
 
+    @short_tracebacks
     def distributed(self, *args: object, **kwargs: object) -> R:
         """Run the function with these arguments on every rank, with `@ray_launch` once.
 
@@ -99,6 +105,34 @@ class DistributedFunction(Generic[R]):
 
         return cast("R", run(self._func, self._settings, args, kwargs))
 
+    @short_tracebacks
+    def map(
+        self, calls: Iterable[Mapping[str, object]], *, max_parallel: int | None = None
+    ) -> "CallTable[R]":
+        """Run the function once for each set of arguments, side by side, and wait for all of them.
+
+        Lines of rank 0 appear here with the name of their call, on a backend without a queue once
+        the last call is launched. An interrupt stops all calls.
+
+        Args:
+            calls: the arguments of each call, by name: `[{"lr": 0.1}, {"lr": 0.01}]`.
+            max_parallel: how many calls run at once. The others wait. By default what `functions`
+                of the project says. Else calls on this machine wait for free GPUs, or without GPUs
+                until their ranks have a processor each; calls elsewhere wait as others do there.
+
+        Returns:
+            A table with a row for each call, in this order: its arguments, state, time, and what it
+            returned or why it failed. A call that fails does not end the others.
+
+        Raises:
+            InvalidInput: a call cannot work; nothing was started.
+            SgpuError: the first call could not be launched.
+        """
+        from sgpu_decl.functions.call_map import run_map
+
+        return cast("CallTable[R]", run_map(self._func, self._settings, calls, max_parallel))
+
+    @short_tracebacks
     def plan(self, *args: object, **kwargs: object) -> CallPlan:
         """Say what `.distributed(...)` with these arguments would launch; writes only caches.
 
@@ -109,13 +143,14 @@ class DistributedFunction(Generic[R]):
 
         return CallPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
 
-    def with_overrides(self, **values: object) -> "DistributedFunction[R]":
+    def with_overrides(self, **values: Unpack[Parameters]) -> "DistributedFunction[R]":
         """The same function with other settings: what its decorator takes.
 
         Raises:
             InvalidInput: a setting is unknown, or of the wrong kind.
         """
-        return DistributedFunction(self._func, merged_settings(self._settings, values))
+        with short_tracebacks:
+            return DistributedFunction(self._func, merged_settings(self._settings, values))
 
     def __reduce__(self) -> tuple[object, ...]:
         return DistributedFunction, (self._func, self._settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
 from sgpu_decl.functions.call_results import result_or_raise
 from sgpu_decl.functions.caller_project import call_location
+from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
@@ -69,6 +70,7 @@ class DistributedFunctionCall(Generic[R]):
         self._force: Callable[[], None] = lambda: None  # once it was asked to stop
 
     @classmethod
+    @short_tracebacks
     def from_run_id(
         cls, run_id: str, *, project: str | None = None, target: str | None = None
     ) -> "DistributedFunctionCall[R]":
@@ -92,10 +94,12 @@ class DistributedFunctionCall(Generic[R]):
         return str(self._ref)
 
     @property
+    @short_tracebacks
     def status(self) -> RunStatus:
         (view,) = self._session.runs.describe([self._ref])
         return RunStatus(view=view)
 
+    @short_tracebacks
     def wait(self, timeout: float | None = None) -> RunStatus:
         """Wait until it has ended, for so many seconds at most.
 
@@ -106,6 +110,7 @@ class DistributedFunctionCall(Generic[R]):
         self._session.record_ended()
         return self.status
 
+    @short_tracebacks
     def result(self, *, logs: bool = False, timeout: float | None = None) -> R:
         """Wait, and return what every rank returned, in rank order, or what the driver of a Ray
         cluster returned.
@@ -127,6 +132,7 @@ class DistributedFunctionCall(Generic[R]):
             view = self.wait(timeout).view
         return cast("R", result_or_raise(self._session, view))
 
+    @short_tracebacks
     def logs(self, rank: int | None = 0) -> str:
         """What a rank, or with None every rank, has printed so far, stdout and stderr.
 
@@ -144,6 +150,7 @@ class DistributedFunctionCall(Generic[R]):
             if line is not None
         )
 
+    @short_tracebacks
     def cancel(self) -> None:
         """Ask it to stop; harmless when it has ended. Whoever waits for it then ends it by force if
         its supervisor is silent for 30 s, as `sgpu cancel` does."""
@@ -154,10 +161,11 @@ class DistributedFunctionCall(Generic[R]):
         return self._awaited().__await__()
 
     async def _awaited(self) -> R:
-        while self._session.runs.status(self._ref).state.active:
-            self._force()
-            await asyncio.sleep(REST)
-        return self.result()
+        with short_tracebacks:
+            while self._session.runs.status(self._ref).state.active:
+                self._force()
+                await asyncio.sleep(REST)
+            return self.result()
 
     def __repr__(self) -> str:
         return f"<DistributedFunctionCall {self.status}>"

@@ -8,6 +8,7 @@ from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.maintenance.needed_attempts import needed_by_active
 from sgpu_decl.maintenance.store_garbage import UnseenOwner, collect_stores, unseen_owners
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
@@ -22,16 +23,18 @@ def garbage(
     attempts: list[Attempt], *, keep_last: int | None, older_than: float | None, now: datetime
 ) -> list[Attempt]:
     """Choose the ended attempts to free: beyond the newest `keep_last` of each run, and older than
-    `older_than` seconds where an age is given. With an age alone, age alone decides."""
+    `older_than` seconds where an age is given. With an age alone, age alone decides. What active
+    attempts look at stays."""
     spared = keep_last if keep_last is not None else (0 if older_than is not None else KEEP_LAST)
     by_run: dict[object, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         by_run[attempt.ref.address].append(attempt)
+    needed = needed_by_active(attempts)
     surplus = []
     for history in by_run.values():
         newest_first = sorted(history, key=lambda item: item.ref.number, reverse=True)
         for attempt in newest_first[spared:]:
-            if attempt.state.active:
+            if attempt.state.active or attempt.ref in needed:
                 continue
             ended = attempt.ended_at or attempt.created_at
             if older_than is None or (now - ended).total_seconds() > older_than:

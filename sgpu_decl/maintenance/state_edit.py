@@ -5,7 +5,9 @@ import shlex
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.errors import ActiveRun, SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.maintenance.needed_attempts import needed_by_active
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.runs.selectors import resource_named
 
@@ -18,7 +20,7 @@ def move(project: OpenedProject, source: str, destination: str) -> tuple[Address
 
     Raises:
         NotFound: nothing is recorded at `source`.
-        ActiveRun: it is active.
+        ActiveRun: it is active, or an active run looks at its folders.
         SgpuError: `destination` has a history of its own.
     """
     resource = resource_named(project.state().resources, source)
@@ -29,6 +31,8 @@ def move(project: OpenedProject, source: str, destination: str) -> tuple[Address
         )
     with project.writing("state mv") as writer:
         _refuse_active(project, old, "its folders cannot be moved")
+        refresh(writer, project.backend)
+        _refuse_needed(project, old)
         writer.move(old, new)
         try:
             if old.kind is Kind.RUN:  # others have no folders
@@ -71,7 +75,20 @@ def _refuse_active(project: OpenedProject, address: Address, why: str) -> None:
         if attempt.ref.address == address and runs.status(attempt.ref).state.active:
             raise ActiveRun(
                 f"`{attempt.ref}` is active: {why}",
-                hint="wait for it with "
-                + project.shell_command(f"wait {shlex.quote(str(attempt.ref))}")
-                + ", or cancel it first",
+                hint=_wait_for(project, attempt.ref),
             )
+
+
+def _refuse_needed(project: OpenedProject, address: Address) -> None:
+    recorded = project.states.read_all()
+    for needed, active in needed_by_active(recorded[1] if recorded else ()).items():
+        if needed.address == address:
+            raise ActiveRun(
+                f"`{active}` is active and looks at the folder of `{needed}`: it cannot be moved",
+                hint=_wait_for(project, active),
+            )
+
+
+def _wait_for(project: OpenedProject, ref: AttemptRef) -> str:
+    command = project.shell_command(f"wait {shlex.quote(str(ref))}")
+    return f"wait for it with {command}, or cancel it first"

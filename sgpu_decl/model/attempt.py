@@ -72,6 +72,7 @@ class FailureClass(StrEnum):
     CAPACITY = "capacity"
     PREEMPTED = "preempted"
     PLATFORM = "platform"
+    UPSTREAM_FAILED = "upstream_failed"
 
 
 def blame_of(failure: FailureClass) -> Blame:

@@ -41,13 +41,13 @@ class AttemptView:
     """What a backend says of one attempt.
 
     `failure` is set for `failed` and `lost`; `waiting_for` while it waits: `earlier attempts`,
-    `max_parallel`, `gpus`, or the `backoff` of a restart. `restart` says how often its ranks were
-    started again; of the newest ones `restarts` says why. `tracking` is `replaced` where another
-    store than the one that was asked for has its MLflow run, `off` where none does. `links` say
-    where its things lie. `ray` is its Ray cluster, once that is complete. Since
-    `not_responding_since` its supervisor gives no sign of life; `processes_left` run on though
-    nobody supervises them. `unavailable` says why its backend cannot be used here; everything else
-    is then as it was recorded.
+    names of attempts of other runs, `max_parallel`, `gpus`, or the `backoff` of a restart.
+    `restart` says how often its ranks were started again; of the newest ones `restarts` says why.
+    `tracking` is `replaced` where another store than the one that was asked for has its MLflow run,
+    `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
+    complete. Since `not_responding_since` its supervisor gives no sign of life; `processes_left`
+    run on though nobody supervises them. `unavailable` says why its backend cannot be used here;
+    everything else is then as it was recorded.
     """
 
     ref: AttemptRef
@@ -69,6 +69,11 @@ class AttemptView:
     not_responding_since: datetime | None = None
     processes_left: tuple[int, ...] = ()
     unavailable: str | None = None
+
+    def __repr__(self) -> str:
+        """Short: a notebook shows lists of them."""
+        cause = f": {self.first_cause.summary}" if self.first_cause is not None else ""
+        return f"<{self.ref} {self.state}{cause}>"
 
 
 def view_in(record: LaunchRecord, seen: Mapping[str, Any]) -> AttemptView:

@@ -39,6 +39,8 @@ class Call:
         loads: the top-level packages that are imported when the function is loaded, before any of
             the caller's code is executed.
         limit: how many calls may be active at once where the run does not say it; None for any.
+        sweep: whether it is one of a sweep. Its calls that need no GPU share the processors of this
+            machine, where neither `limit` nor the run says how many are active.
         tags: MLflow tags that are of this call alone.
     """
 
@@ -54,4 +56,5 @@ class Call:
     attended: bool = False
     loads: frozenset[str] = frozenset()
     limit: int | None = None
+    sweep: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -67,7 +67,7 @@ class DesiredRun:
     set where Python runs the user's code and none is declared. `placement` is set where the backend
     has something to choose. `resumes` is set for a run with `resume`, and `resumes_from` where an
     attempt of it left output that the next one finds. `ray` is the Ray cluster that it would get.
-    `jobs` launch it, in the place of `apply`.
+    `jobs` launch it, in the place of `apply`. `after` are the names of the runs that come first.
     """
 
     address: Address
@@ -87,6 +87,7 @@ class DesiredRun:
     resumes_from: AttemptRef | None = None
     ray: RaySize | None = None
     jobs: tuple[Address, ...] = ()
+    after: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )

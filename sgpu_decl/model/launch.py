@@ -37,8 +37,9 @@ class LaunchRecord:
 
     `token` makes the launch idempotent. `owner` is the file that declares the run, relative to the
     project. `wait_for` names older attempts of the same run that must have ended before its ranks
-    start. `reference` is what `Launcher.launch` returned: where the attempt is, in the backend's
-    own words. It stays the same if the run gets another address.
+    start, `after` those of other runs that must have succeeded. `reference` is what
+    `Launcher.launch` returned: where the attempt is, in the backend's own words. It stays the same
+    if the run gets another address.
     """
 
     ref: AttemptRef = field(metadata=FLAT)
@@ -48,4 +49,5 @@ class LaunchRecord:
     owner: str
     inputs: LaunchInputs = field(metadata=FLAT)
     wait_for: tuple[int, ...] = ()
+    after: tuple[AttemptRef, ...] = ()
     reference: str | None = None

@@ -2,7 +2,7 @@
 contract (`schemas/plan.v1.schema.json`); `planning/plan_json` has what differs there."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from datetime import datetime
 from enum import StrEnum
 
@@ -32,6 +32,7 @@ __all__ = [
     "Prior",
     "Reason",
     "Summary",
+    "Upstream",
 ]
 
 FORMAT_VERSION = "1.0"
@@ -68,6 +69,7 @@ class Reason(StrEnum):
     LIVE_DRIFTED = "live_drifted"
     FAILED_NOT_RETRIED = "failed_not_retried"
     CANCELLED_BY_USER = "cancelled_by_user"
+    UPSTREAM_FAILED = "upstream_failed"
     UP_TO_DATE = "up_to_date"
 
 
@@ -127,6 +129,18 @@ class Prior:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """An attempt of another run that must succeed before the ranks of a launch start (`after`)."""
+
+    address: Address
+    attempt: int
+
+    @property
+    def ref(self) -> AttemptRef:
+        return AttemptRef(self.address, self.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedLaunch:
     """All that apply needs to carry a change out: never decided again.
 
@@ -150,6 +164,7 @@ class Change:
     reason: Reason
     destructive: bool = False
     depends_on: tuple[Address, ...] = ()
+    after: tuple[Upstream, ...] = ()
     attempt: int | None = None
     prior: Prior | None = None
     fields: Sequence[FieldChange] = ()
@@ -243,3 +258,12 @@ class Plan:
     def launches(self) -> bool:
         """Whether ranks start by it."""
         return any(change.launches for change in self.changes)
+
+    def __repr__(self) -> str:
+        """Short: a notebook or a debugger shows it."""
+        counts = [
+            f"{count} {item.name}"
+            for item in fields(Summary)
+            if (count := getattr(self.summary, item.name))
+        ]
+        return f"<{type(self).__name__}: {', '.join(counts) or 'nothing to do'}>"

@@ -1,11 +1,11 @@
-"""What ranks leave: the lines that they write, and their files."""
+"""What ranks leave: the lines that they write, and their files; and what they do just now."""
 
 from pathlib import Path
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["LogLines", "Output"]
+__all__ = ["LogLines", "Output", "RankStack"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +35,14 @@ class Output:
     bytes: int
     lacking: tuple[str, ...] = ()
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStack:
+    """The Python stacks of all threads of a running rank; `text` is `None` where there are none,
+    and `reason` says why."""
+
+    rank: int
+    pid: int
+    text: str | None
+    reason: str | None

@@ -50,6 +50,10 @@ class RunTable:
     rows: tuple[RunRow, ...]
     problems: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        columns = (*self.axes, *self.returned, *self.metrics)
+        return f"<RunTable: {len(self.rows)} runs; {', '.join(one.name for one in columns)}>"
+
     @property
     def axes(self) -> tuple[TableColumn, ...]:
         """An axis whose name is that of a column of ours is called `matrix.<name>`."""

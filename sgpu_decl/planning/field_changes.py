@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias, cast
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.planning.policy import SECRETS, SWITCHES
 
@@ -29,18 +29,6 @@ class _Missing:
 
 
 _MISSING = _Missing()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldDifference:
-    """One path whose value differs: `added` where the old side lacks it, `removed` where the new
-    one does."""
-
-    path: str
-    before: Json
-    after: Json
-    added: bool
-    removed: bool
 
 
 @lru_cache(maxsize=4)

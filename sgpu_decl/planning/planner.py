@@ -31,6 +31,7 @@ from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, removed
 from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.planning.run_changes import Options, change_of
+from sgpu_decl.planning.run_order import RunOrder
 
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob, ObservedJob
@@ -109,7 +110,7 @@ def plan(
             for address, item in desired_runs.items()
             if request.selects(address) and address not in resting
         ]
-        parts.runs(selected_runs, now, capabilities)
+        parts.runs(selected_runs, RunOrder(desired_runs.values(), known), now, capabilities)
         by_jobs = [one.run for one in jobs if one.run is not None and one.address in seen_jobs]
         environments = parts.environments((*selected_runs, *by_jobs))
         parts.jobs(desired_jobs, seen_jobs)
@@ -171,16 +172,21 @@ class _PlanParts:
     def runs(
         self,
         selected_runs: Sequence[DesiredRun],
+        order: RunOrder,
         now: datetime,
         capabilities: Mapping[str, Capabilities],
     ) -> None:
         """Add the changes of runs, and check where those that are launched will run."""
         launched = []
         cells = CellFields()
-        for item in selected_runs:
+        for run in order.sorted(selected_runs):
+            item = order.pinned(run)
             options = _options(item, self._request, self._state, now, capabilities)
-            result = change_of(item, self._attempts_of(item.address), options, cells)
+            change, checks = change_of(item, self._attempts_of(item.address), options, cells)
+            result = order.settled(item, change, checks)
             self.results.append(result)
+            if "after" in capabilities.get(item.backend, _NONE).fields:
+                self.checks += order.elsewhere(item)
             self.spending.add(result[0])
             if result[0].launches:
                 launched.append(item)

@@ -85,6 +85,11 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "resume": FieldRule(
             _LAUNCH, "where the program may go on, which its outputs decide", optional=True
         ),
+        "after": FieldRule(
+            _LAUNCH,
+            "decides when ranks start; an output that they read stands in a data field",
+            optional=True,
+        ),
         "logs": FieldRule(_LAUNCH, "what log files show, not what is computed"),
         "mlflow": FieldRule(_LAUNCH, "where results are noted, not what they are"),
         "max_parallel": FieldRule(_LAUNCH, "decides when a cell starts"),

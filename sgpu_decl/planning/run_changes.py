@@ -8,6 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.plan import (
     Action,
     Change,
@@ -22,7 +23,7 @@ from sgpu_decl.model.state import Attempt
 from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.decisions import Decision, RunVerdict, Situation, decide
 from sgpu_decl.planning.environment_changes import of_run
-from sgpu_decl.planning.field_changes import FieldDifference, compare, leaves, parse
+from sgpu_decl.planning.field_changes import compare, leaves, parse
 from sgpu_decl.planning.fingerprint import fingerprint, token
 from sgpu_decl.planning.first_fields import CellFields, NewFields
 from sgpu_decl.planning.last_known import CurrentAttempts, prior_of

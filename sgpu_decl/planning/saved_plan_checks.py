@@ -7,18 +7,21 @@ that apply relies on, and all that was shown, is derived again from the spec tha
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.plan import Action, Change, Plan, PlannedLaunch
+from sgpu_decl.model.run_outputs import pins
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.field_changes import leaves, parse
 from sgpu_decl.planning.fingerprint import TOKEN_PREFIX, fingerprint, token
 from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_attempts
 from sgpu_decl.planning.planner import is_applyable, summary_of
 from sgpu_decl.planning.run_changes import differences
+from sgpu_decl.planning.run_order import launch_levels
 
 _MOST_ATTEMPTS = 1_000_000_000
 _LONGEST_PATH = 4096
@@ -48,24 +51,37 @@ def contradictions(plan: Plan) -> Iterator[str]:
         yield "names a check that cannot be"
     if plan.destroy and any(change.action not in _ENDING for change in plan.changes):
         yield "says that it destroys, and does something else"
+    try:
+        launch_levels(plan.changes)
+    except ValueError:
+        yield "lists runs that wait for each other"
+    launched = {one.address: one.attempt for one in plan.changes if one.launches}
     for change in plan.changes:
-        yield from (f"{what} of `{change.address}`" for what in _contradictions(plan, change))
+        found = _contradictions(plan, change, launched)
+        yield from (f"{what} of `{change.address}`" for what in found)
 
 
 def disagreements(plan: Plan, state: State) -> Iterator[str]:
     """The parts of a plan that contradict the state, in words that follow "the plan"."""
     known = current_attempts(state, {})
+    awaited = {AttemptRef(one.address, one.attempt) for one in plan.changes if one.attempt}
+    awaited |= {attempt.ref for attempt in state.active}
     for change in plan.changes:
         attempts = known.get(change.address, NO_ATTEMPTS)
+        if not awaited.issuperset(upstream.ref for upstream in change.after):
+            yield f"waits for runs that nothing launches of `{change.address}`"
         yield from (f"{what} of `{change.address}`" for what in _disagreements(change, attempts))
 
 
-def _contradictions(plan: Plan, change: Change) -> Iterator[str]:
+def _contradictions(
+    plan: Plan, change: Change, launched: Mapping[Address, int | None]
+) -> Iterator[str]:
     launch = change.launch
     if change.kind is not change.address.kind:
         yield "gives another kind"
     numbers = [change.attempt, change.prior.attempt if change.prior else None]
     numbers += [*launch.stop, *launch.wait_for] if launch else []
+    numbers += [upstream.attempt for upstream in change.after]
     if not all(number is None or 1 <= number <= _MOST_ATTEMPTS for number in numbers):
         yield "names an attempt that cannot be"
     if launch is None:
@@ -75,9 +91,27 @@ def _contradictions(plan: Plan, change: Change) -> Iterator[str]:
         return
     yield from _misformed(change, launch)
     if change.kind is Kind.RUN:
-        yield from _contradictions_of_run(plan, change, launch)
+        yield from _contradictions_of_run(plan, change, launch, launched)
     elif change.kind is Kind.JOB and launch.inputs.fingerprint != digest(launch.inputs.spec):
         yield "does not fit the fingerprint"
+
+
+def _fits_order(change: Change, spec: str, launched: Mapping[Address, int | None]) -> bool:
+    """Whether a launch waits for the runs that its spec names, and reads what they will leave.
+
+    Args:
+        launched: the attempts that the plan launches.
+    """
+    named = parse(spec).get("after")
+    names = named if isinstance(named, list) else []
+    waits = {upstream.address for upstream in change.after}
+    return (
+        all(address.name in names for address in waits)
+        and all(address in waits for address in launched if address.name in names)
+        and all(
+            launched.get(Address.run(name), number) == number for name, number in pins(spec).items()
+        )
+    )
 
 
 def _misformed(change: Change, launch: PlannedLaunch) -> Iterator[str]:
@@ -98,7 +132,9 @@ def _misformed(change: Change, launch: PlannedLaunch) -> Iterator[str]:
         yield "names no file as the owner"
 
 
-def _contradictions_of_run(plan: Plan, change: Change, launch: PlannedLaunch) -> Iterator[str]:
+def _contradictions_of_run(
+    plan: Plan, change: Change, launch: PlannedLaunch, launched: Mapping[Address, int | None]
+) -> Iterator[str]:
     inputs = launch.inputs
     backend = _backend_of(change.address, inputs.spec)
     if backend is None:
@@ -116,6 +152,8 @@ def _contradictions_of_run(plan: Plan, change: Change, launch: PlannedLaunch) ->
         yield "shows other fields than are launched"
     if change.action not in _LAUNCHING:
         return
+    if not _fits_order(change, inputs.spec, launched):
+        yield "does not fit `after`"
     if (change.code.digest if change.code else None) != inputs.code_digest:
         yield "shows other code than is launched"
     if (change.environment.digest if change.environment else None) != inputs.environment_digest:

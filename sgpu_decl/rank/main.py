@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run_rank"]
 
-_STACKS = 8  # above SIGRTMIN: the supervisor asks for all stacks by that signal
+# Above SIGRTMIN: the signals on which all stacks are written, after a hang and for `sgpu stacks`.
+_STACKS = {"fault.log": 8, "stacks.log": 9}
 
 
 def run_rank(path: str, spec_sha256: str) -> None:
@@ -134,14 +135,18 @@ def _be_warm_parent(folder: AttemptFolder, channel: int, logs: str) -> tuple[str
 
 
 def _arm_faulthandler(folder: str) -> None:
-    """Write all stacks to `fault.log` after a crash, or on a real-time signal."""
+    """Write all stacks to `fault.log` after a crash, and on real-time signals to the logs of
+    `_STACKS`."""
     import faulthandler
-    from _signal import SIGRTMIN  # type: ignore[import-not-found]  # loads no enum
+    from _signal import SIGRTMIN, siginterrupt  # type: ignore[import-not-found]  # loads no enum
 
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    faults = os.open(folder + "/fault.log", flags, 0o600)
-    faulthandler.enable(faults)
-    faulthandler.register(SIGRTMIN + _STACKS, faults, all_threads=True)
+    for name, number in _STACKS.items():
+        log = os.open(f"{folder}/{name}", flags, 0o600)
+        if name == "fault.log":
+            faulthandler.enable(log)
+        faulthandler.register(SIGRTMIN + number, log, all_threads=True)
+        siginterrupt(SIGRTMIN + number, False)  # noqa: FBT003  system calls are started again
 
 
 def _add_hooks(folder: str, spec: "Mapping[str, Any]") -> None:

@@ -153,7 +153,8 @@ class LaunchSpec:
     file that the agent writes for the ranks. With `control_key` the nodes of a run prove to each
     other that they belong to it. It is random and shown nowhere, as the token may be. A run on one
     node needs none. `git` notes which commit the code is from. With `ray`, the run is one driver on
-    the first node, beside a Ray cluster of all nodes. With `resume`, ranks find what the attempt
+    the first node, beside a Ray cluster of all nodes. `after` has the folders of attempts that must
+    succeed before ranks start, by their names. With `resume`, ranks find what the attempt
     before left (`agent.previous_output`).
     """
 
@@ -182,6 +183,7 @@ class LaunchSpec:
     resume: bool = False
     parallel: Parallel | None = None
     wait_for: tuple[str, ...] = ()
+    after: Mapping[str, str] = field(default_factory=dict)
     master_port: int | None = None
     tracker: TrackerSpec | None = None
     warm: Warm | None = None

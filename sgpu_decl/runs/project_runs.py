@@ -28,7 +28,8 @@ from sgpu_decl.runs.selectors import (
 )
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.rank_output import LogLines, Output
+    from sgpu_decl.model.attempt_diff import AttemptDiff
+    from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.run_table import RunTable
     from sgpu_decl.model.step_progress import Progress
@@ -276,6 +277,37 @@ class ProjectRuns:
 
         return run_table(self.describe(refs), self._shown_results)
 
+    def previous(self, ref: AttemptRef) -> AttemptRef:
+        """The attempt before.
+
+        Raises:
+            NotFound: there is none.
+        """
+        history = self._project.states.history(ref.address)
+        earlier = [attempt.ref for attempt in history if attempt.ref.number < ref.number]
+        if not earlier:
+            raise NotFound(
+                f"`{ref}` is the first attempt of its run",
+                hint="name the other attempt, too: `sgpu diff` takes two, also of different runs",
+            )
+        return earlier[-1]
+
+    def diff(self, before: AttemptRef, after: AttemptRef) -> "AttemptDiff":
+        """What differs between two attempts, of one run or of two."""
+        from sgpu_decl.runs.attempt_comparison import compare_attempts
+
+        def recorded_result(ref: AttemptRef) -> str | None:
+            try:
+                self._must_be_kept(ref)
+            except NotFound as error:
+                return error.message
+            return None
+
+        inputs = [self.record(ref).inputs for ref in (before, after)]
+        gaps = tuple(filter(None, map(recorded_result, (before, after))))
+        table = self.table([before, after])
+        return compare_attempts(self._project, table, inputs, gaps)
+
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.
 
@@ -298,6 +330,30 @@ class ProjectRuns:
         self._must_be_kept(ref)
         record = self.record(ref)
         return self._attempts(record).output(record, progress or Quiet())
+
+    def stacks(self, ref: AttemptRef, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
+        """The Python stacks of the running ranks of an attempt, or of some (`None`: all).
+
+        Raises:
+            NotFound: no rank runs now, or one that is asked for does not.
+            BackendError: the ranks of this backend cannot be asked.
+        """
+        record = self.record(ref)
+        view = self.status(ref)
+        running = [rank.rank for rank in view.ranks if rank.state == "running"]
+        if not (view.state.active and running):
+            raise NotFound(
+                f"no rank of `{ref}` runs now: it is {view.state}",
+                hint=self._project.shell_command(f"logs {shlex.quote(str(ref))}")
+                + " shows what its ranks wrote",
+            )
+        for rank in view.ranks:
+            if ranks is not None and rank.rank in ranks and rank.rank not in running:
+                raise NotFound(
+                    f"rank {rank.rank} of `{ref}` does not run now: it is {rank.state}",
+                    hint="leave `--rank` out to see those that run",
+                )
+        return self._attempts(record).stacks(record, ranks)
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         """The pickled exception of a rank of a called function, if it left one."""
@@ -365,13 +421,13 @@ class ProjectRuns:
                 if time.monotonic() - looked_at > QUIET:
                     yield None
                     looked_at = time.monotonic()
+                due[ref] = time.monotonic() + self._attempts(records[ref]).poll_seconds
                 lines, ended = logs[ref].read()
                 for line in lines:
                     quiet = False
                     yield line
                 if ended:
                     del logs[ref]
-                due[ref] = time.monotonic() + self._attempts(records[ref]).poll_seconds
             self._settle(watched)
             for ref, status in self._statuses(watched).items():  # later than the last line
                 standing = (

@@ -6,6 +6,7 @@ roots/<hex>.json      which snapshots one state refers to, for garbage collectio
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import uuid
@@ -14,6 +15,7 @@ from pathlib import Path
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.staging.file_digests import digest_file
 from sgpu_decl.staging.reflink import copy_into
 from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
@@ -35,8 +37,9 @@ class CodeStore(SharedStore):
         super().__init__(root)
         self._manifests = root / "manifests"
 
-    def put(self, snapshot: Snapshot) -> None:
-        """Store the missing files of a snapshot. Idempotent.
+    def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
+        """Store the missing files of a snapshot. Idempotent. `progress` is told `storing`, in
+        files.
 
         Raises:
             SgpuError: a file changed since the snapshot was taken, or the disk is full.
@@ -49,7 +52,8 @@ class CodeStore(SharedStore):
                     for entry in {item.digest: item for item in snapshot.entries}.values()
                     if entry.target is None and not self._has(entry)
                 ]
-                for entry in missing:
+                for number, entry in enumerate(missing):
+                    (progress or Quiet()).advance("storing", number, len(missing))
                     self._put_file(snapshot.root, entry)
                 entries = canonical([entry.to_json() for entry in snapshot.entries])
                 text = entries.encode("utf-8", "surrogatepass")
@@ -87,6 +91,14 @@ class CodeStore(SharedStore):
                 code="code_missing",
             )
         return snapshot
+
+    def content(self, entry: SnapshotEntry) -> bytes | None:
+        """The bytes of a file of a snapshot; `None` if they are missing or damaged."""
+        try:
+            content = self._object_path(entry.digest).read_bytes()
+        except OSError:
+            return None
+        return content if hashlib.sha256(content).hexdigest() == entry.digest else None
 
     def materialize(self, code_digest: str, destination: Path) -> None:
         """Make a writable copy of a snapshot at `destination`, a new folder.

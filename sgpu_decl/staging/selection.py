@@ -26,6 +26,7 @@ _NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.ou
                 *RULES)  # fmt: skip
 _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
 _KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
+SCHEMA_ID = '"$id": "urn:sgpu:schema:'
 _PLAN_KEYS = ('"applyable"', '"changes"', '"address"')
 # A saved plan may have any name; these are the usual endings.
 _MAY_BE_OURS = ("", ".yaml", ".yml", ".json", ".plan", ".out", ".sgpu", ".sgpuplan")
@@ -72,7 +73,7 @@ _WORDS = {
     SelectionRule.SECRET: "such files hold secrets",
     SelectionRule.NEVER: "files of this name are never code",
     SelectionRule.ENVIRONMENT: "it is a virtual environment",
-    SelectionRule.SGPU_FILE: "it is a run file, a project file or a plan",
+    SelectionRule.SGPU_FILE: "it is a run file, a project file, a plan or a schema of these",
     SelectionRule.SPECIAL: "it is not a regular file",
     SelectionRule.OUTPUT: "this command writes to it",
     SelectionRule.EMPTY: "the folder is empty",
@@ -279,7 +280,8 @@ def lines_of(path: str | Path, top: Path) -> list[str]:
 
 
 def _is_sgpu_file(name: str, head: bytes) -> bool:
-    """Whether a file is a run, project or plan file, by its content: these are config, not code."""
+    """Whether a file is a run, project or plan file, or a schema of these, by its content: they are
+    config, not code."""
     if name.endswith((".yaml", ".yml")):
         text = head.decode("utf-8", "replace")
         if _MODELINE.search(text.partition("\n")[0]):
@@ -289,5 +291,5 @@ def _is_sgpu_file(name: str, head: bytes) -> bool:
         return is_run or ("project" in keys and bool(keys & {"runs", "jobs"}))
     if head.lstrip().startswith(b"{"):
         text = head.decode("utf-8", "replace")
-        return all(key in text for key in _PLAN_KEYS)
+        return SCHEMA_ID in text or all(key in text for key in _PLAN_KEYS)
     return False

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +11,7 @@ from pathlib import Path
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.regular_files import NotRegular, special_kind
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.ignore_rules import bad_pattern
@@ -19,6 +21,7 @@ from sgpu_decl.staging.selection import Exclusion, Selection, SelectionRule, rul
 # A root such as a home folder is a mistake that would take hours to read.
 MOST_FILES = 200_000
 LARGE = 1 << 30  # bytes
+MANY = 10_000  # files; a copy of so many takes seconds
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,6 +105,7 @@ def snapshot(
     owners: Collection[Path] = (),
     outputs: Collection[tuple[int, int]] = (),
     cache: HashCache | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Snapshot | None, tuple[Diagnostic, ...]]:
     """Read a code tree without changing it.
 
@@ -112,6 +116,7 @@ def snapshot(
         owners: sgpu's own files in the tree, which are config and not code.
         outputs: device and inode of files that this command writes to.
         cache: the digests of unchanged files.
+        progress: told `hashing`, in files.
 
     Returns:
         The snapshot, or `None` where something is wrong, and the findings.
@@ -127,7 +132,7 @@ def snapshot(
     selection = Selection(
         root, include=include, exclude=exclude, link=link, owners=owners, outputs=outputs
     )
-    walk = _Walk(root, selection, cache or HashCache(None))
+    walk = _Walk(root, selection, cache or HashCache(None), progress or Quiet())
     walk.run()
     if has_errors(walk.findings):
         return None, tuple(walk.findings)
@@ -201,6 +206,8 @@ def _not_included(code: Snapshot, include: Sequence[str]) -> tuple[Diagnostic, .
 
 def _large(code: Snapshot) -> tuple[Diagnostic, ...]:
     total = sum(entry.size for entry in code.entries)
+    if total <= LARGE and len(code.entries) > MANY:
+        return (_many(code),)
     if total <= LARGE:
         return ()
     largest = sorted(code.entries, key=lambda entry: entry.size, reverse=True)[:3]
@@ -215,12 +222,27 @@ def _large(code: Snapshot) -> tuple[Diagnostic, ...]:
     )
 
 
+def _many(code: Snapshot) -> Diagnostic:
+    folders = Counter(entry.path.rpartition("/")[0].partition("/")[0] for entry in code.entries)
+    del folders[""]
+    names = ", ".join(f"`{name}/` ({count:,})" for name, count in folders.most_common(3))
+    return Diagnostic(
+        code="code_large",
+        severity=Severity.WARNING,
+        summary=f"the code holds {len(code.entries):,} files: each attempt gets a copy of them",
+        hint=f"name data in `code.link`, or leave it out{f': {names}' if names else ''}",
+    )
+
+
 class _Walk:
-    def __init__(self, root: Path, selection: Selection, cache: HashCache) -> None:
+    def __init__(
+        self, root: Path, selection: Selection, cache: HashCache, progress: Progress
+    ) -> None:
         self._root = os.fspath(root)
         self._real = os.path.realpath(root)
         self._selection = selection
         self._cache = cache
+        self._progress = progress
         self.entries: list[SnapshotEntry] = []
         self.exclusions: list[Exclusion] = []
         self.findings: list[Diagnostic] = []
@@ -256,7 +278,8 @@ class _Walk:
                 )
             )
             return
-        for file in files:
+        for number, file in enumerate(files):
+            self._progress.advance("hashing", number, len(files))
             self._take(file)
         shown_paths = {item.path for item in self.exclusions}
         for path in sorted(self._selection.linked):  # some lie in excluded folders

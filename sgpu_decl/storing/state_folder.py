@@ -25,6 +25,7 @@ _REMOTE = frozenset(
         "virtiofs",
     }
 )
+_HOME = ".sgpu"
 _MOUNTS = Path("/proc/self/mounts")
 
 
@@ -40,7 +41,7 @@ def state_folder(
     system when it is not given.
     """
     inside = target or "default"
-    near = project / ".sgpu" / inside
+    near = project / _HOME / inside
     if mounts is None:
         try:
             mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
@@ -64,6 +65,24 @@ def state_folder(
     name = hashlib.sha256(str(resolved).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     far = home / "projects" / name / inside
     return far, f"the project lies on a `{kind}` file system: its state is kept in `{far}`"
+
+
+def make_state_folder(folder: Path) -> None:
+    """Make a folder below `.sgpu`, for the user alone, with those above it. A new `.sgpu` holds a
+    `.gitignore` that keeps git from seeing any of it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for made in reversed(missing):
+        # exist_ok: two first applies may race to here.
+        made.mkdir(mode=0o700, exist_ok=True)
+        if made.name == _HOME:
+            (made / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def _remote_kind(path: Path, mounts: str) -> str | None:

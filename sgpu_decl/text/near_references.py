@@ -11,6 +11,7 @@ from sgpu_decl.text.interpolation import SPACES
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
 _DOTTED = re.compile(r"\$\{\{?\s*([A-Za-z_]{2,20})\s*\.\s*([A-Za-z0-9_]+)\s*\}?\}")
+_OUTPUT = re.compile(r"\$\{\{?\s*runs?\s*\.\s*([A-Za-z0-9_-]+)\s*\.\s*output(?:s|_dir)?\s*\}?\}")
 _OTHER_NAMES = {
     "vars": "var", "variable": "var", "variables": "var",
     "envs": "env", "environ": "env", "environment": "env",
@@ -23,7 +24,7 @@ _SHELL = "command"
 
 def has_near_references(text: str) -> bool:
     """Whether a text has one: a quick check of a whole file."""
-    return "${" in text and any(_meant(match) for match in _DOTTED.finditer(text))
+    return "${" in text and any(_misspelt(text))
 
 
 def near_references(root: Mapping, *, runs: bool) -> Iterator[Diagnostic]:
@@ -52,18 +53,27 @@ def _of_scalar(node: Scalar, path: tuple[str, ...], *, runs: bool) -> Iterator[D
     field = path[2:3] if runs and path[:1] == ("runs",) else path[:1]
     if field == (_SHELL,):
         return
-    for match in _DOTTED.finditer(node.text):
-        meant = _meant(match)
-        if meant is not None:
-            error = bool(field) and field[0] in _ARGUMENTS
-            yield Diagnostic(
-                code="near_reference",
-                severity=Severity.ERROR if error else Severity.WARNING,
-                summary=f"`{match[0][:80]}` is not a reference, so it is not filled in",
-                place=place_of(node),
-                hint=f"did you mean `{meant}`?",
-            )
-            return
+    for written, meant in _misspelt(node.text):
+        error = bool(field) and field[0] in _ARGUMENTS
+        yield Diagnostic(
+            code="near_reference",
+            severity=Severity.ERROR if error else Severity.WARNING,
+            summary=f"`{written[:80]}` is not a reference, so it is not filled in",
+            place=place_of(node),
+            hint=f"did you mean `{meant}`?",
+        )
+        return
+
+
+def _misspelt(text: str) -> Iterator[tuple[str, str]]:
+    """What is not a reference, and the one that was probably meant."""
+    for match in _DOTTED.finditer(text):
+        if (meant := _meant(match)) is not None:
+            yield match[0], meant
+    for match in _OUTPUT.finditer(text):
+        meant = f"${{run.{match[1]}.output}}"
+        if meant != match[0]:
+            yield match[0], meant
 
 
 def _meant(match: re.Match[str]) -> str | None:

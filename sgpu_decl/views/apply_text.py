@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["event_line", "restart_line", "state_line"]
 
+_ATTEMPTS_SHOWN = 4
 _WORDS = {
     Step.STOPPED: "asked to stop",
     Step.LAUNCHED: "launched",
@@ -28,22 +29,32 @@ _WORDS = {
 }
 
 
-def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> str | None:
+def event_line(
+    event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = (), after: Sequence[AttemptRef] = ()
+) -> str | None:
     """One line, or `None` for a step that is not worth one. What was launched is queued while it
-    waits for older attempts."""
+    waits for older attempts, or for those of other runs."""
     words = _WORDS.get(event.step)
     if event.step is Step.FAILED:
         words = "failed" if event.address.kind is Kind.JOB else "could not be launched"
     if words is None:
         return None
-    if event.step is Step.LAUNCHED and waits_for:
-        older = ", ".join(map(str, waits_for))
-        have = "has" if len(waits_for) == 1 else "have"
-        words = f"queued: it starts when {older} {have} ended"
+    if event.step is Step.LAUNCHED and (waits_for or after):
+        ends = (_having(waits_for, "ended"), _having(after, "succeeded"))
+        words = f"queued: it starts when {' and '.join(filter(None, ends))}"
     # Only runs go by their name alone.
     whole = str(event.address) if event.address.kind is not Kind.RUN else event.address.label
     name = str(event.attempt) if event.attempt else whole
     return f"{name} {words}" + (f": {event.message}" if event.message else "")
+
+
+def _having(refs: Sequence[AttemptRef], done: str) -> str:
+    if not refs:
+        return ""
+    shown = [str(ref) for ref in refs[:_ATTEMPTS_SHOWN]]
+    more = len(refs) - len(shown)
+    names = ", ".join([*shown, f"{more:,} more"] if more else shown)
+    return f"{names} {'has' if len(refs) == 1 else 'have'} {done}"
 
 
 def state_line(status: AttemptView) -> str:

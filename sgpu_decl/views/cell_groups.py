@@ -8,7 +8,7 @@ from dataclasses import replace
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.matrix_cell import cell_order, cell_texts, cell_values
 from sgpu_decl.model.plan import Action, Change, Plan
-from sgpu_decl.views.plan_words import reason_words, stops_active
+from sgpu_decl.views.plan_words import reason_words, stops_active, upstream_words
 from sgpu_decl.views.terminal import count, escape
 
 __all__ = ["CellGroup", "group_because", "group_what", "grouped"]
@@ -54,8 +54,10 @@ def group_what(group: CellGroup) -> str:
             return f"forget {runs}; their history stays"
         case Action.NO_OP:
             return runs
-        case Action.CREATE if group.shared.waits_for:
-            return f"create {runs} after their active attempts have ended"
+        case Action.CREATE:
+            waits = bool(group.shared.waits_for)
+            ends = " after their active attempts have ended" if waits else ""
+            return f"create {runs}{ends}{upstream_words(group.shared, also=waits)}"
         case action:
             return f"{action} {runs}"
 
@@ -81,6 +83,7 @@ def _key(change: Change) -> Hashable:
         change.prior is None,
         bool(change.waits_for),
         change.depends_on,
+        change.after,
         change.code,
         change.environment,
         change.unchanged,

@@ -4,11 +4,17 @@ from sgpu_decl.views.terminal import size
 
 __all__ = ["CONNECTING", "phase_line"]
 
-_COUNTED = {"compiling": "files", "resolving": "packages", "building": "packages"}
+_COUNTED = {
+    "compiling": "files",
+    "resolving": "packages",
+    "building": "packages",
+    "hashing": "files",
+    "storing": "files",
+}
 """What the phases count that do not count bytes."""
 
 
-_CODE = frozenset({"archiving", "uploading"})
+_CODE = frozenset({"hashing", "storing", "archiving", "uploading"})
 """The phases that are about the code of a run; the others are about its environment."""
 
 _FETCHING = "fetching"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Change, FieldChange
 from sgpu_decl.text.core_schema import resolve
@@ -39,7 +40,7 @@ class ChangedLines:
         return tuple(new for _, new in self.pairs if new is not None)
 
 
-def sides(field: FieldChange, room: int) -> tuple[str, str]:
+def sides(field: FieldChange | FieldDifference, room: int) -> tuple[str, str]:
     """Return the old and the new value of a field in one line each, at most `room` columns wide;
     long ones are cut around the first difference."""
     before = _ABSENT if field.added else value(field.before)
@@ -63,7 +64,7 @@ def changed_entrypoint(change: Change) -> list[str]:
     )
 
 
-def changed_lines(field: FieldChange, room: int) -> ChangedLines | None:
+def changed_lines(field: FieldChange | FieldDifference, room: int) -> ChangedLines | None:
     """Return the lines that differ, each at most `room` columns wide, where both sides are text and
     one has several lines, or both are lists: an element is a line then. Else None."""
     before, after = field.before, field.after

@@ -161,7 +161,9 @@ class _Paper:
         """Of an environment each package; of a run that it has one, and which."""
         environment = change.environment
         if change.kind is not Kind.ENVIRONMENT:
-            words = ", ".join(escape(str(item)) for item in change.depends_on)
+            words = ", ".join(
+                escape(str(item)) for item in change.depends_on if item.kind is Kind.ENVIRONMENT
+            )
             if environment is not None and environment.packages:
                 words += f", {environment_words(environment, whole=False).partition(',')[0]}"
             yield f"      environment: {words}"

@@ -37,11 +37,13 @@ __all__ = [
     "reason_words",
     "stops_active",
     "summary_line",
+    "upstream_words",
     "value",
     "what",
 ]
 
 _PATHS_SHOWN = 5
+_UPSTREAMS_SHOWN = 4
 _COUNTED = (Action.CREATE, Action.UPDATE, Action.DESTROY, Action.FORGET, Action.NO_OP)
 
 _EFFECT_NOTES: Mapping[FieldEffect, str] = MappingProxyType(
@@ -67,6 +69,7 @@ _REASONS: Mapping[Reason, str] = MappingProxyType(
         Reason.LIVE_DRIFTED: "the live run differs from what was applied",
         Reason.FAILED_NOT_RETRIED: "failed, not retried: `--retry-failed` launches it again",
         Reason.CANCELLED_BY_USER: "cancelled: `--rerun` launches it again",
+        Reason.UPSTREAM_FAILED: "a run that it comes after has not succeeded",
         Reason.UP_TO_DATE: "up to date",
     }
 )
@@ -165,11 +168,12 @@ def what(change: Change) -> str:
     match change.action:
         case Action.CREATE:
             waits = change.launch.wait_for if change.launch else ()
-            after = ", ".join(_ref(change, number) for number in waits)
-            have = "has" if len(waits) == 1 else "have"
-            return f"create {launched}" + (f" after {after} {have} ended" if after else "")
+            earlier = [_ref(change, number) for number in waits]
+            ends = f" after {_having(earlier)} ended" if earlier else ""
+            return f"create {launched}{ends}{upstream_words(change, also=bool(earlier))}"
         case Action.REPLACE:
-            return f"stop {stopped or 'the active attempt'}, then create {launched}"
+            stop = f"stop {stopped or 'the active attempt'}"
+            return f"{stop}, then create {launched}{upstream_words(change, also=False)}"
         case Action.DESTROY:
             return f"cancel {stopped} and destroy" if stopped else "destroy"
         case Action.ADOPT:
@@ -180,6 +184,19 @@ def what(change: Change) -> str:
             return "forget; its history stays"
         case _:
             return ""
+
+
+def upstream_words(change: Change, *, also: bool) -> str:
+    """The attempts of other runs that must have succeeded."""
+    refs = [escape(str(upstream.ref)) for upstream in change.after]
+    if len(refs) > _UPSTREAMS_SHOWN:
+        more = f"{len(refs) - _UPSTREAMS_SHOWN + 1:,} more"
+        refs = [*refs[: _UPSTREAMS_SHOWN - 1], more]
+    return f"{' and' if also else ' after'} {_having(refs)} succeeded" if refs else ""
+
+
+def _having(refs: Sequence[str]) -> str:
+    return f"{', '.join(refs)} {'has' if len(refs) == 1 else 'have'}"
 
 
 def because(change: Change, plan: Plan, now: datetime) -> str:
@@ -209,6 +226,8 @@ def reason_words(change: Change, plan: Plan) -> str:
         return "first run since it was destroyed or forgotten"
     if change.reason is Reason.REQUESTED_RERUN and _always(change):
         return "every apply, or call, launches it (`until: always`)"
+    if change.reason is Reason.REQUESTED_RERUN and change.prior is None:
+        return _REASONS[Reason.FIRST_RUN]
     moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
     if moved and not change.fields and change.launch is not None:
         return f"`{escape(change.launch.owner)}` declares it now"

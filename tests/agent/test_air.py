@@ -258,6 +258,18 @@ def test_importing_mlflow_waits_for_the_run_id(make_attempt: Make) -> None:
     assert value(attempt) == "abc"
 
 
+def test_credentials_of_the_tracker_are_masked_in_errors(make_attempt: Make) -> None:
+    tracker = TrackerSpec(
+        argv=(sys.executable, "-c", TRACKER % {"env": ENV, "experiment": "a"}),
+        secrets=("MLFLOW_TRACKING_TOKEN",),
+    )
+    source = "import os\ndef main():\n    raise ValueError(os.environ['MLFLOW_TRACKING_TOKEN'])"
+    environment = {"MLFLOW_TRACKING_TOKEN": "correct-horse"}
+    attempt = make_attempt(source, entry=function(), tracker=tracker, env=environment)
+    assert attempt.launch().wait()["first_cause"]["summary"] == "ValueError: ***"
+    assert "correct-horse" not in attempt.text("ranks/0/0/error.json")
+
+
 def test_a_tracker_that_failed_costs_one_line(make_attempt: Make) -> None:
     tracker = TrackerSpec(argv=(sys.executable, "-c", TRACKER % {"error": "no server"}))
     source = "def main():\n    import os, mlflow\n    return 'MLFLOW_RUN_ID' in os.environ"

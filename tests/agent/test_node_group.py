@@ -98,6 +98,42 @@ def test_a_restart_starts_the_ranks_of_all_nodes_again(make_nodes: Any) -> None:
     assert nodes.read(1)["restart"] == 1
 
 
+SAVES = """
+import os
+def main():
+    previous = os.environ.get("SGPU_PREVIOUS_OUTPUT_DIR")
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        if os.environ["RANK"] == "@SAVER@":
+            open(os.environ["SGPU_OUTPUT_DIR"] + "/checkpoint", "w").close()
+            raise OSError("once")
+        import signal
+        while True: signal.pause()
+    return previous
+"""
+
+
+@pytest.mark.parametrize("saver", [0, 1])
+def test_all_nodes_go_on_from_what_any_of_them_left(make_nodes: Any, saver: int) -> None:
+    """Each node has a folder of its own, and an older attempt left something for it."""
+    nodes = make_nodes(
+        SAVES.replace("@SAVER@", str(saver)), world_size=2, resume=True,
+        output_dir="output", code_dir="code",
+        retry=RetrySpec(max=1, on=("error",), backoff=0.0),
+    )  # fmt: skip
+    first = nodes.attempt.folder
+    second = first.with_name("second")
+    shutil.copytree(first, second)
+    for folder in (first, second):
+        (folder / "previous_output").mkdir()
+        (folder / "previous_output/checkpoint").write_text("older")
+    nodes.start(0)
+    nodes.start(1, spec=second / "spec.json")
+    assert nodes.wait() == [0, 0]
+    for rank, folder in enumerate((first, second)):
+        told = json.loads((folder / f"ranks/{rank}/output.json").read_text())
+        assert told == str(folder / "output")
+
+
 @pytest.mark.parametrize("asked", [0, 1])
 def test_a_signal_to_any_agent_cancels_the_run_on_all(make_nodes: Any, asked: int) -> None:
     nodes = make_nodes(BLOCK).all()

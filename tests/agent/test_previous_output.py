@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.node.earlier_output import bring_earlier_output
-from sgpu_decl.agent.previous_output import BROUGHT, previous_output
+from sgpu_decl.agent.previous_output import BROUGHT, left_output, previous_output
 
 
 def leave(folder: Path, *names: str) -> None:
@@ -26,33 +26,37 @@ def spec(run: Path, attempt: int, project: str = "/p") -> dict[str, Any]:
         "output_dir": str(folder / "output"),
         "project_dir": project,
         "attempt": attempt,
+        "resume": True,
     }
 
 
 def test_the_newest_earlier_attempt_that_left_a_file_counts(tmp_path: Path) -> None:
     own = spec(tmp_path, 12)
-    assert previous_output(own) is None
+    assert previous_output(own, own=False) is None
     leave(tmp_path / "2" / "output", "a")
     leave(tmp_path / "9" / "output", "deep/b")
     (tmp_path / "10" / "output" / "empty").mkdir(parents=True)
     leave(tmp_path / "13" / "output", "later")
     (tmp_path / "x").mkdir()
-    assert previous_output(own) == str(tmp_path / "9" / "output")
+    assert previous_output(own, own=False) == str(tmp_path / "9" / "output")
 
 
 def test_ranks_that_are_started_again_find_their_own_files(tmp_path: Path) -> None:
     own = spec(tmp_path, 3)
     leave(tmp_path / "2" / "output", "a")
+    assert not left_output(own)
     leave(tmp_path / "3" / "output", "b")
-    assert previous_output(own) == str(tmp_path / "3" / "output")
+    assert left_output(own)
+    assert not left_output({**own, "resume": False})
+    assert previous_output(own, own=True) == str(tmp_path / "3" / "output")
 
 
 def test_a_node_looks_at_nothing_but_what_was_brought_to_it(tmp_path: Path) -> None:
     leave(tmp_path / "1" / "output", "of somebody else")
     own = spec(tmp_path, 2, project="")
-    assert previous_output(own) is None
+    assert previous_output(own, own=False) is None
     leave(tmp_path / "2" / BROUGHT, "a")
-    assert previous_output(own) == str(tmp_path / "2" / BROUGHT)
+    assert previous_output(own, own=False) == str(tmp_path / "2" / BROUGHT)
 
 
 def uploaded(node: Path, *names: str, done: bool = True, parts: object = None) -> None:

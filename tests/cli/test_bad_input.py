@@ -41,10 +41,10 @@ def _cpu_seconds() -> float:
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
 def test_a_folder_in_place_of_a_file(sgpu: Shell, command: str) -> None:
     (sgpu.folder / "dir").mkdir()
-    message = refused(sgpu, command, "dir", code=1)
+    message = refused(sgpu, command, "./dir", code=1)
     assert "`dir` is a folder" in message
     assert "`dir/run.yaml`" in message
-    assert sgpu.here(command, "dir", "-o", "json").json["error"]["code"] == "unreadable"
+    assert sgpu.here(command, "./dir", "-o", "json").json["error"]["code"] == "unreadable"
 
 
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])

@@ -31,7 +31,7 @@ def launched(sgpu: Shell) -> Shell:
 
 
 def test_commands_and_options(sgpu: Shell) -> None:
-    assert values(sgpu, "st") == ["status", "state"]
+    assert values(sgpu, "st") == ["status", "stacks", "state"]
     assert values(sgpu, "state", "") == ["list", "show", "mv", "rm", "pull", "unlock"]
     assert values(sgpu, "logs", "--re") == ["--restart"]
     assert values(sgpu, "plan", "-o", "") == ["text", "json", "markdown"]
@@ -61,9 +61,18 @@ def test_fields_of_set_and_schema(launched: Shell) -> None:
     assert values(launched, "schema", "") == ["run", "project"]
     assert values(launched, "schema", "run.env.va") == ["run.env.variables"]
     assert "run.gpus" in values(launched, "schema", "run.")
-    launched.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
-    assert values(launched, "plan", "--set", "runs.") == ["runs.hello."]
-    assert values(launched, "plan", "--set", "runs.hello.gp") == ["runs.hello.gpus="]
+
+
+def test_runs_that_a_project_declares(launched: Shell) -> None:
+    launched.write("sgpu.yml", "project: {name: p}\nruns: {train: {gpus: 1}, eval: {}}\n")
+    for words in (("plan", ""), ("apply", ""), ("plan", "--select", "")):
+        offered = [item for item in values(launched, *words) if item != ":files"]
+        assert offered == ["hello", "train", "eval"]
+    assert values(launched, "logs", "") == ["hello", ":files"]
+    blocks = values(launched, "plan", "--set", "")
+    assert blocks == ["runs.", "jobs.", "environments.", "functions."]
+    assert values(launched, "plan", "--set", "runs.") == ["runs.train.", "runs.eval."]
+    assert values(launched, "plan", "--set", "runs.train.gp") == ["runs.train.gpus="]
 
 
 def test_every_path_that_is_offered_can_be_set(launched: Shell) -> None:

@@ -539,6 +539,10 @@ def test_a_tracking_server_that_is_down_or_refuses(sgpu: Shell, refusing: str) -
     (_, line) = lines(doctor(sgpu), "mlflow")
     assert line.startswith("fail: ")
     assert "hunter2" not in line
+    sgpu.environ["MLFLOW_TRACKING_URI"] = "http://me:hunter2@[bad"
+    (_, line) = lines(doctor(sgpu), "mlflow")
+    assert line.startswith("fail: the tracking URI of MLflow is malformed")
+    assert "hunter2" not in line
 
 
 def test_a_store_that_is_no_database_or_of_another_schema(sgpu: Shell) -> None:

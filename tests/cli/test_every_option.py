@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from sgpu_decl.cli.commands import COMMANDS, LazyGroup
+from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from tests.cli.conftest import Shell
 from tests.support import COMMAND_RUN
 
@@ -74,6 +74,7 @@ WRONG: dict[str, str] = {
     "--patience": "absent",
     "--limit": "1s",
     "--only": "nothing",
+    "--from": "absent.py",
     "--sort": "absent",
 }
 """A value of each option that no command may take."""
@@ -85,7 +86,7 @@ def leaves(
     group: click.Group | None = None, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, click.Command]]:
     root = group or LazyGroup(COMMANDS, "sgpu", "")
-    context = click.Context(root)
+    context = click.Context(root, help_option_names=HELP_OPTIONS)
     for name in root.list_commands(context):
         command = root.get_command(context, name)
         assert command is not None

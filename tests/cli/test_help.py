@@ -5,7 +5,15 @@ import shlex
 import click
 import pytest
 
-from sgpu_decl.cli.commands import COMMANDS, EXAMPLES, SYNONYMS, LazyGroup
+from sgpu_decl.cli.commands import (
+    COMMANDS,
+    EXAMPLES,
+    GROUP_SYNONYMS,
+    HELP_OPTIONS,
+    SUBCOMMANDS,
+    SYNONYMS,
+    LazyGroup,
+)
 from sgpu_decl.cli.main import main
 from tests.cli.test_every_option import TREE
 
@@ -29,7 +37,8 @@ def test_help_has_three_forms_and_an_example(path: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("line", sorted({line for lines in EXAMPLES.values() for line in lines}))
 def test_an_example_is_a_command_line_that_is_understood(line: str) -> None:
     command: click.Command = LazyGroup(COMMANDS, "sgpu", "")
-    context, words = click.Context(command, info_name="sgpu"), shlex.split(line)[1:]
+    context = click.Context(command, info_name="sgpu", help_option_names=HELP_OPTIONS)
+    words = shlex.split(line)[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         _, found, words = command.resolve_command(context, words)
         assert found is not None
@@ -50,6 +59,38 @@ def test_a_word_of_another_tool_names_ours(word: str, capsys: pytest.CaptureFixt
     assert f"`sgpu {SYNONYMS[word]} train`" in shown
     assert main(["help", word]) == 64
     assert f"`sgpu {SYNONYMS[word]}`" in capsys.readouterr().err
+
+
+GROUPED = sorted((group, word) for group, words in GROUP_SYNONYMS.items() for word in words)
+
+
+@pytest.mark.parametrize(("group", "word"), [item for item in GROUPED if item[0] != "sgpu"])
+def test_a_group_knows_the_words_of_other_tools(
+    group: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = GROUP_SYNONYMS[group][word]
+    assert word not in SUBCOMMANDS[group]
+    assert main([group, word]) == 64
+    shown = capsys.readouterr().err
+    assert f"no command `{word}`: sgpu calls it `{ours}`" in shown
+    assert f"`sgpu {group} {ours}`" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["jobs"], "`sgpu status`"),
+        (["jobs", "ps"], "`sgpu status`"),
+        (["jobs", "cancel", "train"], "`sgpu cancel train`"),
+        (["runs", "ls"], "`sgpu status`"),
+        (["jobs", "frobnicate"], "no command `jobs`"),
+    ],
+)
+def test_a_subject_before_the_command_is_left_out(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 64
+    assert told in capsys.readouterr().err
 
 
 def test_options_of_another_tool_are_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:

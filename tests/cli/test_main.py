@@ -111,14 +111,15 @@ def test_an_interruption_is_130() -> None:
     assert as_sgpu_error(KeyboardInterrupt(), ()).exit_code == 130
 
 
-def test_init_writes_two_files_and_overwrites_nothing(
+def test_init_writes_a_run_its_schema_and_a_script_and_overwrites_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init", str(tmp_path / "my job")]) == 0
     assert "sgpu plan" in capsys.readouterr().out
     text = (tmp_path / "my job" / "run.yaml").read_text()
     assert "name: my-job\n" in text
-    assert text.startswith("# yaml-language-server: $schema=file://")
+    schema = text.partition("$schema=")[2].partition("\n")[0]
+    assert json.loads((tmp_path / "my job" / schema).read_text())["$id"] == "urn:sgpu:schema:run.v1"
     (tmp_path / "my job" / "run.yaml").unlink()
     (tmp_path / "my job" / "train.py").write_text("mine")
     assert main(["init", str(tmp_path / "my job")]) == 1

@@ -109,6 +109,21 @@ def test_hints_name_the_target_and_the_file_of_the_command_that_prints_them(sgpu
     assert sgpu.here(*shlex.split(command)[1:], "-y", cwd=below).code == 5
 
 
+def test_the_retry_of_a_chosen_run_chooses_it_again(sgpu: Shell) -> None:
+    fields = "gpus: 1, type: CPU, mlflow: {enabled: false}, grace: 500ms"
+    runs = "".join(
+        f"  {name}: {{command: {json.dumps(command)}, {fields}}}\n"
+        for name, command in {"fails": "exit 3", "other": "exit 3"}.items()
+    )
+    sgpu.write("sgpu.yml", f"project: {{name: p}}\ntargets: {{dev: {{}}}}\nruns:\n{runs}")
+    assert sgpu.here("apply", "-y", "fails", "other", "-t", "dev").code == 5
+    again = sgpu.here("apply", "-y", "fails", "-t", "dev")
+    assert printed(again.err) == ["sgpu apply --retry-failed --select fails -t dev"]
+    words = shlex.split(printed(again.err)[0])[1:]
+    retried = sgpu.here(*words, "-y", "-o", "json").json["data"]["attempts"]
+    assert retried == ["fails#2"]
+
+
 def test_one_entrypoint_written_in_two_ways_is_one_spec(sgpu: Shell) -> None:
     sgpu.write("train.py", "def main():\n    return 1\n")
     text = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: "
@@ -180,6 +195,19 @@ def test_runs_are_destroyed_by_their_names_whichever_file_they_are_of(sgpu: Shel
     unknown = sgpu.here("destroy", "trian", "-y")
     assert (unknown.code, "did you mean `train`?" in unknown.err) == (1, True)
     assert sgpu.here("destroy", "run.yaml", "other.yaml", "-y").code == 64
+
+
+def test_a_name_may_hold_a_backtick(sgpu: Shell) -> None:
+    sgpu.write(
+        "run.yaml",
+        FAILS.format(name="a", command="[echo, '${matrix.mode}']")
+        + 'matrix: {mode: ["it`s", b]}\n',
+    )
+    assert sgpu.here("apply", "-y", "-t", "dev").code == 0
+    assert sgpu.here("destroy", "-y", "-t", "dev").code == 0
+    for words in ("status", "status a", "show a", "results a", "wait a", "logs a", "plan"):
+        told = sgpu.here(*words.split(), "-t", "dev")
+        assert (told.code, "internal" in told.err) == (0, False), told
 
 
 def test_words_of_ranks_are_shown_as_they_are(sgpu: Shell) -> None:

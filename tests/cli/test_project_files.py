@@ -182,7 +182,9 @@ def test_files_names_what_travels_and_the_rule_that_keeps_each_other_file_back(
     assert "  data/            line 3 of `.gitignore` (`/data/`)\n" in text
     assert "  old/             `old` in `code.exclude`\n" in text
     assert "  .env             such files hold secrets\n" in text
-    assert "  run.yaml         it is a run file, a project file or a plan\n" in text
+    assert (
+        "  run.yaml         it is a run file, a project file, a plan or a schema of these\n" in text
+    )
     markdown = project.here("plan", "--files", "-o", "markdown").out
     assert "```\nThe code in `.`, 2 files" in markdown
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from sgpu_decl.rendering.run_file import name_of
 from tests.cli.conftest import Shell
 from tests.cli.test_gpus import H100
-from tests.support import shell_program
+from tests.support import COMMAND_RUN, shell_program
 
 OFF = ("--set", "mlflow.enabled=false")
 TRAIN = """\
@@ -28,6 +28,7 @@ def test_a_script_runs_on_several_ranks_and_is_remembered(sgpu: Shell) -> None:
     ran = sgpu.here(*words, "--", "python", "train.py", "--lr", "1e-3")
     assert ran.code == 0, ran.err
     assert ran.out.endswith("rank 1 of 2 ['--lr', '1e-3']\n")
+    assert "because: first run\n" in ran.out
     assert "rank 0 of 2" in sgpu.here("logs", "train").out
     assert sgpu.here(*words, "--", "python", "train.py", "--lr", "1e-3").code == 0
     (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
@@ -56,6 +57,53 @@ def test_save_writes_the_file_that_says_the_same(sgpu: Shell) -> None:
     assert (change["address"], change["reason"]) == ("run.first", "up_to_date")
     again = sgpu.here(*words, "python", "train.py")
     assert (again.code, "there is a `run.yaml` already" in again.err) == (1, True)
+
+
+def test_nothing_is_saved_before_the_run_is_approved(sgpu: Shell) -> None:
+    sgpu.write("train.py", TRAIN)
+    (sgpu.folder / "below").mkdir()
+    words = ("run", "--type", "CPU", *OFF)
+    for save, more, told in (
+        ("r.yaml", ("-y", "train.py:man"), "did you mean `main`?"),
+        ("r.yaml", ("train.py",), "cannot ask for approval"),
+        ("r.yaml", ("-y", "--rank", "1", "train.py"), "there is no rank 1"),
+        ("below/r.yaml", ("-y", "train.py"), "is not in the current folder"),
+        ("r.txt", ("-y", "train.py"), "ends in `.yaml`"),
+    ):
+        refused = sgpu.here(*words, "--save", save, *more)
+        assert told in refused.err, refused.err
+    assert not [*sgpu.folder.glob("**/r.*"), *sgpu.folder.glob(".sgpu")]
+    assert sgpu.here(*words, "-y", "--save", "./r.yaml", "train.py").code == 0
+    assert "entrypoint: train.py\n" in (sgpu.folder / "r.yaml").read_text()
+
+
+def test_a_name_that_a_file_declares_is_refused(sgpu: Shell) -> None:
+    declared = "{gpus: 1, type: CPU, command: ['true'], mlflow: {enabled: false}}"
+    sgpu.write("sgpu.yml", f"project: {{name: p}}\nruns: {{train: {declared}}}\n")
+    sgpu.write("train.py", TRAIN)
+    sgpu.write("sgpu run", "name: other\n")  # a file that has this name is not that of the run
+    words = ("run", "-y", "--type", "CPU", *OFF)
+    below = sgpu.folder / "below"
+    below.mkdir()
+    for folder, file in ((sgpu.folder, "sgpu.yml"), (below, "../sgpu.yml")):
+        refused = sgpu.here(*words, "train.py", cwd=folder)
+        assert refused.code == 1
+        assert f"error[name_declared]: `{file}` declares a run `train`" in refused.err
+        assert "with `--name`; `sgpu apply " in refused.err
+    assert sgpu.here(*words, "--name", "other", "train.py").code == 0
+    assert sgpu.here(*words, "--name", "other", "train.py").code == 0
+    sgpu.write("more.yaml", COMMAND_RUN.replace("hello", "more"))
+    assert sgpu.here("apply", "-y", "more.yaml").code == 0
+    assert "`more.yaml` declares" in sgpu.here(*words, "--name", "more", "true").err
+
+
+def test_an_active_run_is_not_replaced_unasked(sgpu: Shell) -> None:
+    words = ("run", "-y", "--type", "CPU", *OFF, "--set", "grace=500ms", "--name", "z")
+    assert sgpu.here(*words, "--detach", "sleep", "300").code == 0
+    refused = sgpu.here(*words, "--on-active", "replace", "sleep", "300")
+    assert refused.code == 1
+    assert "hint: stop it first with `sgpu cancel z`, or use `--on-active queue`" in refused.err
+    assert sgpu.here("cancel", "z").code == 0
 
 
 def test_what_is_wrong_is_said_before_anything_starts(sgpu: Shell) -> None:

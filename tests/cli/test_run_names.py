@@ -59,8 +59,11 @@ def test_a_file_stands_for_its_runs(sgpu: Shell) -> None:
     listed = sgpu.here("status", "eval.yaml", "-o", "json").json["data"]["runs"]
     assert [run["name"] for run in listed] == ["eval"]
     assert sgpu.here("wait", "train.yaml", "eval").code == 0
+    write(sgpu, "job")  # its name begins as an address of a job does
+    assert sgpu.here("apply", "-y", "job.yaml").code == 0
     for command in ("show", "results", "fetch"):
-        assert sgpu.here(command, "eval.yaml").code == 0
+        for file in ("eval.yaml", "job.yaml"):
+            assert sgpu.here(command, file).code == 0
     assert sgpu.here("cancel", "train.yaml").err == "train#1 had ended already: succeeded\n"
 
 
@@ -73,12 +76,21 @@ def test_a_name_stands_for_a_run_of_the_file(sgpu: Shell) -> None:
     assert [run["name"] for run in sgpu.here("status", "-o", "json").json["data"]["runs"]] == [
         "two"
     ]
+    (sgpu.folder / "one").mkdir()
+    sgpu.write("two", "anything")
+    for name in ("one", "two"):  # a bare word is a run, also beside a file or folder
+        planned = sgpu.here("plan", name, "-o", "json").json["data"]["changes"]
+        assert [change["address"] for change in planned] == [f"run.{name}"]
     unknown = sgpu.here("plan", "tow")
     assert (unknown.code, "did you mean `two`?" in unknown.err) == (1, True)
     absent = sgpu.here("apply", "absent.plan")
     assert (absent.code, "no run matches" in absent.err) == (1, False), absent.err
     assert sgpu.here("plan", "--out", "some.plan").code == 0
     assert sgpu.here("apply", "some.plan", "one").code == 64
+    for name in ("saved", "run.plan", "job.plan"):
+        assert sgpu.here("plan", "--out", name).code == 0
+        assert sgpu.here("apply", name, "one").code == 64
+        assert sgpu.here("show", name).code == 0
     assert sgpu.here("plan", "sgpu.yml", "other.yml").code == 64
 
 

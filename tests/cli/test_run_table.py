@@ -134,5 +134,10 @@ def test_the_table_names_results_with_values_of_secrets(sgpu: Shell) -> None:
     assert sgpu("apply", "-y").code == 0
     answer = sgpu.here("results", "sweep", "-o", "json")
     assert [len(run["secrets"]) for run in answer.json["data"]["runs"]] == [0, 0, 1, 1]
-    assert answer.err.count("holds the value of a secret") == 2
+    assert answer.err == (
+        "warning: what 2 runs returned holds values of secrets (`TOKEN`): `output.json` "
+        "or `output.pkl` of their ranks keeps them in clear: "
+        '`sweep["lr=9,seed=1"]#1`, `sweep["lr=9,seed=2"]#1`\n'
+    )
+    assert "what rank 0 of `sweep" in sgpu.here("results", "sweep[*lr=9,seed=1*").err
     assert "s3cret-value" not in answer.out + answer.err

@@ -35,6 +35,16 @@ def test_lines_come_only_when_it_takes_long(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
+def test_the_phases_of_code_count_files(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ProgressLines(every=0)
+    lines.advance("hashing", 1200, 14000)
+    lines.advance("storing", 3, 20)
+    assert capsys.readouterr().err.splitlines() == [
+        "hashing the code: 1,200 of 14,000 files",
+        "storing the code: 3 of 20 files",
+    ]
+
+
 def test_nothing_is_drawn_off_a_terminal() -> None:
     done = subprocess.run(
         [sys.executable, "-c", DRAWS], capture_output=True, text=True, timeout=PATIENCE, check=True

@@ -93,6 +93,12 @@ TAMPERINGS: dict[str, Callable[[dict[str, Any]], object]] = {
     "code that is a path": lambda one: one["launch"].update(code_digest="../../x"),
     "waiting for nobody": lambda one: one["launch"].update(wait_for=[1]),
     "waiting for a later one": lambda one: one["launch"].update(wait_for=[9]),
+    "after a run that nobody launches": lambda one: one.update(
+        after=[{"address": "run.other", "attempt": 1}]
+    ),
+    "after itself": lambda one: one.update(
+        after=[{"address": one["address"], "attempt": one["attempt"]}]
+    ),
     "stopping nobody": lambda one: one["launch"].update(stop=[1]),
     "another value shown": lambda one: one["fields"][0].update(after=1),
     "a former value shown": lambda one: one["fields"][0].update(before=2),

@@ -71,6 +71,16 @@ def test_a_key_of_another_tool_is_known_to_targets_and_options_too(bad: Bad) -> 
     assert found.hint == FOREIGN_KEYS["resources"].hint
 
 
+def test_at_the_root_of_a_project_it_is_told_where_ours_stands(bad: Bad) -> None:
+    run = RUN.partition("\n")[2].strip().replace("\n", ", ")
+    project = f"project: {{name: p}}\nruns: {{train: {{{run}}}}}\n"
+    for text in ("num_nodes: 2\n", "targets: {prod: {num_nodes: 2}}\n"):
+        (found,) = bad(project + text)
+        assert found.hint == f"in `runs.NAME`, {FOREIGN_KEYS['num_nodes'].hint}"
+    (found,) = bad(project + "targets: {prod: {runs: {train: {num_nodes: 2}}}}\n")
+    assert found.hint == FOREIGN_KEYS["num_nodes"].hint
+
+
 def test_variables_that_stand_in_env_itself_are_told_where_they_belong(bad: Bad) -> None:
     (found,) = bad(RUN + "env: {NCCL_DEBUG: WARN}\n")
     assert "write `variables: {NCCL_DEBUG: …}` here" in (found.hint or "")

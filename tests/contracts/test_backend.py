@@ -7,10 +7,9 @@ import pytest
 
 from sgpu_decl.testing.contracts.backend_bench import BackendCase
 from sgpu_decl.testing.contracts.backend_contract import BackendContract
-from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from sgpu_decl.testing.ray_cluster import RayCluster
 from sgpu_decl.testing.workspace import Effect, ExecutionSettings, Fault, WorkspaceServer
 from tests.backends.ray.lossy_proxy import lossy_proxy
-from tests.ray_versions import BOTH_RAYS, interpreter_with
 
 ROOT = Path(__file__).parents[2]
 VALUE = "a-value-that-nobody-may-see"
@@ -97,12 +96,6 @@ class TestDatabricks(BackendContract):
             queues=False,
             lose_answer=lambda: server.faults.add(lost, tenant=tenant.key),
         )
-
-
-@pytest.fixture(scope="session", params=BOTH_RAYS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
-    with ray_cluster(nodes=2, cpus=8, python=interpreter_with(request.param)) as running:
-        yield running
 
 
 @pytest.mark.ray

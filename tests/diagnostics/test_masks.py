@@ -24,10 +24,19 @@ def test_a_token_is_named_by_kind_and_hidden(kind: str, token: str) -> None:
     assert shown.endswith(" after")
 
 
+def test_a_password_in_the_query_of_a_url_is_hidden() -> None:
+    uri = "postgresql://ann@db/mlflow?password=correct-horse&sslmode=require"
+    assert find_token(uri) == "a URL with a password"
+    assert mask(uri) == "postgresql://ann@db/mlflow?password=***&sslmode=require"
+
+
 @pytest.mark.parametrize(
     "text",
-    ["hf_transfer", "HF_HUB_ENABLE_HF_TRANSFER", "dapi", "AKIA", "a plain sentence of words"],
-)
+    [
+        "hf_transfer", "HF_HUB_ENABLE_HF_TRANSFER", "dapi", "AKIA", "a plain sentence of words",
+        "see http://db/?password=$PASSWORD, or ?password=<password>",
+    ],
+)  # fmt: skip
 def test_words_that_only_begin_like_a_token_are_left(text: str) -> None:
     assert find_token(text) is None
     assert mask(text) == text

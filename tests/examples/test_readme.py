@@ -89,7 +89,7 @@ def test_the_readme_counts_what_the_table_of_faults_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [README, *(ROOT / "docs").glob("*.md")], ids=lambda item: item.name
+    "page", [README, *(ROOT / "docs").rglob("*.md")], ids=lambda item: item.name
 )
 def test_links_to_other_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())

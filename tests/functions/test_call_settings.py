@@ -1,5 +1,7 @@
+import inspect
+from collections.abc import Callable
 from datetime import timedelta
-from typing import assert_type
+from typing import assert_type, get_overloads
 
 import pytest
 
@@ -7,7 +9,7 @@ from sgpu_decl import distributed, ray_launch
 from sgpu_decl.compute import GPUType
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.call_results import Results
-from sgpu_decl.functions.call_settings import Settings, merged_settings
+from sgpu_decl.functions.call_settings import Parameters, Settings, merged_settings
 from sgpu_decl.functions.function import DistributedFunction
 from sgpu_decl.functions.running_call import DistributedFunctionCall
 
@@ -80,6 +82,25 @@ def test_the_types_that_are_near_are_told() -> None:
     assert "known in that series: `H100`" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("decorator", [distributed, ray_launch])
+def test_an_unknown_parameter_of_the_decorator_has_its_nearest(
+    decorator: Callable[..., object],
+) -> None:
+    with pytest.raises(TypeError, match="has no parameter `gpu`") as caught:
+        decorator(gpu=2)
+    assert caught.value.__notes__ == ["hint: did you mean `gpus`?"]
+
+
+@pytest.mark.parametrize("decorator", [distributed, ray_launch])
+def test_editors_and_type_checkers_know_every_parameter(decorator: Callable[..., object]) -> None:
+    parameters = set(Parameters.__annotations__) - ({"ray"} if decorator is distributed else set())
+    bare, *factories = get_overloads(decorator)
+    for function in (decorator, *factories):
+        assert set(inspect.signature(function).parameters) - {"unknown"} == parameters
+    assert len(factories) == 2
+    assert [*inspect.signature(bare).parameters] == ["num_accelerators"]
+
+
 def test_positional_settings_are_those_of_the_library_it_stands_in_for() -> None:
     @distributed(2, "CPU", False, 60.0)
     def train() -> None: ...
@@ -102,6 +123,7 @@ def test_overrides_leave_the_function_as_it_was() -> None:
     def train() -> None: ...
 
     other = train.with_overrides(gpus=4, timeout=None)
+    train.with_overrides(target="prod", run_async=True, gpu_type=GPUType.A10)  # all are typed
     assert (train.num_accelerators, other.num_accelerators) == (2, 4)
     assert other.accelerator_type == "CPU"
     assert other.func is train.func

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import re
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ class Kernel:
     def __init__(self, client: Any, manager: Any) -> None:
         self.client = client
         self.manager = manager
+        self.traceback = ""
 
     def execute(self, code: str, interrupt_at: str | None = None) -> tuple[str, str, str]:
         """Return stdout, stderr, and what the cell showed: HTML, text or the name of an error."""
@@ -67,6 +69,7 @@ class Kernel:
                 shown = content["data"].get("text/html") or content["data"]["text/plain"]
             elif kind == "error":
                 shown = content["ename"]
+                self.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
             elif kind == "status" and content["execution_state"] == "idle":
                 return out, err, shown
 
@@ -127,6 +130,23 @@ def test_the_traceback_of_a_rank_has_the_lines_of_its_cell(kernel: Kernel) -> No
     )
     assert "rank 0 of `fail#1` failed: ValueError: of rank 0" in out
     assert 'raise ValueError(f"of rank {rank}")' in out
+
+
+def test_an_error_in_a_cell_is_the_line_and_the_message(kernel: Kernel) -> None:
+    for cell, message in (
+        ("fail.distributed()", "ValueError: of rank 0"),
+        ("train.distributed(y=1)", "its parameters are `train(x)`; nothing was started"),
+        ("train.plan(threading.Lock())", "the argument `x` holds a `_thread.lock`"),
+        (
+            "from sgpu_decl.api import Location, Session\nSession.open(Location()).runs.find('no')",
+            "NotFound: ",
+        ),
+    ):
+        kernel.execute(cell)
+        shown = kernel.traceback
+        assert message in shown
+        assert "sgpu_decl/" not in shown
+        assert len(shown.splitlines()) <= 20
 
 
 def test_a_notebook_is_not_flooded(kernel: Kernel) -> None:

@@ -53,6 +53,5 @@ def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Pa
     (tmp_path / "fresh").mkdir()
     run(sgpu, "init", cwd=tmp_path / "fresh")
     modeline = (tmp_path / "fresh" / "run.yaml").read_text().partition("\n")[0]
-    schema = Path(modeline.partition("$schema=file://")[2])
+    schema = tmp_path / "fresh" / modeline.partition("$schema=")[2]
     assert json.loads(schema.read_text())["type"] == "object"
-    assert schema.is_relative_to(tmp_path / "clean")

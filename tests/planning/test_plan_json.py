@@ -36,6 +36,7 @@ CHANGE = {
     "reason",
     "destructive",
     "depends_on",
+    "after",
     "attempt",
     "prior",
     "fields",

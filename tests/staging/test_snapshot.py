@@ -287,6 +287,25 @@ def test_very_large_code_is_warned_of_with_its_largest_files(
     assert "`weights`" in findings[0].hint
 
 
+def test_very_many_files_are_warned_of_with_the_folders_that_hold_most(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_module, "MANY", 3)
+    root = plant({"a.py": "", "data/1": "1", "data/2": "2", "lib/x.py": ""})
+    (warning,) = snapshot(root)[1]
+    assert warning.code == "code_large"
+    assert "holds 4 files" in warning.summary
+    assert "`data/` (2), `lib/` (1)" in warning.hint
+    assert snapshot(root, exclude=["lib"])[1] == ()
+
+
+def test_sgpuignore_wins_over_gitignore_beside_it(plant: Plant) -> None:
+    root = plant({".gitignore": "*.txt", ".sgpuignore": "!vocab.txt", "vocab.txt": "", "b.txt": ""})
+    taken, _ = snapshot(root)
+    assert taken is not None
+    assert [entry.path for entry in taken.entries] == ["vocab.txt"]
+
+
 def test_names_that_are_not_utf8_have_a_digest_and_can_be_stored(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:

@@ -1,8 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.state_folder import state_folder
+from sgpu_decl.storing.state_folder import make_state_folder, state_folder
 
 
 def test_state_lies_in_the_project_on_a_local_disk(tmp_path: Path) -> None:
@@ -47,3 +48,11 @@ def test_the_innermost_and_latest_mount_counts() -> None:
 def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:
     folder, _ = state_folder(tmp_path, None)
     assert folder.name == "default"
+
+
+def test_a_new_state_folder_hides_itself_from_git(tmp_path: Path) -> None:
+    make_state_folder(tmp_path / "project" / ".sgpu" / "dev")
+    assert (tmp_path / "project" / ".sgpu" / ".gitignore").read_text() == "*\n"
+    (tmp_path / "project" / ".sgpu" / ".gitignore").unlink()
+    make_state_folder(tmp_path / "project" / ".sgpu" / "prod")
+    assert sorted(os.listdir(tmp_path / "project" / ".sgpu")) == ["dev", "prod"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.testing.file_search import files_with
 from tests.cli.conftest import Shell
 from tests.support import until
 from tests.tracking.conftest import Door
@@ -110,7 +111,8 @@ def test_a_run_whose_server_was_down_at_its_end_is_closed_by_a_later_command(
 ) -> None:
     nodes.environ["MLFLOW_TRACKING_URI"] = door.uri
     gate = tmp_path / "gate"
-    declare(nodes, "late", f"command: 'while ! [ -e {gate} ]; do sleep 0.05; done; exit 3'\n")
+    waits = f"command: 'while ! [ -e {gate} ]; do sleep 0.05; done; exit 3'\n"
+    declare(nodes, "late", f"timeout: 5m\n{waits}")
     assert nodes.here("apply", "-y", "--detach").code == 0
     until(lambda: door.runs("late"))
     door.close()
@@ -139,5 +141,4 @@ def test_a_password_in_the_exported_uri_stands_on_no_disk(
 
     assert door.runs("secret")[0]["info"]["status"] == "FINISHED"
     assert f"\n{door.uri}\n" in done.out
-    for path in tmp_path.rglob("*"):
-        assert not path.is_file() or b"correct-horse" not in path.read_bytes(), path
+    assert files_with(b"correct-horse", tmp_path) == []

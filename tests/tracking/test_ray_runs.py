@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.processes import related
+from sgpu_decl.agent.processes import command_line, related
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
-from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
-from tests.ray_versions import BOTH_RAYS, interpreter_with
+from sgpu_decl.testing.file_search import files_with
+from sgpu_decl.testing.ray_cluster import RayCluster
+from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import until
 from tests.tracking.conftest import Door
 
@@ -27,17 +28,23 @@ for name in $names; do printenv $name; done > {gate}/said-$RANK-$TORCHELASTIC_RE
 touch {gate}/up-$TORCHELASTIC_RESTART_COUNT-$RANK
 while ! [ -e {gate}/go-0 ]; do sleep 0.1; done
 """
+MEASURES = """\
+import os, time
 
+def main():
+    import ray
+    from mlflow import MlflowClient
 
-@pytest.fixture(scope="module", params=BOTH_RAYS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
-    with ray_cluster(nodes=2, cpus=4, python=interpreter_with(request.param)) as running:
-        yield running
+    ray.init()
+    wanted = {f"system/ray/node_{node}/object_store_available_bytes" for node in range(2)}
+    while not wanted <= MlflowClient().get_run(os.environ["MLFLOW_RUN_ID"]).data.metrics.keys():
+        time.sleep(0.1)
+"""
 
 
 @pytest.fixture
-def bench(cluster: RayCluster, door: Door, tmp_path: Path) -> Iterator[BackendBench]:
-    """A run of two nodes that is tracked by the server, and waits for `go`."""
+def empty_bench(cluster: RayCluster, door: Door, tmp_path: Path) -> BackendBench:
+    """A project whose runs of two nodes are tracked by the server."""
     shared = tmp_path / "shared"
     shared.mkdir()
     block = {
@@ -50,10 +57,16 @@ def bench(cluster: RayCluster, door: Door, tmp_path: Path) -> Iterator[BackendBe
     case = BackendCase(
         fields=pair, pair=pair, many=pair, secret=("", ""), missing="", environ=environ
     )
-    bench = BackendBench(case, tmp_path)
+    return BackendBench(case, tmp_path)
+
+
+@pytest.fixture
+def bench(empty_bench: BackendBench) -> Iterator[BackendBench]:
+    """A run of two nodes that waits for `go`."""
+    bench = empty_bench
     retry = {"max": 1, "on": ["infra"], "backoff": "100ms"}
     command = HOLD.format(gate=bench.gate)
-    run = {"name": "hello", "command": command, "grace": "500ms", "retry": retry, **pair}
+    run = {"name": "hello", "command": command, "grace": "500ms", "retry": retry, **bench.case.pair}
     (bench.project / "run.yaml").write_text(json.dumps(run))
     bench.launched()
     bench.up(ranks=2)
@@ -73,7 +86,7 @@ def running(cluster: RayCluster, words: bytes) -> list[int]:
         pid
         for node in cluster.nodes
         for pid in related(node.pid)
-        if words in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if words in command_line(pid)
     ]
 
 
@@ -89,9 +102,7 @@ def test_ranks_have_the_run_of_their_attempt_and_its_token_lies_nowhere(
     assert info["status"] == "RUNNING"
     link = until(lambda: bench.status()["links"].get("mlflow"))
     assert (link["run_id"], link["experiment"]) == (info["run_id"], "ray")
-    folders = (bench.project.parent, cluster.folder)
-    for place in (path for folder in folders for path in folder.rglob("*") if path.is_file()):
-        assert TOKEN.encode() not in place.read_bytes(), place
+    assert files_with(TOKEN.encode(), bench.project.parent, cluster.folder) == []
     assert TOKEN not in json.dumps(cluster.get("/api/jobs/"))
     (tracker,) = running(cluster, b"/tracker.zip")
     assert TOKEN.encode() not in Path(f"/proc/{tracker}/environ").read_bytes()
@@ -122,13 +133,37 @@ def test_an_attempt_that_goes_on_elsewhere_keeps_its_run(
     assert run_of(door, bench)["info"]["status"] == "FINISHED"
 
 
+@NEWEST_CLUSTER
+def test_the_metrics_of_a_cluster_inside_are_in_the_run_of_the_attempt(
+    empty_bench: BackendBench, door: Door
+) -> None:
+    bench = empty_bench
+    (bench.project / "train.py").write_text(MEASURES)
+    ray = {"object_store_memory": "80MB", "metrics_interval": "1s"}
+    bench.declare("main", like="pair", ray=ray)
+
+    assert bench.ran()["state"] == "succeeded"
+
+    run = run_of(door, bench)
+    logged = {item["key"]: item["value"] for item in run["data"]["metrics"]}
+    assert logged["system/ray/cpu_count"] > 0
+    for node in range(2):
+        assert logged[f"system/ray/node_{node}/object_store_available_bytes"] == 80_000_000
+    assert run["info"]["status"] == "FINISHED"
+
+
 def test_a_run_whose_driver_was_killed_is_failed_and_has_no_tracker_left(
     cluster: RayCluster, bench: BackendBench, door: Door
 ) -> None:
     until(lambda: bench.status()["links"].get("mlflow"))
-    driver = next(job for job in cluster.get("/api/jobs/") if job["status"] == "RUNNING")
+    lineage = bench.record("hello").lineage
+    (job,) = (
+        job
+        for job in cluster.get("/api/jobs/")
+        if (job["metadata"] or {}).get("sgpu.lineage") == lineage
+    )
 
-    os.kill(int(driver["driver_info"]["pid"]), signal.SIGKILL)
+    os.kill(int(job["driver_info"]["pid"]), signal.SIGKILL)
 
     assert bench.ended()["state"] == "lost"
     until(lambda: not running(cluster, b"/tracker.zip"))

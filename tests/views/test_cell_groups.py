@@ -8,9 +8,17 @@ import pytest
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.matrix_cell import cell_positions, cell_values
-from sgpu_decl.model.plan import Action, Change, CodeChange, FieldEffect, PlannedLaunch, Reason
+from sgpu_decl.model.plan import (
+    Action,
+    Change,
+    CodeChange,
+    FieldEffect,
+    PlannedLaunch,
+    Reason,
+    Upstream,
+)
 from sgpu_decl.views import plan_markdown, plan_text
-from sgpu_decl.views.cell_groups import CellGroup, grouped
+from sgpu_decl.views.cell_groups import CellGroup, group_what, grouped
 from tests.views.test_plan_views import INPUTS, NOW, a_plan, changed, prior
 
 Golden = Callable[[str, str], None]
@@ -136,3 +144,9 @@ def test_a_large_matrix_is_short(render: Callable[..., str]) -> None:
     assert "3,600 runs" in text
     assert len(text.splitlines()) < 40
     assert max(map(len, text.splitlines())) < 1000
+
+
+def test_the_attempts_that_cells_come_after_are_named() -> None:
+    after = (Upstream(address=Address.run("prepare"), attempt=3),)
+    (group,) = groups(*in_plan(*cells(*FULL, after=after)))
+    assert group_what(group) == f"create {len(FULL)} runs after prepare#3 has succeeded"

@@ -438,6 +438,13 @@ def test_several_attempts_that_are_waited_for_have_ended() -> None:
     assert event_line(event, waits_for=waited) == (
         "train#8 queued: it starts when train#6, train#7 have ended"
     )
+    upstreams = [AttemptRef(AGAIN.address, number) for number in range(1, 7)]
+    assert event_line(event, after=upstreams[:1]) == (
+        "train#8 queued: it starts when train#1 has succeeded"
+    )
+    assert str(event_line(event, waits_for=waited, after=upstreams)).endswith(
+        "train#7 have ended and train#1, train#2, train#3, train#4, 2 more have succeeded"
+    )
 
 
 def test_a_limit_is_not_put_off_where_the_next_attempt_is_the_one_that_is_created() -> None:

@@ -31,6 +31,8 @@ class PlatformTable:
             `{}` stands for the rank.
         starts: how often at most the platform starts a launch, if many launches share their folder,
             as those of a job do; None for a folder of one launch.
+        most_files: how many files of SGPU_OUTPUT_DIR a node brings back.
+        large_files: where a user can write what is too large for that.
         stops_others: whether the platform stops all nodes once one of them fails.
         cancellation: the request by which node 0 cancels the run if its own code fails, so that the
             platform does not start it again: see `run_cancellation`. None if it does not cancel.
@@ -49,6 +51,8 @@ class PlatformTable:
         stdout_mark: str = "[rank {}] ",
         stderr_mark: str = "[rank {} err] ",
         starts: int | None = None,
+        most_files: int = 1_000,
+        large_files: str = "/Volumes",
         stops_others: bool = True,
         cancellation: Mapping[str, str] | None = None,
     ) -> None:
@@ -62,6 +66,8 @@ class PlatformTable:
         self.stdout_mark = stdout_mark
         self.stderr_mark = stderr_mark
         self.starts = starts
+        self.most_files = most_files
+        self.large_files = large_files
         self.stops_others = stops_others
         self.cancellation = cancellation
 

@@ -142,7 +142,9 @@ class _NodeRun:
         code = int(outcome.get("exit_code", 1))
         target = self._target or self._attempts.join(self._node.number)
         options = self._options
-        upload = NodeUpload(options.run, self._folder, target, hide, part=options.part)
+        upload = NodeUpload(
+            options.run, self._folder, target, hide, self._platform, part=options.part
+        )
         try:
             rest = upload.upload(_OUTPUT)
             run_id = self._platform.run_id(os.environ)

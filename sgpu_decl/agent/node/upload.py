@@ -1,7 +1,8 @@
 """Uploads what a run leaves on a node to its launch folder: nothing else outlives the node.
 
 Reports of the agent and the ranks are uploaded without the values of secrets. Results of ranks, and
-files in SGPU_OUTPUT_DIR, are not changed.
+files in SGPU_OUTPUT_DIR, are not changed. The results of all ranks of a node are at most
+`MOST_BYTES`, and so are its files: what is more ends with the node.
 
 If their readers cannot read large files, these are written in parts: `parts/K/J` is part J of the
 K-th of them, and `done` has the index of all parts.
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
+    from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["DONE", "MOST_BYTES", "MOST_FILES", "OPEN_RUN", "NodeUpload", "await_others"]
+__all__ = ["DONE", "MOST_BYTES", "OPEN_RUN", "NodeUpload", "await_others"]
 
 DONE = "done"
 MOST_BYTES = 512 << 20
-MOST_FILES = 1_000
+_WHOLE = f"{MOST_BYTES >> 20} MiB"
 _PATIENCE = 30.0  # seconds between tries, for all files together
 _PAUSE = 0.5  # seconds, doubled for each try
 _PERMANENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
@@ -42,7 +44,7 @@ _LOG_TAIL = 64 << 10
 _REPORTS = (attempt_files.OUTCOME, attempt_files.STATUS, attempt_files.EVENTS)
 OPEN_RUN = "mlflow_open.json"
 _OWN_WORDS = ("state", "class", "by", "event", "status")
-_RETURNED = ("output.json", "output.pkl")
+_VALUE, _PICKLE = "output.json", "output.pkl"
 _SHOWN = "output.shown.json"
 _CHUNK = 1 << 20
 _NODE_PATIENCE = 20.0  # seconds: another node may be gone, and its files appear here late
@@ -61,9 +63,11 @@ class NodeUpload:
         folder: str,
         target: str,
         hide: Callable[[str], str],
+        platform: PlatformTable,
         *,
         part: int | None = None,
     ) -> None:
+        self._platform = platform
         self._part = part
         self._parts: dict[str, dict[str, object]] = {}
         self._run_dir = run_dir
@@ -71,6 +75,7 @@ class NodeUpload:
         self._target = target
         self._hide = hide
         self._patience = _PATIENCE
+        self._room = MOST_BYTES  # for results
         self._masked: list[int] = []  # ranks whose results have values of secrets
 
     def upload(self, output: str) -> list[str]:
@@ -98,8 +103,7 @@ class NodeUpload:
         self._retry(DONE, lambda path: _write(path, BytesIO(index), len(index)))
 
     def _rank(self, folder: str) -> None:
-        for name in _RETURNED:
-            self._copy(os.path.join(self._run_dir, folder, name), os.path.join(folder, name))
+        self._result(folder)
         masked = os.path.join(folder, _SHOWN)
         if os.path.lexists(os.path.join(self._run_dir, masked)):
             self._copy(os.path.join(self._run_dir, masked), masked)
@@ -108,6 +112,24 @@ class NodeUpload:
             if restart.isdigit():
                 path = os.path.join(folder, restart)
                 self._error(os.path.join(self._run_dir, path), path)
+
+    def _result(self, folder: str) -> None:
+        """Upload what a rank returned, or say that it is too large."""
+        paths = [os.path.join(self._run_dir, folder, name) for name in (_PICKLE, _VALUE)]
+        size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+        if size <= self._room:
+            self._room -= size
+            for path in paths:
+                self._copy(path, os.path.join(folder, os.path.basename(path)))
+            return
+        rank, large = os.path.basename(folder), f"{size / 1e6:,.0f} MB"
+        say(
+            f"what rank {rank} returned ({large}) is not uploaded: the limit is {_WHOLE} for the "
+            f"results of a node; write large values to {self._platform.large_files}"
+        )
+        text = f"<{large}, left on its node: the limit is {_WHOLE} for the results of a node>"
+        value = {"pickle": _PICKLE, "repr": text}
+        self._put(os.path.join(folder, _VALUE), attempt_files.encode(value))
 
     def _error(self, source: str, target: str) -> None:
         """Upload the record of a failure. That of torch's `@record` may have secrets."""
@@ -137,25 +159,25 @@ class NodeUpload:
 
     def _output(self, folder: str) -> list[str]:
         """Upload the smallest files first, so that the fewest stay."""
-        room, rest, rest_size = MOST_BYTES, [], 0
+        room, most, rest, over, over_size = MOST_BYTES, self._platform.most_files, [], [], 0
         for number, (size, path) in enumerate(sorted(_files(folder))):
             room -= size
-            if room < 0 or number >= MOST_FILES:
-                rest.append(path)
-                rest_size += size
+            if room < 0 or number >= most:
+                over.append(path)
+                over_size += size
                 continue
             try:
                 self._copy(os.path.join(folder, path), os.path.join("output", path))
             except OSError as error:
                 say(f"`{path}` of SGPU_OUTPUT_DIR cannot be uploaded: {error.strerror}")
                 rest.append(path)
-        if rest_size:
+        if over:
             say(
-                f"{len(rest)} files of SGPU_OUTPUT_DIR ({rest_size / 1e6:,.0f} MB)"
-                f" are not uploaded, such as `{rest[-1]}`: the limit is {MOST_FILES:,} files of"
-                f" {MOST_BYTES >> 20} MiB in all; write large ones to /Volumes"
+                f"{len(over):,} files of SGPU_OUTPUT_DIR ({over_size / 1e6:,.0f} MB)"
+                f" are not uploaded, such as `{over[-1]}`: the limit is {most:,} files of"
+                f" {_WHOLE} in all; write large ones to {self._platform.large_files}"
             )
-        return rest
+        return rest + over
 
     def _copy(self, source: str, target: str) -> None:
         if os.path.exists(source):

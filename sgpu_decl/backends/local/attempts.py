@@ -24,7 +24,8 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.tracking.tracker_files import tracking_links
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.rank_output import Output
+    from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.model.rank_output import Output, RankStack
     from sgpu_decl.model.step_progress import Progress
 
 
@@ -59,6 +60,22 @@ class LocalAttempts(Attempts):
             for ref, view in views.items()
         }
 
+    def stacks(self, record: LaunchRecord, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
+        from sgpu_decl.agent.rank_stacks import rank_stacks
+        from sgpu_decl.agent.redactor import Redactor
+        from sgpu_decl.model.rank_output import RankStack
+
+        hide = Redactor(self._secrets(record)[0])
+        return [
+            RankStack(
+                rank=one["rank"],
+                pid=one["pid"],
+                text=one["stack"] and hide(one["stack"]),
+                reason=one["reason"],
+            )
+            for one in rank_stacks(os.fspath(self._layout.attempt(record.ref)), ranks)
+        ]
+
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         from sgpu_decl.backends.rank_values import read_results
 
@@ -71,10 +88,10 @@ class LocalAttempts(Attempts):
     ) -> "Output":
         from sgpu_decl.backends.rank_values import output_files
 
-        return output_files(self._layout.attempt(record.ref) / "output")
+        return output_files(self._layout.output(record.ref))
 
-    def left_output(self, record: LaunchRecord) -> bool:
-        return holds_files(os.fspath(self._layout.attempt(record.ref) / "output"))
+    def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
+        return holds_files(os.fspath(self._layout.output(record.ref)))
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         restart = attempt_status.read_attempt(self._layout.attempt(record.ref))["restart"]

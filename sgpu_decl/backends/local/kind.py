@@ -64,7 +64,7 @@ def _options() -> "type[BackendOptions]":
 KIND = BackendKind(
     name=_NAME,
     options=_options,
-    capabilities=Capabilities(fields=frozenset({"ray", "resume"})),
+    capabilities=Capabilities(fields=frozenset({"after", "ray", "resume"})),
     open=_open,
     survey=_survey,
     orphans=_orphans,

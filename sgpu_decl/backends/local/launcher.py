@@ -19,9 +19,12 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.gpus.devices import driver_devices
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.run_outputs import pins
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.rendering.spec import TrackerSpec
 from sgpu_decl.system_errors import advice, error_text, path_in_errors
@@ -59,6 +62,19 @@ class LocalLauncher(Launcher):
         if launching.inputs.environment_digest is None:
             self._interpreter(launching)
         require_code(self._store(), launching)
+        self._require_outputs(launching.record)
+
+    def _require_outputs(self, record: LaunchRecord) -> None:
+        """Refuse to launch a run that reads the output of an attempt that is not there any more."""
+        for name, number in pins(record.inputs.spec).items():
+            ref = AttemptRef(Address.run(name), number)
+            if ref not in record.after and not self._layout.output(ref).is_dir():
+                raise BackendError(
+                    f"`{record.ref}` reads the output of `{ref}`, which is gone",
+                    hint=f"`--rerun {ref.address}` makes it again; `sgpu gc` keeps as many "
+                    "attempts as `--keep-last` says",
+                    code="output_gone",
+                )
 
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress

@@ -10,7 +10,9 @@ from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
+from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.run_outputs import with_folders
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
 
 
@@ -31,6 +33,9 @@ def local_launch_spec(
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
         tracker: the process that makes the MLflow run, if any.
     """
+    outputs = with_folders(launching.inputs.spec, lambda ref: str(layout.output(ref)))
+    inputs = replace(launching.inputs, spec=outputs)
+    launching = replace(launching, record=replace(launching.record, inputs=inputs))
     config, call = launching.config, launching.call
     folder = layout.attempt(launching.ref)
     code = folder / "code" if call is None else call.folder
@@ -38,7 +43,7 @@ def local_launch_spec(
     folders = SpecFolders(
         project=str(project),
         run=str(folder),
-        output=str(folder / "output"),
+        output=str(layout.output(launching.ref)),
         code=str(code),
         source=str(root),
     )
@@ -56,6 +61,7 @@ def local_launch_spec(
             str(layout.attempt(AttemptRef(launching.ref.address, number)))
             for number in launching.record.wait_for
         ),
+        after={str(ref): str(layout.attempt(ref)) for ref in launching.record.after},
         port_lock_dir=host_lock_folder("ports"),
         tracker=tracker,
         tether=_tether() if call is not None and call.attended else None,
@@ -83,8 +89,10 @@ def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
 
 
 def _parallel(launching: LaunchRequest, layout: AttemptLayout) -> Parallel | None:
-    call = launching.call
-    limit = launching.config.max_parallel or (call.limit if call else None)
+    config, call = launching.config, launching.call
+    limit = config.max_parallel or (call.limit if call else None)
+    if limit is None and call is not None and call.sweep and config.type.name == "CPU":
+        limit = max(1, usable_processors() // config.gpus)
     if limit is None:
         return None
     locks = layout.parallel_locks(launching.ref, called=call is not None)

@@ -9,7 +9,7 @@ from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.packaged_files import PackagedFiles
 from sgpu_decl.backends.ray.launching.launcher import RayLauncher
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.planning.group_shape import options_of
@@ -32,7 +32,9 @@ def open_ray(context: BackendContext) -> Backend:
 
     @cache
     def head_area(url: str) -> StagingArea:
-        return StagingArea(RemoteLayout(ROOT), RayFiles(clusters.at(url)), key={"address": url})
+        files = PackagedFiles(clusters.at(url), context.state_dir / "ray-packages")
+        key = {"address": url}
+        return StagingArea(RemoteLayout(ROOT), files, key=key, under_way=files.under_way)
 
     def area_of(config: RunConfig) -> StagingArea:
         storage = options_of(config).storage
@@ -43,7 +45,7 @@ def open_ray(context: BackendContext) -> Backend:
     def area_with(key: Mapping[str, Any]) -> StagingArea:
         return shared_area(key["root"]) if "root" in key else head_area(key["address"])
 
-    launches = RayLaunches(context.layout, area_of, head_area)
+    launches = RayLaunches(context.layout, area_of, head_area, clusters)
     attempts = RayAttempts(launches, clusters)
     pending = PendingGc(context.state_dir / "ray-gc.json")
 

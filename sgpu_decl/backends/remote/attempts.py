@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.remote.remote_results import RemoteResults
     from sgpu_decl.backends.remote.remote_status import RemoteStatus
     from sgpu_decl.backends.remote.staging_area import StagingArea
+    from sgpu_decl.config.run import RunConfig
 
 __all__ = ["LaunchPlace", "RemoteAttempts", "end_earlier"]
 
@@ -134,7 +135,10 @@ class RemoteAttempts(Attempts):
         nodes = sorted({node for _, node in back.nodes})
         return back.results.output(back.attempt, nodes, progress)
 
-    def left_output(self, record: LaunchRecord) -> bool:
+    def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:
+        """A launch looks where its own folder lies: not in another `storage`."""
+        if not self._launches.shares_area(record, config):
+            return False
         return self._launches.results(record).left_output()
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:

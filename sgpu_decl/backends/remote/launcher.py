@@ -97,7 +97,10 @@ class RemoteLauncher(Launcher):
         uses: Uses | Mapping[str, Json] | None = self._staged.pop(record.ref, None)
         staged_here = uses is not None
         if uses is None:
-            marker = self._launches.marker(record)
+            try:
+                marker = self._launches.marker(record)
+            except BackendError as error:
+                raise _maybe_started(record, error) from error
             if marker is None:
                 raise BackendError(f"`{record.ref}` is not staged", code="launch_failed")
             if is_started(marker):
@@ -108,14 +111,12 @@ class RemoteLauncher(Launcher):
         except BackendError as error:
             if staged_here:
                 raise
-            raise OutcomeUnknown(
-                f"`{record.ref}` may have been started: {error.message}", hint=error.hint
-            ) from error
+            raise _maybe_started(record, error) from error
         try:
             facts = self.start(launching, folder)
         except OutcomeUnknown:
             raise
-        except BackendError:
+        except SgpuError:
             self._unstage(record)
             raise
         try:
@@ -133,3 +134,8 @@ class RemoteLauncher(Launcher):
         token: that launch is staged anew."""
         self._known.discard(record.token)
         self._launches.unstage(record)
+
+
+def _maybe_started(record: LaunchRecord, error: BackendError) -> OutcomeUnknown:
+    """The error of a launch that another process staged, and may have started."""
+    return OutcomeUnknown(f"`{record.ref}` may have been started: {error.message}", hint=error.hint)

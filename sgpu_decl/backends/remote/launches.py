@@ -62,6 +62,10 @@ class RemoteLaunches:
         """The staging area of a launch."""
         return self._area_of(self.config(record))
 
+    def shares_area(self, record: LaunchRecord, config: "RunConfig") -> bool:
+        """Whether the next launch of a config has the staging area of this one."""
+        return self.area(record).key == self._area_of(config).key
+
     def folder(self, record: LaunchRecord) -> str:
         """The launch folder."""
         return self.area(record).layout.launch(record)

@@ -18,15 +18,28 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["LEASE", "Lease", "gc_lock", "has_lease", "is_locked", "wait_for_agents"]
+__all__ = [
+    "LEASE",
+    "LOCK",
+    "STALE",
+    "Lease",
+    "gc_lock",
+    "has_lease",
+    "is_locked",
+    "wait_for_agents",
+]
 
-_LOCK = "freeing-"  # what the name of a lock file of gc begins with
+LOCK = "freeing-"
+"""What the name of a lock file of gc begins with."""
+
+STALE = 300.0
+"""Seconds after which a lock is one of a process that died."""
+
 LEASE = "staging"
 """The name of a file that is a lease and nothing else."""
 
 _CONTENT = b"1"  # not empty: whether a workspace takes empty files is not known (evidence: C23)
 _YOUNG = 86_400.0  # seconds for which a launch that was not submitted keeps its lease
-_STALE = 300.0  # seconds after which a lock is one of a process that died
 _AGAIN = 60.0  # seconds after which a lock is written once more
 _LOOK = 0.5  # seconds between two looks at a lock of another process
 
@@ -92,7 +105,7 @@ def wait_for_agents(area: StagingArea) -> Sequence[RemoteEntry]:
     other shared object."""
     while True:
         agents = area.files.list(area.layout.agents)
-        if not any(is_locked(item, area.files.now()) for item in agents):
+        if not any(is_locked(item, area.files.now) for item in agents):
             return agents
         time.sleep(_LOOK)
 
@@ -105,7 +118,7 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
         RemoteMissing: there is nothing that launches share.
         BackendError: the storage refuses it.
     """
-    path = f"{area.layout.agents}/{_LOCK}{uuid4().hex[:12]}"
+    path = f"{area.layout.agents}/{LOCK}{uuid4().hex[:12]}"
     written = time.monotonic()
     area.files.put(path, _CONTENT)
 
@@ -122,6 +135,7 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
             area.files.delete(path)
 
 
-def is_locked(entry: RemoteEntry, now: float) -> bool:
-    """Whether a file is the lock of a gc that goes on."""
-    return entry.name.startswith(_LOCK) and now - entry.modified < _STALE
+def is_locked(entry: RemoteEntry, now: Callable[[], float]) -> bool:
+    """Whether a file is the lock of a gc that goes on. `now` tells the time by the clock of the
+    files."""
+    return entry.name.startswith(LOCK) and now() - entry.modified < STALE

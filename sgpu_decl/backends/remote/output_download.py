@@ -203,6 +203,12 @@ def _name_outputs(
             if name.startswith(_OUTPUT)
         ]
         for item in sorted([*whole, *parts], key=lambda item: item.name):
+            if ".." in item.name.split("/") or item.name.startswith("/"):
+                raise BackendError(
+                    f"`{remote}` has the file `{item.name}`, which would lie outside of the output",
+                    hint="no rank can leave such a file: see who else may write there",
+                    code="remote_broken",
+                )
             name, own = item.name, f"node_{node}"
             while clashes(name):
                 name, own = f"{own}/{item.name}", f"{own}_"

@@ -51,7 +51,7 @@ def _free_commands(area: StagingArea, folder: str) -> None:
 
 def collect(area: StagingArea) -> int | None:
     """Delete the shared objects that no launch folder needs; returns the bytes that were freed, or
-    `None` where a launch has a lease and nothing was deleted.
+    `None` where a launch has a lease or is under way, and nothing was deleted.
 
     Raises:
         BackendError: the storage does not answer, or refuses it.
@@ -65,6 +65,8 @@ def collect(area: StagingArea) -> int | None:
 
 def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None:
     files, layout = area.files, area.layout
+    if area.under_way():
+        return None
     uses: list[Uses] = []
     for launch in _launches(files, layout.runs, area.files.now()):
         if launch.uses is None:
@@ -83,7 +85,7 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     for folder, paths in needed.items():
         for item in files.list(folder):
             path = f"{folder}/{item.name}"
-            if path not in paths and not item.folder and not is_locked(item, files.now()):
+            if path not in paths and not item.folder and not is_locked(item, files.now):
                 refresh()
                 files.delete(path)
                 size += item.size

@@ -19,6 +19,7 @@ class StagingArea:
         files: those of the staging folder.
         command_files: those that `layout.commands` is among, where these are others.
         key: what the backend finds the staging folder again by, in another process too.
+        under_way: whether a launch may need objects that no launch folder names yet.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class StagingArea:
         command_files: RemoteFiles | None = None,
         *,
         key: Mapping[str, Json],
+        under_way: Callable[[], bool] = lambda: False,
     ) -> None:
         self.key = key
+        self.under_way = under_way
         self.layout = layout
         self.files = files
         self.command_files = command_files or files

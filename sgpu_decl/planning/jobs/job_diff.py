@@ -7,6 +7,7 @@ from dataclasses import replace
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.job import PERMISSIONS, RUN, STAGED, DesiredJob, JobHandle, ObservedJob
 from sgpu_decl.model.job_rules import JobRules
 from sgpu_decl.model.jsonable import Json, canonical, digest
@@ -26,7 +27,7 @@ from sgpu_decl.model.state import Resource, State
 from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.environment_changes import difference
 from sgpu_decl.planning.estimate import gpus_of, worst_hours
-from sgpu_decl.planning.field_changes import FieldDifference, compare, covered, join, leaves, parse
+from sgpu_decl.planning.field_changes import compare, covered, join, leaves, parse
 from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_policy import effect_of, is_ours, reason_of
 from sgpu_decl.planning.jobs.launched_run import launched_by, staged_inputs

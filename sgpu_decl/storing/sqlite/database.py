@@ -11,7 +11,7 @@ from sgpu_decl import __version__
 from sgpu_decl.errors import Locked, SgpuError, StateError
 from sgpu_decl.storing.sqlite.rows import LAUNCH_COLUMNS
 from sgpu_decl.storing.sqlite.schema import APPLICATION_ID, DDL, VERSION
-from sgpu_decl.storing.state_folder import unreachable
+from sgpu_decl.storing.state_folder import make_state_folder, unreachable
 
 _BUSY_SECONDS = 10.0
 
@@ -53,7 +53,7 @@ def connect_reading(path: Path) -> sqlite3.Connection:
 
 def connect_writing(path: Path) -> sqlite3.Connection:
     """Open for writing; the file and its folder are made, for the user alone, where missing."""
-    _make_folder(path.parent)
+    make_state_folder(path.parent)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -144,16 +144,6 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if version < VERSION:
         raise unusable(path, f"is of version {version}, which this sgpu does not read")
     return True
-
-
-def _make_folder(folder: Path) -> None:
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for made in reversed(missing):
-        # exist_ok: two first applies may race to here.
-        made.mkdir(mode=0o700, exist_ok=True)
 
 
 def _refuse_emptied(path: Path) -> None:

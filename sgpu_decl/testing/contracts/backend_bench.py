@@ -229,6 +229,11 @@ class BackendBench:
         """Wait until ranks are running."""
         until(lambda: all((self.gate / f"up-{n}-{rank}").exists() for rank in range(ranks)))
 
+    def running(self) -> dict[str, Any]:
+        """The status of ranks that are up: a backend may say so a moment later."""
+        until(lambda: self.status()["state"] != "starting")
+        return self.status()
+
     def go(self, n: int = 0) -> None:
         """Let ranks end."""
         (self.gate / f"go-{n}").touch()

@@ -17,6 +17,7 @@ import pytest
 
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.testing.contracts.backend_bench import PATIENCE, RECORDED, BackendBench, BackendCase
+from sgpu_decl.testing.file_search import files_with
 
 __all__ = ["BackendContract"]
 
@@ -97,7 +98,7 @@ class BackendContract:
         bench.launched()
         assert bench.status()["state"] in ("queued", "staging", "starting", "running")
         bench.up(ranks=2)
-        running = bench.status()
+        running = bench.running()
         bench.go()
         ended = bench.ended()
 
@@ -274,12 +275,9 @@ class BackendContract:
         assert bench.results() == [(0, len(value))]
         shown = bench.done("logs", "hello").out
         assert "the word is ***" in shown
-        written = [
-            path for place in (bench.project, *bench.case.staging) for path in place.rglob("*")
-        ]
+        found = files_with(value.encode(), bench.project, *bench.case.staging)
         ranks_own = ("stdout.log", "stderr.log")
-        for file in (item for item in written if item.is_file() and item.name not in ranks_own):
-            assert value.encode() not in file.read_bytes(), file
+        assert [file for file in found if file.name not in ranks_own] == []
 
     def test_a_secret_that_is_not_there_is_named_before_anything_runs(
         self, bench: BackendBench

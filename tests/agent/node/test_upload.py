@@ -3,7 +3,11 @@
 import json
 from binascii import crc32
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.secret_environ import secret_names
@@ -18,8 +22,13 @@ def uploaded(tmp_path: Path, **files: bytes) -> Path:
     records.mkdir()
     for name, data in files.items():
         (records / name.replace("_", ".")).write_bytes(data)
-    NodeUpload(str(run), str(records), str(target), Redactor(SECRETS)).upload("output")
+    upload(run, target)
     return target
+
+
+def upload(run: Path, target: Path, **platform: Any) -> list[str]:
+    records, table = str(run.parent / "records"), PlatformTable(**platform)
+    return NodeUpload(str(run), records, str(target), Redactor(SECRETS), table).upload("output")
 
 
 def test_a_secret_that_is_a_word_of_the_agent_leaves_the_outcome_readable(tmp_path: Path) -> None:
@@ -54,3 +63,42 @@ def test_user_names_and_hosts_of_a_store_are_no_secrets() -> None:
         "https://server": ["MINE", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD"],
         "databricks": ["MINE", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET"],
     }
+
+
+def test_files_beyond_the_limit_of_the_platform_are_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run/output").mkdir(parents=True)
+    for name in "abc":
+        (tmp_path / "run/output" / name).touch()
+
+    left = upload(tmp_path / "run", tmp_path / "target", most_files=2, large_files="the attic")
+
+    assert left == ["c"]
+    assert sorted(path.name for path in (tmp_path / "target/output").iterdir()) == ["a", "b"]
+    said = capfd.readouterr()
+    assert "1 files of SGPU_OUTPUT_DIR (0 MB) are not uploaded, such as `c`" in said.out + said.err
+    assert "the limit is 2 files of 512 MiB in all; write large ones to the attic" in (
+        said.out + said.err
+    )
+
+
+def test_results_beyond_the_limit_of_a_node_are_named_and_the_others_come(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ranks = tmp_path / "run/ranks"
+    for rank, size in enumerate((10, 600_000_000, 20)):
+        (ranks / str(rank)).mkdir(parents=True)
+        (ranks / str(rank) / "output.json").write_text('{"pickle": "output.pkl", "repr": "<it>"}')
+        with (ranks / str(rank) / "output.pkl").open("wb") as file:
+            file.truncate(size)
+
+    upload(tmp_path / "run", tmp_path / "target", large_files="the attic")
+
+    brought = tmp_path / "target/ranks"
+    assert [path.stat().st_size for path in sorted(brought.rglob("output.pkl"))] == [10, 20]
+    shown = [json.loads((brought / rank / "output.json").read_text())["repr"] for rank in "012"]
+    large = "<600 MB, left on its node: the limit is 512 MiB for the results of a node>"
+    assert shown == ["<it>", large, "<it>"]
+    said = capfd.readouterr()
+    assert "what rank 1 returned (600 MB) is not uploaded" in said.out + said.err

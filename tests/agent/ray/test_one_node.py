@@ -72,19 +72,19 @@ def main():
     @ray.remote
     def task():
         import beside
-        return [found(), os.getcwd(), beside.__file__, os.environ["OF_RAY"], os.environ["OF_RUN"]]
+        names = ["OF_RAY", "OF_RUN", "RAY_raylet_start_wait_time_s"]
+        return [found(), os.getcwd(), beside.__file__, *[os.environ[name] for name in names]]
     return [found(), os.environ["NODE_RANK"], os.environ["NUM_NODES"], "OF_RAY" in os.environ,
             ray.get(task.remote()), ray.cluster_resources()]
 """
     monkeypatch.setenv("RAY_OUTER", "1")
-    attempt = make_driver(
-        source, ray={"resources": {"ssd": 2.0}, "env": {"OF_RAY": "a"}}, env={"OF_RUN": "b"}
-    )
+    ray = {"resources": {"ssd": 2.0}, "env": {"OF_RAY": "a"}, "worker_join_timeout": 150.0}
+    attempt = make_driver(source, ray=ray, env={"OF_RUN": "b"})
     code = attempt.folder / "code"
     (code / "beside.py").write_text("")
     ((own, node, nodes, leaked, of_task, resources),) = attempt.launch().values()
     assert (own, node, nodes, leaked) == ([], "0", "1", False)
-    assert of_task == [[], str(code), str(code / "beside.py"), "a", "b"]
+    assert of_task == [[], str(code), str(code / "beside.py"), "a", "b", "150"]
     assert (resources["CPU"], resources["ssd"]) == (1.0, 2.0)
     assert "GPU" not in resources
     assert attempt.read()["ray"]["nodes"] == 1

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ def _pid(nodes: Any, node: int, name: str) -> int:
     parent = nodes.events("ray_started", node)[-1]["pid"]
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     for pid in children:
-        if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-            return int(pid)
+        with suppress(OSError):  # it has just ended
+            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                return int(pid)
     raise AssertionError(f"node {node} has no {name}")
 
 

@@ -7,6 +7,7 @@ from databricks.sdk import WorkspaceClient
 
 from sgpu_decl.api import Session
 from sgpu_decl.model.attempt import AttemptState, FailureClass
+from sgpu_decl.testing.file_search import files_with
 from sgpu_decl.views.status_json import status_objects
 from tests.support import PATIENCE
 
@@ -40,9 +41,7 @@ def test_a_value_reaches_ranks_and_nothing_else(
     shown = [log.text for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
     assert any(text.startswith("it is") for text in shown)
     assert not [text for text in shown if VALUE in text]
-    for folder in (opened.state_dir, tenant / "Workspace"):
-        for file in folder.rglob("*"):
-            assert not file.is_file() or VALUE.encode() not in file.read_bytes(), file
+    assert files_with(VALUE.encode(), opened.state_dir, tenant / "Workspace") == []
 
 
 def test_a_result_that_holds_a_value_is_masked_and_said(

@@ -22,8 +22,8 @@ has one that runs, one that succeeded, one that failed and one that was stopped,
 class Answers:
     """`by_path` maps a path to an answer: JSON, or a status and a text, or a function that returns
     one. A path without one gets the answer of its folder, such as `/api/jobs/*`, or 404. `requests`
-    are those that came, with their token, `bodies` what they sent. Answers come `delay` seconds
-    late."""
+    are those that came, with their token, `bodies` what they sent, `queries` what followed the
+    question mark. Answers come `delay` seconds late."""
 
     def __init__(self, url: str, by_path: Mapping[str, Any], token: str | None) -> None:
         self.url = url
@@ -31,6 +31,7 @@ class Answers:
         self.token = token
         self.requests: list[tuple[str, str | None]] = []
         self.bodies: list[tuple[str, bytes]] = []
+        self.queries: list[str] = []
         self.connections = 0
         self.delay = 0.0
 
@@ -66,10 +67,11 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            path = self.path.partition("?")[0]
+            path, _, query = self.path.partition("?")
             sent = self.headers.get("Authorization")
             answers.requests.append((f"{self.command} {path}", sent))
             answers.bodies.append((f"{self.command} {path}", body))
+            answers.queries.append(query)
             if answers.delay:
                 time.sleep(answers.delay)
             others = answers.by_path.get(f"{path.rpartition('/')[0]}/*", (404, "404: Not Found"))

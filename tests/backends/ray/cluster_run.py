@@ -26,7 +26,7 @@ for key in GcsClient(address=sys.argv[1]).internal_kv_keys(b"gcs://", None, 60):
 
 class ClusterRun:
     """The run `hello` of two ranks, each on a node of its own, with `bench` as its project.
-    `shared` is its storage, or else the folder of the head node."""
+    `shared` is its storage, or else the folder of the head node. `address` is that of a proxy."""
 
     def __init__(
         self,
@@ -35,9 +35,10 @@ class ClusterRun:
         environ: Mapping[str, str] = {},
         *,
         storage: bool = True,
+        address: str | None = None,
     ) -> None:
         self.cluster = cluster
-        self._block = {"kind": "ray", "address": cluster.url, "ranks_per_node": 1}
+        self._block = {"kind": "ray", "address": address or cluster.url, "ranks_per_node": 1}
         if storage:
             self.shared = folder / "shared"
             self.shared.mkdir()
@@ -56,10 +57,11 @@ class ClusterRun:
         return {"type": "CPU", "gpus": 2, "backend": backend, "mlflow": {"enabled": False}}
 
     def hold(self, **fields: Any) -> None:
-        """Have the ranks run until `bench.go()`."""
+        """Have the ranks run until `bench.go()`, and the driver know that."""
         self.bench.declare("hold", args={"gate": str(self.bench.gate)}, **fields)
         self.bench.launched()
         self.bench.up(ranks=2)
+        assert self.bench.running()["state"] == "running"
 
     # Processes, those of the head first
 
@@ -112,7 +114,7 @@ class ClusterRun:
         """The jobs that were submitted for the run."""
         lineage = self.bench.record("hello").lineage
         jobs = self.cluster.get("/api/jobs/")
-        return [job for job in jobs if job["metadata"].get("sgpu.lineage") == lineage]
+        return [job for job in jobs if (job["metadata"] or {}).get("sgpu.lineage") == lineage]
 
     def keys(self) -> list[str]:
         """The names of what the run has in the key-value store, beside its package."""

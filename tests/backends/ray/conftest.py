@@ -1,4 +1,4 @@
-"""Clusters for the tests of runs on them."""
+"""Runs on clusters of this machine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,14 +7,6 @@ import pytest
 
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun
-from tests.ray_versions import BOTH_RAYS, interpreter_with
-
-
-@pytest.fixture(scope="session", params=BOTH_RAYS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
-    """Two nodes, for all tests that leave them as they are."""
-    with ray_cluster(nodes=2, cpus=8, python=interpreter_with(request.param)) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A proxy in front of a dashboard that loses answers when it is told to."""
+"""A proxy in front of a dashboard that counts, and loses answers when it is told to."""
 
 import http.client
 import threading
@@ -10,12 +10,18 @@ from urllib.parse import urlsplit
 
 class LossyProxy:
     """`url` is its address. The next request that begins with `lose`, as in `POST /api/jobs/`, is
-    passed on, and its answer is lost."""
+    passed on, and its answer is lost. `requests` are those since the last `forget`, and `sent` is
+    what their bodies had, in bytes."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.lose: str | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Count anew."""
         self.requests: list[str] = []
+        self.sent = 0
 
 
 @contextmanager
@@ -34,6 +40,7 @@ def lossy_proxy(target: str) -> Iterator[LossyProxy]:
             connection.close()
             request = f"{self.command} {self.path}"
             proxy.requests.append(request)
+            proxy.sent += len(body)
             if proxy.lose is not None and request.startswith(proxy.lose):
                 proxy.lose = None
                 self.close_connection = True

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_reader import ROOT
+from sgpu_decl.backends.ray.head.packaged_files import PackagedFiles
+from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launches import RemoteLaunches
@@ -24,6 +28,8 @@ from tests.backends.ray.answers import Answers, answering
 RECORD = launching_of(
     spec=json.dumps({"entrypoint": "t.py:f", "gpus": 1, "type": "CPU", "backend": {"kind": "ray"}})
 ).record
+FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
+HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
 RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
 ENDED = {
     **RUNNING,
@@ -92,3 +98,33 @@ def test_a_driver_that_ends_while_its_cluster_does_not_answer_has_ended(
     answers.by_path[f"/api/jobs/{RECORD.token}"] = ending
 
     assert looked(attempts, answers).state == "succeeded"
+
+
+def test_an_end_that_is_known_does_not_depend_on_results_that_cannot_be_read_now(
+    answers: Answers, tmp_path: Path
+) -> None:
+    answers.by_path[NODES] = {"data": {"result": {"result": [HEAD]}}}
+    answers.by_path[NAMES] = {"data": {"result": {"internal": ["sgpu/x"]}}}
+    contents: dict[str, Any] = {"status.json": ENDED}
+
+    def content() -> Any:
+        name = parse_qs(answers.queries[-1])["filename"][0].rpartition("/")[2]
+        return contents.get(name, (500, "the agent of this node does not answer"))
+
+    answers.by_path[FILE] = content
+    with closing(Clusters()) as clusters:
+        files = PackagedFiles(clusters.at(answers.url), tmp_path / "waiting")
+        area = StagingArea(RemoteLayout(ROOT), files, key={})
+        layout = AttemptLayout(tmp_path / "state")
+        launches = RayLaunches(layout, lambda _: area, lambda _: area, clusters)
+        launches.memory.remember(RECORD, marker={"address": answers.url, "session": "one"})
+        with closing(RayAttempts(launches, clusters)) as attempts:
+            view = attempts.look([RECORD])[RECORD.ref]
+            assert view.state == "succeeded"
+            assert "cannot be read now" in (view.unavailable or "")
+
+            # The head restarted: it has nothing any more, and another session.
+            contents.clear()
+            answers.by_path[NAMES] = {"data": {"result": {}}}
+            view = attempts.look([RECORD])[RECORD.ref]
+            assert (view.state, view.unavailable) == ("succeeded", None)

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,10 @@ def _ended(opened: Session) -> AttemptRef:
 
     def over() -> bool:
         status = opened.runs.status(ref)
+        if status.waiting_for in STARTS:
+            assert status.state is AttemptState.STARTING
+        elif status.state is AttemptState.RUNNING:
+            assert status.ray is not None, "the ranks run before the cluster of the run is complete"
         waited_for.add(status.waiting_for)
         return not status.state.active
 
@@ -107,9 +112,9 @@ def _raylets(outer: RayCluster) -> list[int]:
     found = []
     for node in outer.nodes:
         for pid in related(node.pid):
-            path = Path(f"/proc/{pid}/comm")
-            if path.exists() and path.read_text().strip() == "raylet":
-                found.append(pid)
+            with suppress(OSError):  # it has just ended
+                if Path(f"/proc/{pid}/comm").read_text().strip() == "raylet":
+                    found.append(pid)
     return found
 
 

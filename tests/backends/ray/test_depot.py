@@ -14,6 +14,8 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.testing.ray_cluster import RayCluster
+from tests.backends.ray.depots import depot_jobs, depot_processes, end_depots, start_depot
+from tests.support import until
 
 LARGE = 200 << 20
 KEYS = """
@@ -47,18 +49,6 @@ def large(tmp_path: Path) -> Path:
     return path
 
 
-def depots(cluster: RayCluster) -> list[int]:
-    """The processes of depots that run."""
-    jobs = cluster.get("/api/jobs/")
-    return [
-        int(job["driver_info"]["pid"])
-        for job in jobs
-        if (job["submission_id"] or "").startswith("sgpu-depot-")
-        and job["status"] == "RUNNING"
-        and job["driver_info"]
-    ]
-
-
 def keys_left(cluster: RayCluster) -> str:
     command = [cluster.python, "-c", KEYS, cluster.address]
     variables = {**os.environ, "RAY_AUTH_MODE": "disabled"}
@@ -74,7 +64,7 @@ def test_a_large_file_survives_the_depot_that_took_half_of_it(
     files = RayFiles(Clusters().at(cluster.url))
     folder = f"{ROOT}/{uuid4().hex}"
     files.make_folder(folder)
-    (pid,) = depots(cluster)
+    (pid,) = depot_processes(cluster)
     sent: list[int] = []
 
     def kill_once(count: int) -> None:
@@ -88,7 +78,7 @@ def test_a_large_file_survives_the_depot_that_took_half_of_it(
     assert files.size(f"{folder}/large") == LARGE
     files.fetch(f"{folder}/large", tmp_path / "here")
     assert (tmp_path / "here").read_bytes() == large.read_bytes()
-    assert len(depots(cluster)) == 1
+    assert len(depot_processes(cluster)) == 1
     assert keys_left(cluster) == "[]"
 
 
@@ -112,12 +102,35 @@ def test_clients_that_come_at_once_share_one_depot(cluster: RayCluster) -> None:
     folder = f"{ROOT}/{uuid4().hex}"
     clients = [
         subprocess.Popen([sys.executable, "-c", CLIENT, cluster.url, f"{folder}/{n}", __file__])
-        for n in range(3)
+        for n in (0, 1, 1)
     ]
     assert [client.wait() for client in clients] == [0, 0, 0]
     files = RayFiles(Clusters().at(cluster.url))
-    for number in range(3):
+    for number in range(2):
         assert files.get(f"{folder}/{number}/large") == Path(__file__).read_bytes()
     deadline = time.monotonic() + 20
-    while len(depots(cluster)) != 1:
+    while len(depot_processes(cluster)) != 1:
         assert time.monotonic() < deadline
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_a_depot_without_work_keeps_what_was_used_last_and_ends(cluster: RayCluster) -> None:
+    end_depots(cluster)
+    depot = start_depot(cluster, idle=10, most=1_500_000)
+    files = RayFiles(Clusters().at(cluster.url))
+    folder = f"objects/{uuid4().hex}"
+    files.make_folder(f"{ROOT}/{folder}")
+    for name in ("old", "new"):
+        files.put(f"{ROOT}/{folder}/{name}", bytes(1_000_000))
+    session = cluster.get("/api/version")["session_name"]
+    on_head = cluster.folder / "0" / session / "logs" / "sgpu"
+    os.utime(on_head / folder / "old", (time.time() - 7200,) * 2)
+
+    until(lambda: not depot_processes(cluster))
+
+    (ended,) = [job for job in depot_jobs(cluster) if job["submission_id"] == depot]
+    assert ended["status"] == "SUCCEEDED"
+    assert [item.name for item in files.list(f"{ROOT}/{folder}")] == ["new"]
+    for path in (on_head, on_head / folder, on_head / folder / "new"):
+        assert path.stat().st_mode & 0o077 == 0  # nobody else may read it

@@ -1,4 +1,4 @@
-"""What the driver's status repeats of the status of the first agent."""
+"""What the status of the driver repeats of the status of the first agent."""
 
 
 def test_the_ray_cluster_of_a_run_is_shown_while_the_run_goes_on() -> None:
@@ -10,4 +10,4 @@ def test_the_ray_cluster_of_a_run_is_shown_while_the_run_goes_on() -> None:
 
     assert fields["ray"] == ray
     assert fields["waiting_for"] == "backoff"
-    assert "state" not in fields
+    assert fields["state"] == "running"

@@ -1,66 +1,108 @@
-"""Files of the head node: what a failed upload leaves for the next one."""
+"""Files of the head node whose dashboard does not give what is there."""
 
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.head import ray_files
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.ray_files import _WINDOW, SMALL, RayFiles
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.output_download import fetch_output
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.step_progress import Quiet
 from tests.backends.ray.answers import Answers, answering
 from tests.support import PATIENCE
 
-FILE, PACKAGES = "/api/v0/logs/file", "/api/packages/gcs/*"
+FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
 HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
-ANSWER = {"v": 1, "root": "/there", "now": time.time(), "job": "depot"}
 
 
 @pytest.fixture
 def answers() -> Iterator[Answers]:
-    """A head whose depot has done all that it is asked."""
-    by_path = {
-        "/api/v0/nodes": {"data": {"result": {"result": [HEAD]}}},
-        "/api/jobs/depot": {"status": "RUNNING"},
-        FILE: ANSWER,
-        PACKAGES: {},
-    }
-    with answering(by_path) as running:
+    with answering({NODES: {"data": {"result": {"result": [HEAD]}}}}) as running:
+        running.by_path[FILE] = (500, "the agent of this node does not answer")
         yield running
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [{PACKAGES: (400, "no")}, {FILE: {**ANSWER, "error": {"code": "no_room", "message": "full"}}}],
-    ids=["not taken", "refused"],
-)
-def test_pieces_that_fail_do_not_keep_later_files_waiting(
-    answers: Answers, tmp_path: Path, failure: dict[str, object], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def files(answers: Answers) -> RayFiles:
+    return RayFiles(answers.dashboard())
+
+
+def has(answers: Answers, *names: str) -> None:
+    """The dashboard lists these names for whatever it is asked."""
+    answers.by_path[NAMES] = {"data": {"result": {"internal": list(names)}}}
+
+
+def test_a_file_that_is_there_and_cannot_be_read_is_not_taken_for_an_empty_one(
+    answers: Answers, files: RayFiles, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(ray_files, "_PIECE", ray_files._SMALL)
+    has(answers, "sgpu/a/b")
+    for ask in (files.get, files.list, lambda path: files.fetch(path, tmp_path / "here")):
+        with pytest.raises(BackendError, match="cannot be read now") as raised:
+            ask("/sgpu/a/b")
+        assert raised.value.retryable
+
+
+def test_a_file_that_is_not_there_is_missing(answers: Answers, files: RayFiles) -> None:
+    has(answers)
+    with pytest.raises(RemoteMissing):
+        files.get("/sgpu/a/b")
+    assert files.list("/sgpu/a") == ()
+
+
+def test_what_is_not_there_is_deleted_without_a_depot(answers: Answers, files: RayFiles) -> None:
+    has(answers)
+    files.delete("/sgpu/a/b")
+    assert {request.split()[0] for request, _ in answers.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("name", ["../out", "a/../../out", "/tmp/out"])
+def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
+    answers: Answers, files: RayFiles, tmp_path: Path, name: str
+) -> None:
+    index: dict[str, Any] = {"v": 1, "entries": {name: {"size": 1, "modified": 1.0}}}
+    answers.by_path[FILE] = index
+    with pytest.raises(BackendError, match="outside of the output"):
+        fetch_output(files, "/sgpu/back/0", {0: {}}, tmp_path / "here", Quiet())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("failing", ["sent", "answered"])
+def test_pieces_that_fail_do_not_keep_later_files_waiting(
+    answers: Answers,
+    files: RayFiles,
+    tmp_path: Path,
+    failing: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.head.ray_files._PIECE", SMALL)
+    answer = {"v": 1, "now": time.time(), "job": "depot"}
+    answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
+    answers.by_path["/api/packages/gcs/*"] = {}
+    files.now()
+    if failing == "sent":
+        answers.by_path["/api/packages/gcs/*"] = (400, "no")
+    else:
+        answers.by_path[FILE] = {**answer, "error": {"code": "no_room", "message": "full"}}
     large = tmp_path / "large"
     with large.open("wb") as file:
-        file.truncate(3 * ray_files._SMALL)
+        file.truncate(3 * SMALL)
     errors: list[str] = []
 
-    with closing(answers.dashboard()) as dashboard:
-        files = RayFiles(dashboard)
-        files.now()
-        answers.by_path |= failure
+    def put_twice_as_often_as_there_is_room() -> None:
+        for _ in range(2 * _WINDOW):
+            try:
+                files.put("/sgpu/objects/packs/a", large)
+            except BackendError as error:
+                errors.append(error.code)
 
-        def put_twice_as_often_as_there_is_room() -> None:
-            for _ in range(2 * ray_files._WINDOW):
-                try:
-                    files.put("/sgpu/objects/packs/a", large)
-                except BackendError as error:
-                    errors.append(error.code)
+    thread = threading.Thread(target=put_twice_as_often_as_there_is_room, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
 
-        thread = threading.Thread(target=put_twice_as_often_as_there_is_room, daemon=True)
-        thread.start()
-        thread.join(PATIENCE)
-
-    assert len(errors) == 2 * ray_files._WINDOW
+    assert len(errors) == 2 * _WINDOW
     assert len(set(errors)) == 1

@@ -1,20 +1,18 @@
 """Lost requests between the processes of Ray, and its own way to end what workers leave."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sgpu_decl.testing.ray_cluster import ray_cluster
+from sgpu_decl.backends.ray.watching import job_verdict
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone
 from tests.backends.ray.test_kills import kill
+from tests.ray_versions import interpreter_with
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
-
-NewRun = Callable[..., ClusterRun]
 
 # Some of these calls are lost on their way, and the answers of some. See `rpc_chaos.h` of Ray.
 LOSSES = {
@@ -31,32 +29,33 @@ LOSSES = {
 }
 
 
-@pytest.fixture
-def new_run(tmp_path: Path) -> Iterator[NewRun]:
-    """Makes a run on a cluster of its own."""
-    with ExitStack() as stack:
+def test_lost_requests_between_the_processes_of_ray_change_nothing(tmp_path: Path) -> None:
+    with ray_cluster(
+        nodes=2,
+        python=interpreter_with("newest"),
+        environ={"RAY_testing_rpc_failure": json.dumps(LOSSES)},
+    ) as lossy:
+        run = ClusterRun(lossy, tmp_path)
+        for _ in range(3):
+            run.bench.declare("value", args={"gate": str(run.bench.gate)}, until="always")
+            assert run.bench.ran()["state"] == "succeeded"
+        assert run.bench.launches == 6
+        run.bench.go()
 
-        def made(**cluster: Any) -> ClusterRun:
-            return ClusterRun(stack.enter_context(ray_cluster(nodes=2, **cluster)), tmp_path)
 
-        yield made
-
-
-def test_lost_requests_between_the_processes_of_ray_change_nothing(new_run: NewRun) -> None:
-    run = new_run(environ={"RAY_testing_rpc_failure": json.dumps(LOSSES)})
-    for _ in range(3):
-        run.bench.declare("value", args={"gate": str(run.bench.gate)}, until="always")
-        assert run.bench.ran()["state"] == "succeeded"
-    assert run.bench.launches == 6
-    run.bench.go()
+@pytest.fixture(scope="module")
+def subreaping() -> Iterator[RayCluster]:
+    setting = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
+    with ray_cluster(nodes=2, python=interpreter_with("newest"), environ={setting: "1"}) as running:
+        yield running
 
 
 @pytest.mark.parametrize("victims", ["driver", "actors", "node_programs", "supervisors", "ranks"])
 def test_nothing_is_left_where_ray_itself_ends_what_workers_leave(
-    new_run: NewRun, victims: str
+    subreaping: RayCluster, tmp_path: Path, victims: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
-    run = new_run(environ={setting: "1"})
+    monkeypatch.setattr(job_verdict, "_VISIBLE", 5.0)  # of 60 s: the disk is one of this machine
+    run = ClusterRun(subreaping, tmp_path)
     run.hold()
     processes = run.processes
 

@@ -12,14 +12,13 @@ import pytest
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
-from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
+from sgpu_decl.backends.ray.launching.jobs import find_job, session_of, stop_job
 from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes, read_cluster
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.backends.ray.watching.job_verdict import judge
 from sgpu_decl.errors import BackendError
-from sgpu_decl.testing.ray_cluster import ray_cluster
+from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.answers import RECORDED, answering, recorded
-from tests.ray_versions import BOTH_RAYS, interpreter_with
 from tests.support import until
 
 VERSIONS = sorted(os.listdir(RECORDED))
@@ -93,19 +92,17 @@ def test_an_answer_that_lacks_something_is_named(version: str) -> None:
 
 @pytest.mark.ray
 @pytest.mark.expensive
-@pytest.mark.parametrize("version", BOTH_RAYS)
-def test_a_cluster_answers_as_the_recorded_one(version: str) -> None:
-    python = interpreter_with(version)
-    with ray_cluster(nodes=2, cpus=2, gpus=1, gpu_type="H100", python=python) as cluster:
-        found = cluster.get("/api/version")["ray_version"]
-        answers = recorded(found)  # a new release needs recorded answers of its own
-        with closing(Dashboard(DashboardAddress(url=cluster.url), Credentials())) as ray:
-            for name, program in (("run", "sleep 600"), ("bad", "exit 3")):
-                ray.post("/api/jobs/", {"entrypoint": program, "submission_id": name})
-            until(lambda: verdict(ray, "run") == "running" and verdict(ray, "bad") == "lost")
+def test_a_cluster_answers_as_the_recorded_one(cluster: RayCluster) -> None:
+    found = cluster.get("/api/version")["ray_version"]
+    answers = recorded(found)  # a new release needs recorded answers of its own
+    with closing(Dashboard(DashboardAddress(url=cluster.url), Credentials())) as ray:
+        for name, program in (("run", "sleep 600"), ("bad", "exit 3")):
+            ray.post("/api/jobs/", {"entrypoint": program, "submission_id": name})
+        until(lambda: verdict(ray, "run") == "running" and verdict(ray, "bad") == "stopping")
         for path in answers:
             there = fields(cluster.get(f"{path}?view=summary&detail=1"))
             assert {*fields(answers[path])} <= {*there}, path
+        stop_job(ray, "run")
 
 
 def places(value: Any, here: Path = ()) -> Iterator[Path]:

@@ -7,7 +7,6 @@ waits if each bundle would fit alone, and so does 2.60 with the strategy PACK.
 import json
 import random
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.group_shape import Fit, fit_of, placement_of
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
-from tests.ray_versions import BOTH_RAYS, interpreter_with
+from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.support import until
 
 pytestmark = pytest.mark.ray
@@ -52,13 +50,6 @@ for line in sys.stdin:
         time.sleep(0.01)
     print(state, flush=True)
 """
-
-
-@pytest.fixture(scope="module", params=BOTH_RAYS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
-    python = interpreter_with(request.param)
-    with ray_cluster(nodes=2, cpus=4, gpus=4, gpu_type="H100", python=python) as running:
-        yield running
 
 
 def state_of(cluster: RayCluster) -> ClusterState:
@@ -101,6 +92,7 @@ def test_ray_places_what_a_plan_says_that_fits(cluster: RayCluster, tmp_path: Pa
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     draw = random.Random(16)
+    until(lambda: all(dict(node.free) == dict(node.total) for node in state_of(cluster).nodes))
     with subprocess.Popen(
         [cluster.python, str(program), cluster.address, json.dumps(HELD)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.processes import related
+from sgpu_decl.testing.file_search import files_with
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun, words
 
@@ -32,16 +33,6 @@ def secret_run(cluster: RayCluster, tmp_path: Path) -> Iterator[ClusterRun]:
     made.hold(env={"secrets": {"WORD": "env:THE_WORD"}})
     yield made
     made.bench.close()
-
-
-def files_with_it(*folders: Path) -> list[Path]:
-    found = []
-    for folder in folders:
-        for path in folder.rglob("*"):
-            with suppress(OSError):
-                if path.is_file() and VALUE.encode() in path.read_bytes():
-                    found.append(path)
-    return found
 
 
 def answers_with_it(run: ClusterRun) -> list[str]:
@@ -75,11 +66,11 @@ def test_a_secret_is_in_the_environment_of_ranks_and_nowhere_else(secret_run: Cl
 
     holders = {pid: words(pid) for pid in processes_with_it() if pid not in ranks}
     assert holders == {}
-    assert files_with_it(*folders) == []
+    assert files_with(VALUE.encode(), *folders) == []
     assert answers_with_it(run) == []
     assert run.keys() == []
 
     run.bench.go()
     assert run.bench.ended()["state"] == "succeeded"
-    assert files_with_it(*folders) == []
+    assert files_with(VALUE.encode(), *folders) == []
     assert answers_with_it(run) == []

@@ -328,12 +328,23 @@ def test_without_tracking_the_store_does_not_matter(planned: Planned) -> None:
     assert "tracking_unreachable" not in checks(planned(more="mlflow: {enabled: false}\n"))
 
 
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://ann:correct-horse@db/mlflow", "postgresql://ann:***@db/mlflow"),
+        (
+            "postgresql://ann@db/mlflow?password=correct-horse",
+            "postgresql://ann@db/mlflow?password=***",
+        ),
+    ],
+)
 def test_a_password_in_the_exported_uri_is_not_shown(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, uri: str, shown: str
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ann:correct-horse@db/mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     found = checks(planned())["tracking_unreachable"]
-    assert "write the password in `postgresql://ann:***@db/mlflow`" in found.summary
+    assert f"write the password in `{shown}" in found.summary
+    assert "correct-horse" not in found.summary
 
 
 def test_a_cluster_that_cannot_be_asked_is_a_warning_with_the_reason(planned: Planned) -> None:

@@ -2,12 +2,15 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
+from tests.backends.ray.depots import depot_processes
+from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
@@ -55,3 +58,45 @@ def test_a_second_run_of_the_same_code_sends_no_code(run: ClusterRun) -> None:
 
     assert [path.stat().st_ino for path in archives] == written
     assert run.bench.results() == [(0, {"rank": 0, "n": 1}), (1, {"rank": 1, "n": 1})]
+
+
+def declare_large(run: ClusterRun) -> None:
+    """Have the run take 150 MB along."""
+    run.bench.declare("value", args={"gate": str(run.bench.gate)})
+    (run.bench.project / "data.bin").write_bytes(os.urandom(150_000_000))
+
+
+def assert_one_launch(run: ClusterRun) -> None:
+    assert run.bench.ended()["state"] == "succeeded"
+    assert run.bench.launches == 2  # one for each rank
+    assert not [key for key in run.stored() if "sgpu-depot-" in key]
+    run.assert_frees_everything()
+
+
+def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun) -> None:
+    declare_large(run)
+    uploads = run.shared / ".depot/uploads"
+
+    def kill() -> None:
+        until(lambda: uploads.exists() and any(uploads.glob("*.0")))
+        (pid,) = depot_processes(run.cluster)
+        os.kill(pid, signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
+        run.bench.launched()
+        killed.result()
+
+    assert_one_launch(run)
+
+
+def test_a_client_that_is_killed_while_content_goes_is_followed_by_one_launch(
+    run: ClusterRun,
+) -> None:
+    declare_large(run)
+    step = "sgpu_decl.backends.ray.head.depot_client,DepotClient,send_piece,after,1"
+    run.bench.killed(step, "apply", "-y", "--detach")
+
+    run.bench.launched()
+
+    assert_one_launch(run)

@@ -55,6 +55,13 @@ class Launcher(RemoteLauncher):
         """Nothing runs."""
 
 
+class Unreadable(FolderFiles):
+    """A folder that does not answer."""
+
+    def get(self, path: str) -> bytes:
+        raise BackendError(f"no answer about `{path}`")
+
+
 class FullAtTheEnd(FolderFiles):
     """A folder that takes all files of a launch but the last."""
 
@@ -143,6 +150,37 @@ def test_a_launch_whose_answer_was_lost_stays_staged(shared: Make) -> None:
         launcher.launch(launching)
 
     assert launcher.staged(launching.record)
+
+
+def test_a_launch_whose_marker_cannot_be_read_stays_staged(shared: Make) -> None:
+    launcher, _ = launcher_of(machine := shared())
+    launching = machine.launching(SOURCE)
+    launcher.stage(launching)
+    there = shared("elsewhere")
+    next_process, _ = launcher_of(there)
+    assert next_process.staged(launching.record)
+    area = there.area
+    there.area = StagingArea(area.layout, Unreadable(machine.root), key=area.key)
+
+    with pytest.raises(OutcomeUnknown, match="may have been started: no answer"):
+        next_process.launch(launching)
+
+    there.area = area
+    assert next_process.staged(launching.record)
+
+
+def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Path) -> None:
+    machine = shared()
+    other = Shared(tmp_path / "there", tmp_path / "other")
+    areas = {1: machine.area, 2: other.area}
+    launches = RemoteLaunches(machine.context().layout, lambda config: areas[config.gpus])
+    launching, elsewhere = machine.launching(SOURCE), machine.launching(SOURCE, 2, gpus=2)
+    node = Path(machine.folder(launching), "back/0/node_0")
+    (node / "output").mkdir(parents=True)
+    (node / "done").write_text("{}")
+    attempts = Attempts(launches)
+    assert attempts.left_output(launching.record, launching.config)
+    assert not attempts.left_output(launching.record, elsewhere.config)
 
 
 def test_a_start_that_cannot_be_noted_is_found_by_the_next_apply(shared: Make) -> None:

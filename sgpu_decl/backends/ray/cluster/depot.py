@@ -6,17 +6,19 @@ alone.
 A message is a value of the store under `sgpu-depot-ID`: a line of JSON, and bytes. `do` is what to
 do with `path`, which is relative to the folder:
 
-    hello     nothing: the answer says that the depot lives, and where the folder is
+    hello     nothing: the answer says that the depot lives
     put       write the bytes; the folder of the file must exist
     piece     keep the bytes as piece `number` of `upload`, at `offset`
     join      write the file that the `pieces` of `upload` are
     folder    make a folder and those above it
     delete    delete a file, or a folder with all in it
 
-`sha256` is that of the bytes. `sent` is when the client sent it, by the clock of the head: what is
-older than five minutes is not done. The answer is a file, `.depot/answers/ID`: `root`, `now`, and
-`error` if it was refused. A message is deleted once it was answered, so a depot that is killed is
-replaced by another one, which does it again. All but one depot of a head end at once.
+IDs and the names of uploads are hexadecimal digits and dashes. `sha256` is that of the bytes.
+`sent` is when the client sent it, by the clock of the head: what is older than five minutes is not
+done. A piece has none, since a slow line may take longer, and it changes nothing by itself. The
+answer is a file, `.depot/answers/ID`: `now`, and `error` if it was refused. A message is deleted
+once it was answered, so a depot that is killed is replaced by another one, which does it again. All
+but one depot of a head end at once.
 """
 
 from __future__ import annotations
@@ -25,18 +27,24 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 
 import ray
-from ray._private import worker
 from ray.exceptions import RaySystemError, RpcError
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_list
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.locks import try_lock
-from sgpu_decl.backends.ray.cluster.content_limit import prune
-from sgpu_decl.backends.ray.cluster.head_folder import OWN, index_folder, index_tree
+from sgpu_decl.backends.ray.cluster.content_limit import MOST, prune
+from sgpu_decl.backends.ray.cluster.head_folder import (
+    OWN,
+    head_folder,
+    index_folder,
+    index_tree,
+    make_folder,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,23 +53,30 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _KEYS = "gcs://sgpu-depot-"
+_NAME = re.compile(r"[0-9a-f][0-9a-f-]{0,99}")
 _IDLE = 120.0  # seconds without a message, after which it ends
 _OLD = 300.0  # seconds
+_ABANDONED = 3600.0  # seconds without a piece, after which an upload will not be completed
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_MESSAGE = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 _BUSY_PAUSE, _IDLE_PAUSE = 0.01, 0.2  # seconds between two looks
 _TRIES = 5
 _TURN = 60.0  # seconds between two looks for what is old, or too much
 
 
 def main(folder: str) -> int:
-    """Serve until no client has anything to do. `depot.json` in `folder` has the id of this job."""
+    """Serve until no client has anything to do. `depot.json` in `folder` has the id of this `job`,
+    and may have other limits than the usual ones: `idle`, in seconds, and `most`, in bytes of
+    content."""
     with open(os.path.join(folder, "depot.json"), encoding="utf-8") as file:
-        job = str(json.load(file)["job"])
+        about = json.load(file)
     os.chdir("/")
     ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False)
-    session = worker.global_worker.node.get_session_dir_path()
-    depot = _Depot(os.path.join(session, "logs", "sgpu"))
+    depot = _Depot(head_folder(), idle=about.get("idle", _IDLE), most=about.get("most", MOST))
     shutil.rmtree(folder, ignore_errors=True)
-    return depot.run(job)
+    return depot.run(str(about["job"]))
 
 
 class _Refused(Exception):
@@ -73,15 +88,17 @@ class _Refused(Exception):
 
 
 class _Depot:
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, idle: float = _IDLE, most: int = MOST) -> None:
         self._root = root
+        self._idle = idle
+        self._most = most
         self._own = os.path.join(root, OWN)
         self._answers = os.path.join(self._own, "answers")
         self._uploads = os.path.join(self._own, "uploads")
-
-    def run(self, job: str) -> int:
         for folder in (self._answers, self._uploads):
             os.makedirs(folder, exist_ok=True)
+
+    def run(self, job: str) -> int:
         lock = os.open(os.path.join(self._own, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         if not try_lock(lock):
             attempt_files.say("another depot serves this head")
@@ -95,11 +112,12 @@ class _Depot:
             done = self._turn()
             if done:
                 worked = now
-            elif now - worked > _IDLE:
+            elif now - worked > self._idle:
+                self.sweep()
                 return 0
             if now - swept > _TURN:
                 swept = now
-                self._sweep()
+                self.sweep()
             if not done:
                 time.sleep(_BUSY_PAUSE if now - worked < 5.0 else _IDLE_PAUSE)
 
@@ -115,31 +133,43 @@ class _Depot:
 
     def _message(self, key: bytes) -> None:
         value = _internal_kv_get(key)
-        name = key.decode().removeprefix(_KEYS)
-        if value is not None and not os.path.exists(os.path.join(self._answers, name)):
-            answer: dict[str, Any] = {"v": 1, "root": self._root}
-            try:
-                self._do(value)
-            except _Refused as error:
-                answer["error"] = {"code": error.code, "message": str(error)}
-            except OSError as error:
-                code = "no_room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "remote_broken"
-                answer["error"] = {"code": code, "message": error.strerror}
-            answer["now"] = time.time()
-            attempt_files.write_atomic(self._answers, name, attempt_files.encode(answer))
+        if value is not None:
+            self.answer(key.decode(errors="replace").removeprefix(_KEYS), value)
         _internal_kv_del(key)
 
+    def answer(self, name: str, value: bytes) -> None:
+        """Do what a message says, and write the answer, unless that was done."""
+        if not _NAME.fullmatch(name) or os.path.exists(os.path.join(self._answers, name)):
+            return
+        answer: dict[str, Any] = {"v": 1}
+        try:
+            self._do(value)
+        except _Refused as error:
+            answer["error"] = {"code": error.code, "message": str(error)}
+        except OSError as error:
+            code = "no_room" if error.errno in _FULL else "remote_broken"
+            answer["error"] = {"code": code, "message": error.strerror}
+        except _NO_MESSAGE as error:
+            answer["error"] = {"code": "remote_broken", "message": f"no such message: {error!r}"}
+        answer["now"] = time.time()
+        try:
+            attempt_files.write_atomic(self._answers, name, attempt_files.encode(answer))
+        except OSError as error:  # the client gives up by itself
+            attempt_files.say(f"the answer to a client cannot be written: {error}")
+
     def _do(self, value: bytes) -> None:
-        line, _, data = value.partition(b"\n")
-        message = json.loads(line)
+        end = value.find(b"\n")
+        message, data = json.loads(value[:end]), memoryview(value)[end + 1 :]
         if "sent" in message and time.time() - message["sent"] > _OLD:
             raise _Refused("remote_broken", "the message is older than five minutes")
-        if "sha256" in message and hashlib.sha256(data).hexdigest() != message["sha256"]:
+        if hashlib.sha256(data).hexdigest() != message["sha256"]:
             raise _Refused("remote_broken", "it came with another content than the one sent")
         do = message["do"]
         path = os.path.normpath(os.path.join(self._root, message.get("path", "")))
         if path != self._root and not path.startswith(self._root + os.sep):
             raise _Refused("remote_broken", "the path leads out of the folder")
+        if path == self._own or path.startswith(self._own + os.sep):
+            raise _Refused("remote_broken", "the path is that of the depot itself")
         if do == "put":
             self._put(path, data)
         elif do == "piece":
@@ -147,38 +177,46 @@ class _Depot:
         elif do == "join":
             self._join(message, path)
         elif do == "folder":
-            self._make(path)
+            make_folder(self._root, path)
         elif do == "delete":
             self._delete(path)
+        elif do != "hello":
+            raise _Refused("remote_broken", "it is a message of another version")
 
-    def _put(self, path: str, data: bytes) -> None:
+    def _put(self, path: str, data: memoryview) -> None:
         folder = os.path.dirname(path)
         self._require(folder)
         partial = os.path.join(self._uploads, "put")
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        try:
+            with open(partial, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            _unlink(partial)
         index_folder(folder)
 
-    def _keep(self, message: dict[str, Any], data: bytes) -> None:
-        partial = os.path.join(self._uploads, message["upload"])
+    def _keep(self, message: dict[str, Any], data: memoryview) -> None:
+        partial = self._partial(message)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            rest, at = memoryview(data), int(message["offset"])
-            while rest:
-                written = os.pwrite(descriptor, rest, at)
-                rest, at = rest[written:], at + written
+            at = int(message["offset"])
+            while data:
+                written = os.pwrite(descriptor, data, at)
+                data, at = data[written:], at + written
+        except OSError:
+            _unlink(partial)  # a full disk has room again, for the answer too
+            raise
         finally:
             os.close(descriptor)
-        with open(f"{partial}.{message['number']}", "wb"):
+        with open(f"{partial}.{int(message['number'])}", "wb"):
             pass  # it is here, whole
 
     def _join(self, message: dict[str, Any], path: str) -> None:
         folder = os.path.dirname(path)
         self._require(folder)
-        partial = os.path.join(self._uploads, message["upload"])
+        partial = self._partial(message)
         marks = [f"{partial}.{number}" for number in range(message["pieces"])]
         if os.path.exists(partial):
             if not all(map(os.path.exists, marks)):
@@ -193,16 +231,6 @@ class _Depot:
             _unlink(mark)
         index_folder(folder)
 
-    def _make(self, path: str) -> None:
-        above = path
-        while above != self._root and not os.path.isdir(above):
-            above = os.path.dirname(above)
-        os.makedirs(path, exist_ok=True)
-        while path != above:
-            index_folder(path)
-            path = os.path.dirname(path)
-        index_folder(above)
-
     def _delete(self, path: str) -> None:
         if path == self._root:
             return
@@ -216,18 +244,30 @@ class _Depot:
         if os.path.isdir(os.path.dirname(path)):
             index_folder(os.path.dirname(path))
 
+    def _partial(self, message: dict[str, Any]) -> str:
+        """The file of an upload."""
+        if not _NAME.fullmatch(message["upload"]):
+            raise _Refused("remote_broken", "an upload cannot have this name")
+        return os.path.join(self._uploads, message["upload"])
+
     def _require(self, folder: str) -> None:
         if not os.path.isdir(folder):
             raise _Refused("remote_missing", f"there is no folder `{folder}`")
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Delete what clients left that were killed, and objects that are too much."""
-        for folder in (self._answers, self._uploads):
-            for item in list(os.scandir(folder)):
-                if time.time() - item.stat().st_mtime > _OLD:
-                    _unlink(item.path)
+        for answer in list(os.scandir(self._answers)):
+            if time.time() - answer.stat().st_mtime > _OLD:
+                _unlink(answer.path)
+        for name in os.listdir(self._uploads):
+            path = os.path.join(self._uploads, name)
+            # An upload is as old as its last piece, whatever is noted of earlier ones.
+            upload = os.path.join(self._uploads, name.partition(".")[0])
+            written = os.path.getmtime(upload if os.path.exists(upload) else path)
+            if time.time() - written > _ABANDONED:
+                _unlink(path)
         objects = os.path.join(self._root, "objects")
-        if os.path.isdir(objects) and prune(objects):
+        if os.path.isdir(objects) and prune(objects, most=self._most):
             index_tree(objects)
 
 

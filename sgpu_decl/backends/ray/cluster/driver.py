@@ -2,9 +2,11 @@
 says how the run ended.
 
 `launch.json` has the launch: `token`, `launch`, the launch folder, `back`, `start` (see
-`NodeActor.run`), `sent` if there is no storage (see `SentFiles`), `placement`, `retry`, `grace` and
-`startup_timeout`. `secrets` and `credentials` are the keys of values in the key-value store: of the
-run's secrets, and of the credentials of its tracking server. The exit code is the run's.
+`NodeActor.run`), `placement`, `retry`, `grace` and `startup_timeout`. `secrets` and `credentials`
+are the keys of values in the key-value store: of the run's secrets, and of the credentials of its
+tracking server. If there is no storage, `sent` is what `SentFiles` needs, paths are relative to the
+head's folder, and the driver writes the launch folder, which is `files` of the package. The exit
+code is the run's.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
+from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
 from sgpu_decl.backends.ray.cluster.key_values import pop_value
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
@@ -36,9 +39,11 @@ if TYPE_CHECKING:
 
 
 _POLL = 0.5  # seconds between two looks for a request to cancel
-_SEEN = ("ranks", "restart", "mlflow", "ray", "waiting_for")
+_BUSY_POLL = 0.1  # the same while ranks start, or write what this process takes
+_SEEN = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
+_STORE_ANSWERS = 30.0  # seconds until the key-value store must answer
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
 
 
@@ -48,9 +53,20 @@ def main(folder: str) -> int:
         launch = json.load(file)
     with open(os.path.join(folder, "agent.zip"), "rb") as file:
         agent = file.read()
+    files = _read_all(os.path.join(folder, "files"))
     os.chdir("/")
     shutil.rmtree(folder, ignore_errors=True)
-    reason = _unusable(launch["launch"])
+    reason = None
+    if launch["sent"] is None:
+        reason = _unusable(launch["launch"])
+    else:
+        _connect()
+        root = head_folder()
+        launch = _on_head(root, launch)
+        try:
+            write_launch(root, launch["launch"], files)
+        except OSError as error:
+            reason = f"`{launch['launch']}` cannot be written: {error.strerror}"
     if reason is not None:
         attempt_files.say(reason)
         return NO_STORAGE
@@ -72,7 +88,8 @@ class _Driver:
         self._status.write()
         self._status.keep_alive()
         try:
-            _connect()
+            if not ray.is_initialized():
+                _connect()
             signal.signal(signal.SIGTERM, self._on_sigterm)
             outcome = self._run()
         except Exception as error:  # noqa: BLE001  whatever it is, it ends the run, and is said
@@ -84,13 +101,17 @@ class _Driver:
     def _run(self) -> dict[str, Any]:
         secrets: dict[str, str] = {}
         if self._launch["secrets"]:
-            value = pop_value(self._launch["secrets"])
+            value = pop_value(self._launch["secrets"], patience=_STORE_ANSWERS)
             if value is None:
                 return _failed("staging_failed", "the values of the secrets are gone: Ray keeps "
                                "them for ten minutes, and the driver started later")  # fmt: skip
             secrets = json.loads(value)
         if self._launch["credentials"]:  # without them the run is not tracked
-            secrets = {**json.loads(pop_value(self._launch["credentials"]) or "{}"), **secrets}
+            value = pop_value(self._launch["credentials"], patience=_STORE_ANSWERS)
+            secrets = {**json.loads(value or "{}"), **secrets}
+        missing = self._sent.missing_content() if self._sent is not None else None
+        if missing is not None:
+            return _failed("staging_failed", missing)
         number = 0
         while True:
             outcome = self._attempt(number, secrets)
@@ -130,20 +151,20 @@ class _Driver:
         logs = os.path.join(self._launch["launch"], "logs", str(number))
         os.makedirs(logs, exist_ok=True)
         now = attempt_files.stamp()
-        self._status.write(state="running", nodes=nodes.places, started_at=now, ray=None)
+        self._status.write(state="starting", nodes=nodes.places, started_at=now, ray=None)
         try:
             self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
         except LostNode as error:
             return [error]
         every: list[LostNode] = []
-        asked = False
+        asked = writing = False
         deadline: float | None = None  # once a node is lost
         while nodes.running:
-            lost = nodes.wait(_POLL)
+            starting = self._status.fields["state"] == "starting"
+            lost = nodes.wait(_BUSY_POLL if starting or writing else _POLL)
             every += lost
             self._copy.copy_new_lines()
-            if self._sent is not None:
-                self._sent.take_lines()
+            writing = self._sent is not None and self._sent.take_lines()
             if (self._stop_requested() or every) and not asked:
                 asked = True
                 nodes.stop()
@@ -212,6 +233,22 @@ class _Driver:
 
     def _on_sigterm(self, _number: int, _frame: object) -> None:
         self._stopped_at = self._stopped_at or time.monotonic()
+
+
+def _read_all(folder: str) -> dict[str, bytes]:
+    """The files of a folder, by name; none if it is not there."""
+    files = {}
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        with open(os.path.join(folder, name), "rb") as file:
+            files[name] = file.read()
+    return files
+
+
+def _on_head(root: str, launch: dict[str, Any]) -> dict[str, Any]:
+    """A launch with the paths of the head's folder, which is `root`."""
+    sent = {**launch["sent"], "objects": os.path.join(root, launch["sent"]["objects"])}
+    folders = {name: os.path.join(root, launch[name]) for name in ("launch", "back")}
+    return {**launch, **folders, "sent": sent}
 
 
 def _unusable(folder: str) -> str | None:

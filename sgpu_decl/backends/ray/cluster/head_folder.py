@@ -1,4 +1,5 @@
-"""The folder of the head node that holds launches where the cluster has no storage.
+"""The folder of the head node that holds launches where the cluster has no storage. The depot and
+drivers write it.
 
 It lies among the logs of Ray's session: the dashboard serves these to whoever may use it
 (`ListLogs` and `StreamLog` in `ray/dashboard/modules/log/log_agent.py`; tried with 2.49.1 and
@@ -11,13 +12,53 @@ from __future__ import annotations
 import fcntl
 import os
 
+from ray._private import worker
+
 from sgpu_decl.agent import attempt_files
 
-__all__ = ["INDEX", "OWN", "index_folder", "index_tree"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "INDEX",
+    "OWN",
+    "head_folder",
+    "index_folder",
+    "index_tree",
+    "make_folder",
+    "write_launch",
+]
 
 INDEX = ".index"
 OWN = ".depot"
 """The folder of the depot itself."""
+
+
+def head_folder() -> str:
+    """The path of the folder, on the head node, once this process has joined the cluster."""
+    session = str(worker.global_worker.node.get_session_dir_path())
+    return os.path.join(session, "logs", "sgpu")
+
+
+def make_folder(root: str, folder: str) -> None:
+    """Make a folder below `root` and those above it, with their indexes. Raises OSError."""
+    above = folder
+    while above != root and not os.path.isdir(above):
+        above = os.path.dirname(above)
+    os.makedirs(folder, exist_ok=True)
+    while folder != above:
+        index_folder(folder)
+        folder = os.path.dirname(folder)
+    index_folder(above)
+
+
+def write_launch(root: str, folder: str, files: Mapping[str, bytes]) -> None:
+    """Write files of a launch folder, by name. Raises OSError."""
+    make_folder(root, folder)
+    for name, content in files.items():
+        attempt_files.write_atomic(folder, name, content)
+    index_folder(folder)
 
 
 def index_folder(folder: str) -> None:

@@ -11,6 +11,7 @@ from ray.exceptions import RayError
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.fast_stdlib import signal_name
 from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files
 from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
@@ -172,13 +173,18 @@ class NodeGroup:
         return None
 
     def _collected(self, number: int) -> list[LostNode]:
-        """Take what a node left whose program has ended; say whether it was lost meanwhile."""
+        """Take what a node left whose program has ended; say what was lost meanwhile."""
         if self._sent is None:
             return []
         try:
             self._sent.collect(number)
         except RayError as error:
             return [_loss(number, self.places[number], error)]
+        except OSError as error:
+            summary = f"what node {number} left cannot be written on the head node"
+            summary += f": {error.strerror}"
+            attempt_files.say(summary)  # the outcome of the ranks counts, if that could be written
+            return [LostNode("platform", summary)]
         return []
 
     @property

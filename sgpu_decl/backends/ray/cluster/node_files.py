@@ -58,8 +58,9 @@ class NodeFiles:
         self._log, self._back = GrowingLog(self.log), back
         for name in ("launch", back, "objects"):
             os.makedirs(self._path(name), exist_ok=True)
+        lacking = [name for name in names if not use(self._path(name))]
         prune(self._path("objects"))
-        return [name for name in names if not use(self._path(name))]
+        return lacking
 
     def receive(self, name: str, offset: int, size: int, data: bytes) -> None:
         """Write a part of a file that has `size` bytes in all. Parts come in any order, and two at
@@ -108,6 +109,14 @@ class NodeFiles:
                 path = os.path.join(place, name)
                 found.append((os.path.relpath(path, self._own), os.path.getsize(path)))
         return found
+
+    def read_whole(self, names: list[str]) -> list[bytes]:
+        """Small files."""
+        contents = []
+        for name in names:
+            with open(self._path(name), "rb") as file:
+                contents.append(file.read())
+        return contents
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """A part of a file."""

@@ -7,8 +7,10 @@ time. What a node has by content is not sent again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 
 import ray
 
@@ -20,7 +22,7 @@ from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
@@ -29,7 +31,11 @@ __all__ = ["SentFiles"]
 
 _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
-_READS = 16  # of a log, before the driver looks at something else
+_PAUSE = 0.2  # seconds between two looks at a lock of gc
+_BATCH = 500  # files that are taken at once
+_READS = 16  # of all logs, before the driver looks at something else
+_MUCH = 1 << 20  # bytes of a log that were new: there is more by now
+_ANSWER = 0.2  # seconds for the answers of all nodes; a late one is taken the next time
 
 
 class SentFiles:
@@ -39,7 +45,8 @@ class SentFiles:
         launch: `launch` and `back`, folders of the head, and `sent`: `objects`, the folder of the
             head that has them; `code` and `environment`, digests in hex of what the run has of
             them; `files`, those of the launch folder that nodes need; `resume`, whether they need
-            the output of earlier attempts.
+            the output of earlier attempts; `gc_lock`, with what the `name` of a lock of gc begins,
+            and for how many `seconds` it counts.
         copy: gets the lines of the nodes, too.
     """
 
@@ -53,6 +60,32 @@ class SentFiles:
         self._attempt = 0
         self._logs: list[LogChunks] = []
         self._reads: dict[int, Any] = {}
+
+    def missing_content(self) -> str | None:
+        """Why the launch cannot be sent, if content is missing. gc deletes nothing that the marker
+        of a launch folder names; one that began before that is waited for."""
+        agents = os.path.join(self._sent["objects"], "agent")
+        while any(map(self._is_locked, _paths(agents))):
+            time.sleep(_PAUSE)
+        try:
+            missing = [path for path in self._objects().values() if not os.path.exists(path)]
+        except FileNotFoundError as error:
+            missing = [str(error.filename)]
+        if missing:
+            self._forget_environment(missing)
+            return f"`{missing[0]}` was deleted from the head node: apply again"
+        return None
+
+    def _forget_environment(self, missing: Sequence[str]) -> None:
+        """Delete the index of an environment if some of its files are `missing`: an apply takes one
+        that has its index for whole, and sends nothing of it."""
+        folder = self._object("packs")
+        if not any(os.path.dirname(path) == folder for path in missing):
+            return
+        index = self._object(self._index(self._sent["environment"]))
+        with contextlib.suppress(OSError):  # the folder is gone, or the disk takes nothing
+            os.unlink(index)
+            index_folder(folder)
 
     def send(self, actors: Sequence[Any], logs: str) -> None:
         """Send what nodes lack. Their lines go to the folder `logs`. Raises RayError, OSError."""
@@ -78,26 +111,33 @@ class SentFiles:
             ray.get(rest)
         ray.get([actor.follow.remote(earlier) for actor in actors])
         os.makedirs(os.path.join(self._back, str(self._attempt)))
+        for folder in (self._back, self._launch):
+            index_folder(folder)  # if all nodes are lost, nothing else says that this attempt began
         self._logs = [LogChunks(os.path.join(logs, str(node))) for node in range(len(actors))]
         self._reads = {}
 
-    def take_lines(self) -> None:
-        """Take the lines that nodes have written meanwhile."""
-        for node, actor in enumerate(self._actors):
-            for _ in range(_READS):
+    def take_lines(self) -> bool:
+        """Take the lines that nodes have written meanwhile; return whether there were any."""
+        found = False
+        for _ in range(_READS):
+            for node, actor in enumerate(self._actors):
                 if node not in self._reads:
                     self._reads[node] = actor.new_lines.remote(last=False)
-                ready, _ = ray.wait([self._reads[node]], timeout=0)
-                if not ready:
-                    break
-                read = self._reads.pop(node)
+            nodes = {read: node for node, read in self._reads.items()}
+            ready, _ = ray.wait(list(nodes), num_returns=len(nodes), timeout=_ANSWER)
+            longest = 0
+            for read in ready:
+                del self._reads[nodes[read]]
                 try:
                     lines = ray.get(read)
                 except ray.exceptions.RayError:
-                    break  # the node is lost, which is seen elsewhere
-                if not lines:
-                    break
-                self._write(node, lines)
+                    continue  # the node is lost, which is seen elsewhere
+                self._write(nodes[read], lines)
+                longest = max(longest, len(lines))
+            found = found or longest > 0
+            if longest < _MUCH:
+                break
+        return found
 
     def collect(self, node: int) -> None:
         """Take what a node left, once its node program has ended. Raises RayError, OSError."""
@@ -110,8 +150,9 @@ class SentFiles:
         mine = f"{self._name}/{self._attempt}/node_{node}/"
         files = [item for item in ray.get(actor.brought.remote()) if item[0].startswith(mine)]
         # `done` says that all is there.
-        for name, size in sorted(files, key=lambda item: (item[0] == f"{mine}done", item[0])):
-            self._fetch(actor, name, size)
+        files.sort(key=lambda item: (item[0] == f"{mine}done", item[0]))
+        for names, size in _batches(files):
+            self._fetch(actor, names, size)
         ray.get(actor.discard.remote())
         attempt = os.path.join(self._back, str(self._attempt))
         if files:
@@ -119,12 +160,21 @@ class SentFiles:
         for folder in (attempt, self._back, self._launch):
             index_folder(folder)
 
-    def _fetch(self, actor: Any, name: str, size: int) -> None:
+    def _fetch(self, actor: Any, names: list[str], size: int) -> None:
+        """Take files of `size` bytes in all: several small ones at once, a large one in pieces."""
+        if size <= _PIECE:
+            for name, content in zip(names, ray.get(actor.read_whole.remote(names)), strict=True):
+                self._write_file(name, [content])
+            return
+        for name in names:
+            pieces = (ray.get(actor.read.remote(name, at, _PIECE)) for at in range(0, size, _PIECE))
+            self._write_file(name, pieces)
+
+    def _write_file(self, name: str, pieces: Iterable[bytes]) -> None:
         path = os.path.join(self._above, name.removeprefix("runs/"))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(f"{path}.tmp", "wb") as file:
-            for at in range(0, size, _PIECE):
-                file.writelines([ray.get(actor.read.remote(name, at, _PIECE))])
+            file.writelines(pieces)
         os.rename(f"{path}.tmp", path)
 
     def _write(self, node: int, lines: bytes) -> None:
@@ -134,25 +184,42 @@ class SentFiles:
 
     def _files(self) -> dict[str, str]:
         """What nodes need, by the names that it has there."""
-        objects: list[str] = []
-        if self._sent["code"]:
-            objects.append(f"code/{self._sent['code']}.tar.gz")
-        if self._sent["environment"]:
-            objects += self._packs(self._sent["environment"])
-        sources = {f"objects/{name}": self._object(name) for name in objects}
-        for path in sources.values():
+        objects = self._objects()
+        for path in objects.values():
             use(path)
+        names = self._sent["files"]
         return {
-            **sources,
-            **{f"launch/{name}": os.path.join(self._launch, name) for name in self._sent["files"]},
+            **objects,
+            **{f"launch/{name}": os.path.join(self._launch, name) for name in names},
         }
 
+    def _objects(self) -> dict[str, str]:
+        """Those of them that launches share."""
+        names: list[str] = []
+        if self._sent["code"]:
+            names.append(f"code/{self._sent['code']}.tar.gz")
+        if self._sent["environment"]:
+            names += self._packs(self._sent["environment"])
+        return {f"objects/{name}": self._object(name) for name in names}
+
+    def _is_locked(self, path: str) -> bool:
+        """Whether a file is the lock of a gc that goes on."""
+        lock = self._sent["gc_lock"]
+        try:
+            age = time.time() - os.path.getmtime(path)
+        except FileNotFoundError:
+            return False
+        return os.path.basename(path).startswith(lock["name"]) and age < lock["seconds"]
+
     def _packs(self, environment: str) -> list[str]:
-        index = f"packs/{index_name(f'sha256:{environment}')}"
+        index = self._index(environment)
         with open(self._object(index), encoding="ascii") as file:
             packs = json.load(file)["packs"]
         names = [Pack(tuple((str(key), int(size)) for key, size in pack)).name for pack in packs]
         return [*(f"packs/{name}" for name in names), f"packs/{environment}.manifest", index]
+
+    def _index(self, environment: str) -> str:
+        return f"packs/{index_name(f'sha256:{environment}')}"
 
     def _object(self, name: str) -> str:
         return os.path.join(self._sent["objects"], name)
@@ -171,6 +238,28 @@ class SentFiles:
             if not name.startswith(INDEX)
         ]
         return {f"runs/{os.path.relpath(path, self._above)}": path for path in paths}
+
+
+def _batches(files: Sequence[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
+    """Files that are taken at once, in their order, and their bytes: few enough and small ones, or
+    one that is larger than a piece."""
+    names: list[str] = []
+    size = 0
+    for name, length in files:
+        if names and (size + length > _PIECE or len(names) >= _BATCH):
+            yield names, size
+            names, size = [], 0
+        names.append(name)
+        size += length
+    if names:
+        yield names, size
+
+
+def _paths(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
 
 
 def _pieces(path: str) -> Iterator[tuple[int, int, bytes]]:

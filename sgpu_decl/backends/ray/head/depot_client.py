@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
+from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
 from sgpu_decl.backends.ray.launching.jobs import find_job, put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
@@ -37,18 +37,12 @@ class DepotClient:
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._ahead: float | None = None
-        self._root = ""
         self._started: str | None = None  # the job of a depot
 
     def now(self) -> float:
         """The time by the clock of the head."""
         self._greet()
         return time.time() + (self._ahead or 0.0)
-
-    def root(self) -> str:
-        """The path of the head's folder there."""
-        self._greet()
-        return self._root
 
     def ask(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> None:
         """Have the depot do something; return when it is done. Raises BackendError."""
@@ -57,8 +51,13 @@ class DepotClient:
     def send(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> str:
         """Send a message; return its id, for `await_answer`."""
         self._greet()
-        relative = path.removeprefix(ROOT).lstrip("/")
-        return self._send({"do": do, "path": relative, "sent": self.now(), **fields}, data)
+        message = {"do": do, "path": below_root(path), **fields}
+        return self._send({**message, "sent": self.now()}, data)
+
+    def send_piece(self, data: bytes, **fields: Json) -> str:
+        """Send a piece of a file: it may be long on its way."""
+        self._greet()
+        return self._send({"do": "piece", **fields}, data)
 
     def await_answer(self, message: str) -> None:
         """Wait until a message was answered. Raises BackendError if it was refused, or is not
@@ -69,7 +68,9 @@ class DepotClient:
             summary = f"the head node of `{self._url}` refuses it: {error['message']}"
             if error["code"] == RemoteMissing.code:
                 raise RemoteMissing(summary, hint="apply again")
-            hint = "see that the disk of the head node has room, and apply again"
+            hint = "apply again; the log of the job `sgpu-depot-...` in the dashboard may say more"
+            if error["code"] == "no_room":
+                hint = "free space on the disk of the head node, with `sgpu gc` for example"
             raise BackendError(summary, hint=hint, code=error["code"])
 
     @property
@@ -77,22 +78,21 @@ class DepotClient:
         return self._reader.dashboard.address.url
 
     def _greet(self) -> None:
-        """Learn where the folder is, and what time it is there."""
+        """Learn what time it is there."""
         if self._ahead is None:
             with self._starting:
                 if self._ahead is None:
                     self._start()
                     answer = self._answer(self._send({"do": "hello"}, None))
-                    self._root = str(answer["root"])
                     self._ahead = float(answer["now"]) - time.time()
 
     def _send(self, message: Mapping[str, Json], data: bytes | None) -> str:
         with self._lock:
             self._count += 1
             name = f"{self._name}-{self._count:06}"
-        if data is not None:
-            message = {**message, "sha256": hashlib.sha256(data).hexdigest()}
-        content = canonical(dict(message)).encode() + b"\n" + (data or b"")
+        data = data or b""
+        message = {**message, "sha256": hashlib.sha256(data).hexdigest()}
+        content = canonical(message).encode() + b"\n" + data
         put_value(self._reader.dashboard, f"{_KEYS}{name}", content)
         return name
 

@@ -9,7 +9,7 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 
-__all__ = ["ROOT", "HeadReader"]
+__all__ = ["ROOT", "HeadReader", "below_root"]
 
 ROOT = "/sgpu"
 """What paths of the head's folder begin with, here and in states."""
@@ -41,7 +41,8 @@ class HeadReader:
         return content or None
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises RemoteMissing if it is not there."""
+        """The bytes of a file; none if it is empty, or cannot be read now. Raises RemoteMissing if
+        it is not there."""
         content = self.find(path)
         if content is None:
             if not self.names(path):
@@ -52,6 +53,17 @@ class HeadReader:
                 )
             content = self.find(path)  # it came meanwhile
         return content or b""
+
+    def unreadable(self, path: str) -> BackendError:
+        """The error about a file that is there, and has no bytes where it should have some."""
+        url = self.dashboard.address.url
+        error = BackendError(
+            f"`{path}` on the head node of `{url}` cannot be read now",
+            hint="try again in a minute; see that the dashboard agent of the head node runs",
+            code="unavailable",
+        )
+        error.retryable = True
+        return error
 
     def names(self, path: str, below: str = "") -> list[str]:
         """The paths that match: `path` itself, and `below` it a pattern. Folders end with a
@@ -89,6 +101,11 @@ class HeadReader:
                     raise error
                 self._node = heads[0]
             return self._node
+
+
+def below_root(path: str) -> str:
+    """A path relative to the head's folder."""
+    return path.removeprefix(ROOT).lstrip("/")
 
 
 def _name(path: str) -> str:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.head.depot_client import DepotClient
-from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
+from sgpu_decl.backends.ray.head.head_reader import HeadReader
 from sgpu_decl.backends.remote.files import (
     RemoteEntry,
     RemoteFiles,
@@ -22,10 +22,12 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Sent
 
-__all__ = ["RayFiles"]
+__all__ = ["SMALL", "RayFiles"]
 
 _INDEX = ".index"
-_SMALL = 1 << 20  # bytes of a file that is sent whole, whatever else is sent
+SMALL = 1 << 20
+"""Bytes of a file that is sent whole, whatever else is sent."""
+
 _PIECE = 64 << 20  # bytes: the dashboard takes at most 100 MiB at once
 _WINDOW = 2  # pieces in the key-value store, which is the memory of the head
 
@@ -42,10 +44,6 @@ class RayFiles(RemoteFiles):
 
     def now(self) -> float:
         return self._depot.now()
-
-    def path_on_head(self, path: str) -> str:
-        """What a path is called on the head node."""
-        return f"{self._depot.root()}{path.removeprefix(ROOT)}"
 
     def names(self, folder: str, below: str) -> Sequence[str]:
         """The paths that match a pattern below a folder, by name; folders end with a slash."""
@@ -67,7 +65,7 @@ class RayFiles(RemoteFiles):
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         size = byte_count(content)
         with upload_stream(content, sent) as stream:
-            if size <= _SMALL:
+            if size <= SMALL:
                 self._depot.ask("put", path, stream.read())
                 return
             upload, under_way = uuid4().hex, list[str]()
@@ -80,11 +78,10 @@ class RayFiles(RemoteFiles):
                         self._settle(under_way)
                     place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
                     try:
-                        sent_piece = self._depot.send("piece", "", piece, upload=upload, **place)
+                        under_way.append(self._depot.send_piece(piece, upload=upload, **place))
                     except BaseException:
                         self._room.release()
                         raise
-                    under_way.append(sent_piece)
             except BaseException:
                 with suppress(BackendError):  # the first error is the one that is told
                     self._settle_all(under_way)
@@ -112,19 +109,34 @@ class RayFiles(RemoteFiles):
             raise errors[0]
 
     def get(self, path: str) -> bytes:
-        return self._reader.read(path)
+        content = self._reader.read(path)
+        if not content and self.size(path) != 0:
+            raise self.unreadable(path)
+        return content
+
+    def find(self, path: str) -> bytes | None:
+        """The bytes of a file that somebody may be writing; None if there are none now."""
+        return self._reader.find(path)
+
+    def unreadable(self, path: str) -> BackendError:
+        """The error about a file that is there, and cannot be read now."""
+        return self._reader.unreadable(path)
 
     def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
-        content = self._reader.read(path)
+        content = self.get(path)
         file.touch(mode=0o600)
         file.write_bytes(content)
         received(len(content))
 
     def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+        path = f"{folder}/{_INDEX}"
         try:
-            index = json.loads(self._reader.read(f"{folder}/{_INDEX}"))
+            content = self._reader.read(path)
         except RemoteMissing:
             return ()
+        if not content:
+            raise self.unreadable(path)
+        index = json.loads(content)
         return tuple(
             RemoteEntry(
                 name=name,
@@ -139,4 +151,5 @@ class RayFiles(RemoteFiles):
         self._depot.ask("folder", folder)
 
     def delete(self, path: str) -> None:
-        self._depot.ask("delete", path)
+        if self._reader.names(path):  # else no depot needs to start
+            self._depot.ask("delete", path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.base import ForcedStop, LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.jobs import (
     cancel_job,
     find_job,
@@ -29,11 +30,14 @@ from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
-from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.lease import LEASE
+from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.step_progress import Quiet
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -47,7 +51,8 @@ _UNANSWERED = 5.0  # seconds after which a cluster that did not answer is asked 
 
 class RayLauncher(RemoteLauncher):
     """The marker of a launch has the `address` and the `session` of its cluster. From the moment
-    before the submission on, `cluster.json` has them."""
+    before the submission on, `cluster.json` has them. Without storage, all files of the launch
+    folder travel in the package of the job."""
 
     def __init__(
         self,
@@ -71,6 +76,8 @@ class RayLauncher(RemoteLauncher):
             return before
         record = launching.record
         files = self._launches.area(record).files
+        if isinstance(files, PackagedFiles):
+            self._share_again(launching)
         dashboard = self._clusters.of(launching.config)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
@@ -80,10 +87,20 @@ class RayLauncher(RemoteLauncher):
         credentials = tracking_credentials(launching.config, os.environ)
         if credentials:
             put_value(dashboard, credentials_name(record.token), json.dumps(credentials).encode())
-        package, content = job_package({LAUNCH: files.get(f"{folder}/{LAUNCH}")})
+        own, metadata = {LAUNCH: files.get(f"{folder}/{LAUNCH}")}, _metadata(record)
+        if isinstance(files, PackagedFiles):
+            own |= _launch_files(files, folder, facts)
+            metadata[FOLDER] = folder
+        package, content = job_package(own)
         put_value(dashboard, package, content)
-        submit_job(dashboard, record.token, package, _metadata(record))
+        submit_job(dashboard, record.token, package, metadata)
         return facts
+
+    def _share_again(self, launching: LaunchRequest) -> None:
+        """Have what the launch shares on the head: gc does not see leases that wait here, and may
+        have deleted it since."""
+        self.uploader.share([launching], Quiet())
+        self.uploader.release(launching.ref)
 
     def _earlier_submission(self, record: LaunchRecord) -> dict[str, str] | None:
         """The cluster that an earlier `start` submitted a launch to. If that cluster is gone, the
@@ -130,6 +147,9 @@ class RayLauncher(RemoteLauncher):
 
     def _submitted_to(self, record: LaunchRecord) -> dict[str, str] | None:
         """The cluster that a launch may have been submitted to."""
+        marker = self._launches.marker(record)
+        if marker is not None and is_started(marker):
+            return {"address": marker["address"], "session": marker["session"]}
         path = f"{self._launches.folder(record)}/{_CLUSTER}"
         try:
             cluster: dict[str, str] = json.loads(self._launches.area(record).files.get(path))
@@ -161,6 +181,15 @@ class _RayStop(ForcedStop):
             self._due = time.monotonic() + _UNANSWERED
             return None
         return "its driver did not stop it: Ray was asked to end the job"
+
+
+def _launch_files(files: PackagedFiles, folder: str, facts: Mapping[str, Json]) -> dict[str, bytes]:
+    """What the driver is to write to the launch folder, as files of the package."""
+    waiting = files.packaged(folder)
+    marker = json.loads(files.get(f"{folder}/{MARKER}"))
+    waiting[MARKER] = render_marker(marker["uses"], token=marker["token"], **facts)
+    left_out = (LAUNCH, LEASE)
+    return {f"files/{name}": data for name, data in waiting.items() if name not in left_out}
 
 
 def _metadata(record: LaunchRecord) -> dict[str, str]:

@@ -8,15 +8,21 @@ from dataclasses import replace
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
+from sgpu_decl.backends.ray.head.head_reader import below_root
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.placement import RayPlacement
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.lease import LOCK, STALE
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 
 LAUNCH = "launch.json"
+
+_PLATFORM = PlatformTable(
+    stops_others=False, most_files=10_000, large_files="a storage that outlives the nodes"
+)
 
 
 class RayNodes(NodeProgram):
@@ -39,13 +45,16 @@ class RayNodes(NodeProgram):
         sent: dict[str, Json] | None = None
         launch_folder, back = start.launch, start.back
         if isinstance(files, RayFiles):
-            launch_folder, back = files.path_on_head(start.launch), files.path_on_head(start.back)
+            launch_folder, back, objects = map(
+                below_root, (start.launch, start.back, start.objects)
+            )
             sent = {
-                "objects": files.path_on_head(start.objects),
+                "objects": objects,
                 "code": start.code,
                 "environment": start.environment,
                 "files": list[Json](start.files),
                 "resume": config.resume is not None,
+                "gc_lock": {"name": LOCK, "seconds": STALE},
             }
             # The words stand for folders of each node (`NodeFiles.folders`).
             start = replace(start, launch="LAUNCH", objects="OBJECTS", back="BACK")
@@ -56,7 +65,7 @@ class RayNodes(NodeProgram):
             "back": back,
             "sent": sent,
             "start": {
-                "arguments": list[Json](start.arguments("RUN", PlatformTable(stops_others=False))),
+                "arguments": list[Json](start.arguments("RUN", _PLATFORM)),
                 "python": options_of(launching.config).python,
             },
             "placement": json.loads(planned_placement(launching).id),

@@ -1,12 +1,20 @@
 """Where launches on Ray clusters lie."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
+from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
 from sgpu_decl.backends.ray.planning.group_shape import options_of
-from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.remote_layout import MARKER, Uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:
@@ -16,7 +24,8 @@ __all__ = ["RayLaunches"]
 
 
 class RayLaunches(RemoteLaunches):
-    """Launches in `storage`, or on the head node of a cluster.
+    """Without storage, the marker of a launch that was started is in the package of its job. Until
+    the driver has written it, the job says that the launch was started.
 
     Args:
         area_of: gives the staging area that a run's `backend` block means now.
@@ -28,9 +37,11 @@ class RayLaunches(RemoteLaunches):
         layout: AttemptLayout,
         area_of: "Callable[[RunConfig], StagingArea]",
         head_area: Callable[[str], StagingArea],
+        clusters: Clusters,
     ) -> None:
         super().__init__(layout, area_of)
         self._head_area = head_area
+        self._clusters = clusters
 
     def area(self, record: LaunchRecord) -> StagingArea:
         """What was started without storage lies where its job is, whatever `RAY_ADDRESS` says
@@ -39,3 +50,37 @@ class RayLaunches(RemoteLaunches):
         if marker is not None and options_of(self.config(record)).storage is None:
             return self._head_area(marker["address"])
         return super().area(record)
+
+    def marker(self, record: LaunchRecord) -> Mapping[str, Any] | None:
+        marker = super().marker(record)
+        packaged = self._packaged(record)
+        if packaged is None or (marker is not None and is_started(marker)):
+            return marker
+        dashboard, folder = self._clusters.of(self.config(record)), self.folder(record)
+        job = find_job(dashboard, record.token)
+        if job is None or (job.get("metadata") or {}).get(FOLDER) != folder:
+            return marker
+        started: dict[str, Any]
+        try:
+            started = json.loads(packaged.get_from_head(f"{folder}/{MARKER}"))
+        except RemoteMissing:
+            if job["status"] not in ACTIVE:
+                return marker  # its folder was freed, or its driver could not write it
+            started = {"token": record.token, "address": dashboard.address.url}
+            started["session"] = session_of(dashboard)
+        self.memory.remember(record, marker=started)
+        packaged.forget(folder)
+        return started
+
+    def mark(self, record: LaunchRecord, uses: Uses | Mapping[str, Json], **facts: Json) -> None:
+        packaged = self._packaged(record)
+        if not facts or packaged is None:
+            super().mark(record, uses, **facts)
+            return
+        self.memory.remember(record, marker={"token": record.token, **facts})
+        packaged.forget(self.folder(record))
+
+    def _packaged(self, record: LaunchRecord) -> PackagedFiles | None:
+        """The files of its staging area, if there is no storage."""
+        files = self.area(record).files
+        return files if isinstance(files, PackagedFiles) else None

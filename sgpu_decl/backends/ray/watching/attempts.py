@@ -41,8 +41,12 @@ class RayAttempts(RemoteAttempts):
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         if not is_started(marker):
             return RemoteStatus(view=view_in(record, {"state": "staging"}))
+        memory = self._launches.memory
+        status: Mapping[str, Any] | None = memory.get(record).get("outcome")
+        final = True
         try:
-            status, final = self._attempt_status(record, marker)
+            if status is None:
+                status, final = self._attempt_status(record, marker)
         except BackendError as error:
             if not error.retryable:
                 raise
@@ -57,9 +61,17 @@ class RayAttempts(RemoteAttempts):
         tracked = status.get("mlflow")
         if view.state.active:
             return RemoteStatus(view=view, tracked=tracked)
-        brought = self._launches.results(record).newest()
-        if final and brought is not None:
-            self._keep_results(record, brought, view)
+        try:
+            brought = self._launches.results(record).newest()
+            if final and brought is not None:
+                self._keep_results(record, brought, view)
+        except BackendError as error:
+            if not error.retryable:
+                raise
+            # How it ended is known; the next look brings the rest.
+            if final:
+                memory.remember(record, outcome=dict(status))
+            return RemoteStatus(view=replace(view, unavailable=error.message), tracked=tracked)
         return RemoteStatus(view=view, brought=brought, final=final, tracked=tracked)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:

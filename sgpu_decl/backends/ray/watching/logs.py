@@ -86,7 +86,9 @@ class HeadLogs(NodeLogs):
         self._folder = folder
         self._at: dict[tuple[int, int], tuple[int, int]] = {}  # chunk and bytes that were read
 
-    def new_lines(self, *, last: bool) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002  all are whole
+    def new_lines(self, *, last: bool) -> Iterator[tuple[int, bytes]]:
+        """See `NodeLogs`; all lines are whole. What cannot be read now comes later. Raises
+        BackendError if nobody asks later."""
         chunks: dict[tuple[int, int], list[int]] = {}
         for path in self._files.names(self._folder, "*/*/*.log"):
             attempt, node, name = path.split("/")[-3:]
@@ -96,7 +98,12 @@ class HeadLogs(NodeLogs):
             first, offset = self._at.get(place, (0, 0))
             for number in range(first, max(numbers) + 1):
                 path = f"{self._folder}/{place[0]}/{place[1]}/{number}.log"
-                lines = self._files.get(path)[offset:].rpartition(b"\n")[0]
+                content = self._files.find(path)
+                if not content and number < max(numbers):  # it is complete
+                    if last:
+                        raise self._files.unreadable(path)
+                    break
+                lines = (content or b"")[offset:].rpartition(b"\n")[0]
                 offset += len(lines) + 1 if lines else 0
                 self._at[place] = (number, offset)
                 if lines:

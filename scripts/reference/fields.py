@@ -1,0 +1,152 @@
+"""The page of fields: from the models, the policies of planning, and the examples beside this file."""
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sgpu_decl.backends.kinds import our_kinds
+from sgpu_decl.config.backend import BackendOptions, known_options
+from sgpu_decl.config.field_help import FieldHelp, describe
+from sgpu_decl.config.project_reader import NOT_YET
+from sgpu_decl.planning.policy import POLICY, FieldClass, FieldRule
+
+EXAMPLES = tomllib.loads(
+    Path(__file__).with_name("field_examples.toml").read_text(encoding="utf-8")
+)
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAD = """\
+# Fields
+
+Every field of a run file and of a project file. `sgpu schema run.retry` prints the same about one field, and
+[YAML files](../yaml.md) says how files are read. Each field names what a change of it does:
+
+- **a new attempt**: the run computes something else, so the next apply launches it.
+- **noted for the next attempt**: the change does not start the run again.
+- **kept in the state**: it is recorded, and nothing else happens.
+- **another run**: the field is part of the address.
+
+## Fields of a run
+
+They stand at the top of a run file, and in each entry of `runs` in a project file. A decorated function takes most of them.
+"""
+PROJECT_HEAD = """\
+## Fields of a project file
+
+`variables` and `targets` may stand in a run file, too.
+"""
+REST = """\
+The other fields of a job ({names}) mean what they mean in a run. An entry of `environments` has the fields of `env`, without
+`use`, `variables` and `secrets`. `functions` has the fields of a run that a call does not decide itself.
+"""
+CHANGES = {
+    FieldClass.DATA: "a new attempt",
+    FieldClass.LAUNCH: "noted for the next attempt",
+    FieldClass.META: "kept in the state",
+    FieldClass.IDENTITY: "another run",
+}
+AS_IN_A_RUN = frozenset({"tags", "permissions", "budget", "on_finish", "lifecycle", "backend"})
+"""Fields of a job that mean what they mean in a run."""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for field in run_fields():
+        parts += [*_section(field, "run"), *_change(_path(field))]
+        parts += [*_backends(_path(field)), ""]
+    parts.append(PROJECT_HEAD)
+    for field in project_fields():
+        parts += _section(field, "project")
+        if _path(field) in NOT_YET:
+            parts.append("- Nothing acts on it yet: a plan refuses it")
+        parts.append("")
+    names = ", ".join(f"`{name}`" for name in sorted(AS_IN_A_RUN))
+    return "\n".join([*parts, REST.format(names=names)])
+
+
+def run_fields() -> Iterator[FieldHelp]:
+    for field in describe("run").children:
+        yield from _with_children(field)
+
+
+def project_fields() -> Iterator[FieldHelp]:
+    for field in describe("project").children:
+        yield field
+        if _path(field) == "project":
+            yield from describe(field.path).children
+        if _path(field) == "jobs":
+            for child in describe(f"{field.path}.NAME").children:
+                if child.path.rpartition(".")[2] not in AS_IN_A_RUN:
+                    yield from _with_children(child)
+    published = json.loads(
+        (ROOT / "schemas" / "project.v1.schema.json").read_text(encoding="utf-8")
+    )
+    for name in ("variables", "targets"):
+        said = published["properties"][name]["description"]
+        kind = (
+            "mapping of text, number, true or false"
+            if name == "variables"
+            else "mapping of mapping"
+        )
+        yield FieldHelp(
+            path=f"project.{name}", type=kind, default=None, description=said, required=False
+        )
+
+
+def _with_children(field: FieldHelp) -> Iterator[FieldHelp]:
+    yield field
+    for child in describe(field.path).children:
+        yield from _with_children(child)
+
+
+def _path(field: FieldHelp) -> str:
+    path = field.path.partition(".")[2]
+    return path.replace("permissions.NAME.", "permissions.")
+
+
+def _section(field: FieldHelp, kind: str) -> Iterator[str]:
+    path = _path(field)
+    yield f"{'###' if '.' not in path else '####'} `{path}`\n"
+    yield f"{field.description}\n"
+    yield f"- Type: {field.type}{'; required' if field.required else ''}"
+    if field.default is not None:
+        yield f"- Default: `{field.default}`"
+    example = EXAMPLES[kind][path]
+    if "\n" not in example:
+        yield f"- Example: `{example}`"
+    else:
+        lines = ["```yaml", *example.splitlines(), "```"]
+        yield "\n".join(["- Example:\n", *(f"    {line}" for line in lines), ""])
+
+
+def _change(path: str) -> Iterator[str]:
+    rule = _rule(path)
+    yield f"- A change: {CHANGES[rule.field_class]} ({rule.why})"
+    kinds = [
+        kind.name for kind in our_kinds()
+        if any(path == one or path.startswith(f"{one}.") for one in kind.capabilities.in_place)
+    ]  # fmt: skip
+    if kinds:
+        yield f"- While an attempt is active, a change is made in place on {_names(kinds)}"
+
+
+def _rule(path: str) -> FieldRule:
+    while path not in POLICY:
+        path = path.rpartition(".")[0]
+    return POLICY[path]
+
+
+def _backends(path: str) -> Iterator[str]:
+    """Only of fields that not every backend has."""
+    top = path.partition(".")[0]
+    if path.startswith("backend.") and path.partition(".")[2] not in BackendOptions.model_fields:
+        name = path.split(".")[1]
+        yield f"- Backends: {_names(k for k, model in known_options().items() if name in model.model_fields)}"
+    elif POLICY[top].optional:
+        found = [kind.name for kind in our_kinds() if top in kind.capabilities.fields]
+        yield f"- Backends: {_names(found) if found else 'none yet'}"
+
+
+def _names(kinds: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(kinds))

@@ -1,0 +1,185 @@
+"""The first files of a user: a run file or a project file, its schema, and a script if none is
+named."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sgpu_decl.config.entry import is_entrypoint
+from sgpu_decl.errors import InvalidInput, NotFound, SgpuError, Usage
+from sgpu_decl.facts.location import current_folder
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import NAME
+from sgpu_decl.model.script_argument import EntryArguments
+from sgpu_decl.rendering.first_file import first_file, first_project
+from sgpu_decl.rendering.run_file import name_of
+from sgpu_decl.shipped_files import shipped_folder
+from sgpu_decl.system_errors import advice, error_text
+
+__all__ = ["FirstFiles", "write_first_files"]
+
+_HEAD = 200  # characters of a schema in which its id stands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFiles:
+    """What was written. `file` describes the run, and `required` names the arguments that have no
+    value yet."""
+
+    name: str
+    file: Path
+    written: tuple[Path, ...]
+    required: tuple[str, ...]
+
+
+def write_first_files(
+    folder: Path, *, name: str | None, script: str | None, project: bool
+) -> FirstFiles:
+    """Write a run file, or a project file with two targets, into `folder`.
+
+    Args:
+        name: of the run, or of the project.
+        script: `FILE.py` or `FILE.py:FUNCTION` that the run starts; by default a new one.
+
+    Raises:
+        Usage: the name is none, or the script does not lie in the folder.
+        NotFound: there is no such script or function.
+        InvalidInput: the script is not Python.
+        SgpuError: a file is there already, or cannot be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise SgpuError(
+            f"`{folder}` is a file, not a folder", hint="name another folder", code="exists"
+        )
+    new_files: dict[Path, str] = {}
+    if script is None:
+        path, sample = "train.py", shipped_folder("templates") / "init" / "train.py"
+        new_files[folder / path] = sample.read_text(encoding="utf-8")
+        entry = _entry(sample, "main")
+    else:
+        path, function = _inside(folder, script)
+        entry = _entry(Path(script.partition(":")[0]), function)
+    stem = name_of([path])
+    own_name = name or (stem if script is not None and not project else _folder_name(folder))
+    if not re.fullmatch(NAME, own_name):
+        kind = "project" if project else "run"
+        raise Usage(
+            f"`{own_name}` is not a name for a {kind}: letters, digits, `_` and `-`, at most 100"
+        )
+    form = "project" if project else "run"
+    file = folder / ("sgpu.yml" if project else "run.yaml")
+    schema = f"schemas/{form}.v1.schema.json"
+    if project:
+        text = first_project(schema=schema, name=own_name, run=stem, path=path, entry=entry)
+    else:
+        gpus, type_ = (2, "CPU") if script is None else (1, _gpu_type())
+        text = first_file(
+            schema=schema, name=own_name, gpus=gpus, type_=type_, path=path, entry=entry
+        )
+    new_files = {file: text, **new_files}
+    _refuse_existing(new_files)
+    shipped = (shipped_folder("schemas") / f"{form}.v1.schema.json").read_text(encoding="utf-8")
+    if not _is_schema(folder / schema):
+        new_files[folder / schema] = shipped
+        _refuse_existing(new_files)
+    _write(new_files)
+    required = tuple(one.name for one in entry.arguments if one.required and one.given)
+    return FirstFiles(name=own_name, file=file, written=tuple(new_files), required=required)
+
+
+def _inside(folder: Path, script: str) -> tuple[str, str | None]:
+    """The path of a script relative to the folder, and its function."""
+    file, _, function = script.partition(":")
+    if not Path(file).is_file():
+        raise NotFound(f"there is no file `{file}`", hint="name a script: `--from train.py`")
+    real = Path(file).resolve()
+    if not real.is_relative_to(folder.resolve()):
+        raise Usage(
+            f"`{file}` is not in the folder `{folder}`",
+            hint="name a folder above it: `sgpu init DIR --from DIR/train.py`",
+        )
+    path = real.relative_to(folder.resolve()).as_posix()
+    if not is_entrypoint(f"{path}:{function}" if function else path):
+        raise Usage(f"`{script}` is not a script", hint="name `FILE.py` or `FILE.py:FUNCTION`")
+    return path, function or None
+
+
+def _entry(file: Path, function: str | None) -> EntryArguments:
+    import ast
+
+    from sgpu_decl.staging.script_arguments import entry_arguments, function_arguments
+    from sgpu_decl.staging.syntax_trees import parse_source
+
+    try:
+        tree = parse_source(file)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise InvalidInput(f"`{file}` is not valid Python: {error}") from None
+    if function is None:
+        return entry_arguments(tree)
+    defined = {
+        node.name: node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    if function not in defined:
+        from sgpu_decl.diagnostics.nearest_names import nearest
+
+        close = nearest(function, sorted(defined))
+        raise NotFound(
+            f"`{file}` defines no function `{function}`",
+            hint=f"did you mean `{close}`?" if close else "name one that it defines",
+        )
+    found = function_arguments(defined[function])
+    if found is None:
+        raise Usage(
+            f"`{function}` takes arguments by position only, and a run file gives names",
+            hint="remove the `/` from its signature",
+        )
+    return found
+
+
+def _refuse_existing(files: Mapping[Path, str]) -> None:
+    taken = next((path for path in files if path.exists() or path.is_symlink()), None)
+    if taken is None:
+        return
+    hint = "nothing was written: use another folder, `sgpu init DIR`"
+    if taken.suffix == ".py":
+        hint += f"; or start this script: `sgpu init --from {taken}`"
+    raise SgpuError(f"there is a `{taken}` already", hint=hint, code="exists")
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    """Write the files once all their folders are there."""
+    try:
+        for each in files:
+            each.parent.mkdir(parents=True, exist_ok=True)
+        for each, content in files.items():
+            each.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise SgpuError(
+            f"the files of `sgpu init` cannot be written: {error_text(error)}",
+            hint=advice(error),
+            code="unwritable",
+        ) from None
+
+
+def _is_schema(file: Path) -> bool:
+    """Whether a file is a schema of sgpu, which is left alone."""
+    from sgpu_decl.staging.selection import SCHEMA_ID
+
+    try:
+        with file.open(encoding="utf-8") as opened:
+            return SCHEMA_ID in opened.read(_HEAD)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _folder_name(folder: Path) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", (current_folder() / folder).resolve().name).strip("-_")
+    return plain[:100] or "train"
+
+
+def _gpu_type() -> str:
+    from sgpu_decl.gpus.devices import read_devices
+
+    return "GPU" if read_devices().visible else "CPU"

@@ -1,0 +1,111 @@
+"""The head's folder, for launches: what their launch folders are to have travels in the package of
+the job, so that nothing but content needs the depot.
+
+Until then it waits on this machine, where a later command finds it if this one is killed. If
+something else must be written to the head meanwhile, each launch folder gets a lease there first:
+it keeps what is sent from gc.
+"""
+
+import hashlib
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.head.head_reader import ROOT
+from sgpu_decl.backends.ray.head.ray_files import SMALL, RayFiles
+from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
+from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
+from sgpu_decl.backends.remote.lease import LEASE
+from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
+from sgpu_decl.model.step_progress import Sent
+
+__all__ = ["FOLDER", "PackagedFiles"]
+
+FOLDER = "sgpu.folder"
+"""What the metadata of a job calls its launch folder, which the driver writes."""
+
+_LAUNCHES = f"{RemoteLayout(ROOT).runs}/"
+
+
+class PackagedFiles(RayFiles):
+    """Folders that are made below `runs`, and the small files in them, wait in the folder `waiting`
+    of this machine. `get` finds them; `size` and `list` know the head alone."""
+
+    def __init__(self, dashboard: Dashboard, waiting: Path) -> None:
+        super().__init__(dashboard)
+        self._waiting = waiting
+        self._leased: dict[str, bool] = {}  # folders made here, and whether they have a lease there
+        self._leasing = threading.Lock()
+
+    def packaged(self, folder: str) -> dict[str, bytes]:
+        """The files of a launch folder that wait, by name."""
+        here = self._here(folder)
+        paths = here.iterdir() if here.is_dir() else ()
+        return {path.name: path.read_bytes() for path in paths if not path.name.startswith(".")}
+
+    def forget(self, folder: str) -> None:
+        """The files of a launch folder are on their way to the head, or were deleted."""
+        with self._leasing:
+            self._leased.pop(folder, None)
+        shutil.rmtree(self._here(folder), ignore_errors=True)
+
+    def under_way(self) -> bool:
+        """Whether a driver has not written its launch folder yet. That it has joined the cluster
+        does not say it."""
+        dashboard, path = self._reader.dashboard, "/api/jobs/"
+        jobs: Any = dashboard.get(path)
+        active = [job for job in jobs if job.get("status") in ACTIVE]
+        metadata = [dashboard.optional_part(path, job, "metadata", dict) for job in active]
+        folders = [facts[FOLDER] for facts in metadata if facts and FOLDER in facts]
+        return any(not self.names(folder, MARKER) for folder in folders)
+
+    def make_folder(self, folder: str) -> None:
+        if not folder.startswith(_LAUNCHES):
+            self._write_leases()
+            super().make_folder(folder)
+            return
+        self._here(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._leased.setdefault(folder, False)
+
+    def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        folder, _, name = path.rpartition("/")
+        here = self._here(folder)
+        if not here.is_dir() or byte_count(content) > SMALL:
+            self._write_leases()
+            super().put(path, content, sent)
+            return
+        data = content if isinstance(content, bytes) else content.read_bytes()
+        write_atomic(here / name, data)
+        sent(len(data))
+
+    def get(self, path: str) -> bytes:
+        folder, _, name = path.rpartition("/")
+        try:
+            return (self._here(folder) / name).read_bytes()
+        except FileNotFoundError:
+            return super().get(path)
+
+    def get_from_head(self, path: str) -> bytes:
+        """A file that the head has, whatever waits here. Raises as `get` does."""
+        return super().get(path)
+
+    def delete(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        (self._here(folder) / name).unlink(missing_ok=True)
+        self.forget(path)
+        super().delete(path)
+
+    def _write_leases(self) -> None:
+        """Have a lease on the head for each launch folder that this process has made."""
+        with self._leasing:
+            for folder, leased in list(self._leased.items()):
+                if not leased:
+                    super().make_folder(folder)
+                    super().put(f"{folder}/{LEASE}", b"1")
+                    self._leased[folder] = True
+
+    def _here(self, folder: str) -> Path:
+        return self._waiting / hashlib.sha256(folder.encode()).hexdigest()[:32]

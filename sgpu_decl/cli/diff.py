@@ -1,0 +1,49 @@
+"""`sgpu diff`."""
+
+import sys
+
+import click
+
+from sgpu_decl.cli.completed_by import completed_by
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_names import file_and_names, open_named
+from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
+
+__all__ = ["command"]
+
+
+@click.command("diff")
+@click.argument(
+    "before", required=False, metavar="[NAME|FILE]", shell_complete=completed_by("runs", "files")
+)
+@click.argument("after", required=False, metavar="[OTHER]", shell_complete=completed_by("runs"))
+@project_options
+@output_option()
+def command(*, source: ProjectSource, before: str | None, after: str | None, output: str) -> int:
+    """Show what differs between two attempts: config, code, packages, results and metrics.
+
+    NAME alone is an attempt and the one before: `train` compares its last two, `train#8` that one
+    with `train#7`. Without a name it is the latest run. The two may be attempts of different runs.
+
+    Code is compared as it was launched, line by line. What is not kept any more is named.
+    """
+    words = tuple(name for name in (before, after) if name)
+    file, names = file_and_names(words)
+    if file is not None and names:
+        raise click.UsageError(f"`{file}` is a file: name two runs, or the file alone")
+    session, names = open_named(source, words)
+    runs = session.runs
+    refs = [runs.find_one(name) for name in names]
+    if after is None or len(refs) == 1:
+        ref = runs.find_one(*names)
+        refs = [runs.previous(ref), ref]
+    diff = runs.diff(refs[0], refs[1])
+    if output == "json":
+        from sgpu_decl.views.attempt_diff_text import attempt_diff_json
+
+        answer(attempt_diff_json(diff))
+        return 0
+    from sgpu_decl.views.attempt_diff_text import attempt_diff_text
+
+    show(attempt_diff_text(diff, now=now(), colour=takes_colour(sys.stdout)))
+    return 0

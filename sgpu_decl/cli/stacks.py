@@ -1,0 +1,55 @@
+"""`sgpu stacks`."""
+
+import click
+
+from sgpu_decl.cli.completed_by import completed_by
+from sgpu_decl.cli.options import (
+    ProjectSource,
+    output_option,
+    project_options,
+    rank_option,
+    read_ranks,
+    refuse_ranks,
+)
+from sgpu_decl.cli.run_names import open_named
+from sgpu_decl.cli.terminal_output import answer, note, show
+
+__all__ = ["command"]
+
+
+@click.command("stacks")
+@click.argument(
+    "name", required=False, metavar="[NAME|FILE]", shell_complete=completed_by("runs", "files")
+)
+@project_options
+@rank_option(default="all", show_default=True, help="The rank whose stacks are shown.")
+@output_option()
+def command(*, source: ProjectSource, name: str | None, rank: str, output: str) -> int:
+    """Show the Python stacks of the running ranks of a run: where each of their threads is now. The
+    ranks are not stopped.
+
+    NAME is `train` or `train#8`, FILE the file of a run. Without them it is the latest run.
+
+    The stacks of a rank that is a `command` need `py-spy` on this machine, which pauses the rank
+    while it reads them.
+    """
+    ranks = read_ranks(rank)
+    session, names = open_named(source, (name,) if name else ())
+    ref = session.runs.find_one(*names)
+    world = len(session.runs.status(ref).ranks)
+    refuse_ranks(ranks, [world] if world else [])
+    stacks = session.runs.stacks(ref, ranks)
+    if output == "json":
+        answer({
+            "stacks": [
+                {"rank": one.rank, "pid": one.pid, "stack": one.text, "reason": one.reason}
+                for one in stacks
+            ]
+        })  # fmt: skip
+        return 0
+    for one in stacks:
+        if one.text is None:
+            note(f"rank {one.rank}, process {one.pid}: no stacks: {one.reason}")
+        else:
+            show(f"rank {one.rank}, process {one.pid}:\n{one.text.rstrip()}\n")
+    return 0

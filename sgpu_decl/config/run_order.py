@@ -1,0 +1,195 @@
+"""Checks of the order of a project's runs: `after`, and `${run.NAME.output}`."""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sgpu_decl.config.run_reader import DeclaredRun
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import NAME
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.run_outputs import pins, references
+from sgpu_decl.text.near_references import has_near_references
+
+__all__ = ["order_findings"]
+
+_READERS = ("args", "parameters", "command", "env.variables")
+"""The fields whose values a program reads."""
+_LIKE_OUTPUT = re.compile(rf"(\$\{{run\.({NAME})(?![A-Za-z0-9_-])[^{{}}]{{0,200}}\}}?)", re.ASCII)
+
+
+def order_findings(
+    runs: Sequence[DeclaredRun], names: Collection[str], places: Mapping[str, Place]
+) -> Iterator[Diagnostic]:
+    """Check the order of runs.
+
+    Args:
+        runs: those that are valid, the cells of a matrix one by one.
+        names: all that the file declares.
+        places: where each run is named.
+    """
+    by_name: dict[str, DeclaredRun] = {}
+    for run in runs:
+        by_name.setdefault(run.config.name, run)
+    matrices = {name for name, run in by_name.items() if run.key}
+    for run in runs:
+        yield from _unknown(run, names)
+        if "${run." in run.spec:
+            yield from _bad_references(run, matrices)
+            yield from _malformed(run, names)
+    yield from _cycles(_upstreams(runs), places)
+
+
+def _upstreams(runs: Sequence[DeclaredRun]) -> dict[str, dict[str, Place | None]]:
+    """What each run comes after, and where that is written; the cells of a matrix may differ."""
+    found: dict[str, dict[str, Place | None]] = {}
+    for run in runs:
+        upstreams = found.setdefault(run.config.name, {})
+        for at, name in enumerate(run.config.after):
+            if name not in upstreams:
+                upstreams[name] = _place(run, f"after.{at}")
+    return found
+
+
+def _unknown(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
+    for at, name in enumerate(run.config.after):
+        if name not in names:
+            near = nearest(name, [other for other in names if other != run.config.name])
+            yield Diagnostic(
+                code="unknown_run",
+                summary=f"`after` names no run: `{name[:80]}`",
+                place=_place(run, f"after.{at}"),
+                hint=f"did you mean `{near}`?"
+                if near
+                else "it is a key under `runs` of a project file",
+            )
+
+
+def _bad_references(run: DeclaredRun, matrices: Collection[str]) -> Iterator[Diagnostic]:
+    for path, text in _texts(json.loads(run.spec), ""):
+        for name in pins(text):
+            yield _bad(run, path, f"`{text[:80]}` names an attempt", _write(name))
+        for name in sorted(references(text)):
+            reference = f"`${{run.{name[:80]}.output}}`"
+            if not _is_read(path):
+                yield _bad(
+                    run,
+                    path,
+                    f"{reference} is not filled in here",
+                    "write it in " + ", ".join(f"`{field}`" for field in _READERS),
+                )
+            elif name not in run.config.after:
+                yield _bad(
+                    run,
+                    path,
+                    f"{reference} needs the output of a run that `after` does not name",
+                    f"add `after: [{', '.join((*run.config.after, name))}]`",
+                )
+            elif name in matrices:
+                yield _bad(
+                    run,
+                    path,
+                    f"{reference} is not one folder: `{name}` has a matrix",
+                    "declare the combination whose output is read as a run of its own",
+                )
+
+
+def _malformed(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
+    """What begins like the output of a run of the project and is none: `${run.train.output/w.pt}`.
+    Other programs have such references too, so no other name is taken for one of ours; and text for
+    a shell stays, which reports it."""
+    for path, text in _texts(json.loads(run.spec), ""):
+        if path == "command" or not _is_read(path):
+            continue
+        told = not path.startswith("command.") and has_near_references(text)
+        for written, name in _LIKE_OUTPUT.findall(text):
+            if name in names and not (told or references(written) or pins(written)):
+                yield _bad(
+                    run,
+                    path,
+                    f"`{written[:80]}` is not the output of a run, so it is not filled in",
+                    f"write `${{run.{name}.output}}` for the folder, and a path behind the brace",
+                )
+
+
+def _is_read(path: str) -> bool:
+    return any(path == field or path.startswith(f"{field}.") for field in _READERS)
+
+
+def _bad(run: DeclaredRun, path: str, summary: str, hint: str) -> Diagnostic:
+    return Diagnostic(code="bad_output", summary=summary, place=_place(run, path), hint=hint)
+
+
+def _write(name: str) -> str:
+    return f"write `${{run.{name}.output}}`: the plan says which attempt that is"
+
+
+def _cycles(
+    upstreams: Mapping[str, Mapping[str, Place | None]], places: Mapping[str, Place]
+) -> Iterator[Diagnostic]:
+    """One finding for each cycle, with its path."""
+    done: set[str] = set()
+    for start in upstreams:
+        path: list[str] = []
+        branches = [iter((start,))]
+        while branches:
+            name = next(branches[-1], None)
+            if name is None:
+                branches.pop()
+                if path:
+                    done.add(path.pop())
+            elif name in path:
+                yield _cycle(upstreams, path[path.index(name) :], places)
+            elif name not in done and name in upstreams:
+                path.append(name)
+                branches.append(iter(upstreams[name]))
+
+
+def _cycle(
+    upstreams: Mapping[str, Mapping[str, Place | None]],
+    names: Sequence[str],
+    places: Mapping[str, Place],
+) -> Diagnostic:
+    first = min(range(len(names)), key=lambda at: places[names[at]])
+    ordered = [*names[first:], *names[:first]]
+    words = " → ".join(f"`{name}`" for name in (*ordered, ordered[0]))
+    steps = list(zip(ordered, [*ordered[1:], ordered[0]], strict=True))
+    entries = [upstreams[name][upstream] for name, upstream in steps]
+    return Diagnostic(
+        code="cyclic_runs",
+        summary=f"each of these runs waits for the next one, so none can start: {words}"
+        if len(ordered) > 1
+        else f"`{ordered[0]}` comes after itself",
+        place=entries[0],
+        hint="remove one of the names from `after`",
+        related=tuple(
+            Related(place=place, note=f"`{name}` comes after `{upstream}`")
+            for (name, upstream), place in list(zip(steps, entries, strict=True))[1:]
+            if place is not None
+        ),
+    )
+
+
+def _texts(value: Json, path: str) -> Iterator[tuple[str, str]]:
+    """All texts in a value, keys too, each with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            inner = f"{path}.{key}" if path else key
+            yield inner, key
+            yield from _texts(item, inner)
+    elif isinstance(value, Sequence):
+        for at, item in enumerate(value):
+            yield from _texts(item, f"{path}.{at}")
+
+
+def _place(run: DeclaredRun, path: str) -> Place | None:
+    """Where a value was written, or the block around it."""
+    while path:
+        if (place := run.places.get(path)) is not None:
+            return place
+        path = path.rpartition(".")[0]
+    return None

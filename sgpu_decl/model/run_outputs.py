@@ -1,0 +1,78 @@
+"""`${run.train.output}` in the spec of a run: the folder of another run's output.
+
+The file names the run. A plan pins the attempt, `${run.train#8.output}`, so that fields,
+fingerprints and the state say whose output a launch reads. The backend puts the folder in its place
+at launch.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+
+from sgpu_decl.model.address import NAME, Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import canonical
+
+__all__ = ["pinned", "pins", "references", "with_folders"]
+
+_REFERENCE = re.compile(r"\$\{run\.([^{}#\"\\]{1,200})\.output\}")
+_PINNED = re.compile(rf"\$\{{run\.({NAME})#(\d{{1,9}})\.output\}}", re.ASCII)
+_SPECIAL = re.compile(r'[\\$`"]')  # between double quotes
+_MARK = "${run."  # most specs have none, and are not searched
+
+
+def references(text: str) -> frozenset[str]:
+    """The names of the runs whose output a text refers to, without an attempt."""
+    return frozenset(_REFERENCE.findall(text)) if _MARK in text else frozenset()
+
+
+def pinned(spec: str, attempts: Mapping[str, int]) -> str:
+    """The spec with the attempts of the runs that are known; other references stay."""
+    if _MARK not in spec:
+        return spec
+    return _REFERENCE.sub(
+        lambda match: (
+            f"${{run.{match[1]}#{attempts[match[1]]}.output}}" if match[1] in attempts else match[0]
+        ),
+        spec,
+    )
+
+
+def pins(spec: str) -> dict[str, int]:
+    """The attempts whose output a spec refers to, by the name of the run."""
+    if _MARK not in spec:
+        return {}
+    return {name: int(number) for name, number in _PINNED.findall(spec)}
+
+
+def with_folders(spec: str, folder_of: Callable[[AttemptRef], str]) -> str:
+    """The spec, which is JSON, with the folder of each pinned output in its place. In a `command`
+    that is text for a shell, the folder is quoted."""
+    if _MARK not in spec:
+        return spec
+
+    def folder(match: re.Match[str]) -> str:
+        return folder_of(AttemptRef(Address.run(match[1]), int(match[2])))
+
+    fields = json.loads(spec)
+    if isinstance(command := fields.get("command"), str):
+        quoted = _PINNED.sub(
+            lambda match: _as_quoted(folder(match), command[: match.start()]), command
+        )
+        spec = canonical({**fields, "command": quoted})
+    return _PINNED.sub(lambda match: json.dumps(folder(match))[1:-1], spec)
+
+
+def _as_quoted(text: str, before: str) -> str:
+    """A text as a shell takes it, after what stands before it: inside quotes, or outside."""
+    quote = ""
+    letters = iter(before)
+    for letter in letters:
+        if letter == "\\" and quote != "'":
+            next(letters, None)
+        elif letter in "'\"" and quote in ("", letter):
+            quote = "" if quote else letter
+    if quote == "'":
+        return text.replace("'", "'\\''")
+    return _SPECIAL.sub(r"\\\g<0>", text) if quote else shlex.quote(text)

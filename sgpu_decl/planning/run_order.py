@@ -1,0 +1,239 @@
+"""The order of runs (`after`): what a launch waits for, and which runs are not launched yet."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from shlex import quote
+from typing import TypeVar
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.desired import DesiredRun
+from sgpu_decl.model.plan import Action, Change, Check, Reason, Upstream
+from sgpu_decl.model.run_outputs import pinned, pins, references
+from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, prior_of
+from sgpu_decl.planning.plan_checks import place_of
+
+__all__ = ["RunOrder", "launch_levels"]
+
+_LAUNCHING = (Action.CREATE, Action.REPLACE)
+_ENDED = {AttemptState.CANCELLED: "was cancelled", AttemptState.LOST: "was lost"}
+_Node = TypeVar("_Node", str, Address)
+
+
+def _levels(upstreams: "Mapping[_Node, Collection[_Node]]") -> "dict[_Node, int]":
+    """How many others are before each one in its longest chain.
+
+    Raises:
+        ValueError: there is a cycle.
+    """
+    from graphlib import TopologicalSorter
+
+    sorter = TopologicalSorter(upstreams)
+    sorter.prepare()
+    found: dict[_Node, int] = {}
+    level = 0
+    while sorter.is_active():
+        ready = sorter.get_ready()
+        found.update(dict.fromkeys(ready, level))
+        sorter.done(*ready)
+        level += 1
+    return found
+
+
+def launch_levels(changes: Iterable[Change]) -> dict[Address, int]:
+    """The levels of the runs that changes launch: one of a higher level waits for a lower one.
+
+    Raises:
+        ValueError: they wait for each other.
+    """
+    return _levels({one.address: {other.address for other in one.after} for one in changes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """Where an upstream run stands. `attempt` succeeded, or will end if `waits`; it is None where
+    no attempt will succeed, for the reason that `obstacle` gives with a `way_out`."""
+
+    address: Address
+    attempt: int | None = None
+    waits: bool = False
+    obstacle: str = ""
+    way_out: str = ""
+
+
+class RunOrder:
+    """Plans runs in their order: each after those that it comes after.
+
+    Args:
+        declared: all runs of the file, planned or not.
+        known: the attempts that are recorded.
+    """
+
+    def __init__(
+        self, declared: Iterable[DesiredRun], known: Mapping[Address, CurrentAttempts]
+    ) -> None:
+        self._by_name: dict[str, list[DesiredRun]] = {}
+        for run in declared:
+            self._by_name.setdefault(run.address.name, []).append(run)
+        self._known = known
+        self._changes: dict[Address, Change] = {}
+        self._standings: dict[tuple[str, ...], tuple[_Standing, ...]] = {}
+
+    def sorted(self, runs: Sequence[DesiredRun]) -> Sequence[DesiredRun]:
+        """The runs, each behind those that it comes after; else their order stays."""
+        if not any(run.after for run in runs):
+            return runs
+        upstreams = {
+            name: {after for run in cells for after in run.after}
+            for name, cells in self._by_name.items()
+        }
+        level = _levels(upstreams)
+        return sorted(runs, key=lambda run: level[run.address.name])
+
+    def pinned(self, run: DesiredRun) -> DesiredRun:
+        """The run with the attempts whose output it reads: those that will succeed, or else the
+        ones that it read last."""
+        names = references(run.spec)
+        if not names:
+            return run
+        before = self._known.get(run.address, NO_ATTEMPTS).current
+        attempts = pins(before.inputs.spec) if before is not None else {}
+        for standing in self._of(tuple(sorted(names))):
+            if standing.attempt is not None:
+                attempts[standing.address.name] = standing.attempt
+        return replace(run, spec=pinned(run.spec, attempts))
+
+    def settled(
+        self, run: DesiredRun, change: Change, checks: tuple[Check, ...]
+    ) -> tuple[Change, tuple[Check, ...]]:
+        """The change of a run, with what it waits for; one that launches nothing if a run that it
+        comes after will not succeed."""
+        if run.after:
+            standings = self._of(tuple(dict.fromkeys(run.after)))
+            addresses = tuple(standing.address for standing in standings)
+            change = replace(change, depends_on=(*change.depends_on, *addresses))
+            if change.action in _LAUNCHING:
+                obstacle = next((one for one in standings if one.attempt is None), None)
+                if obstacle is not None:
+                    change, checks = _held(change), (_obstacle_check(run, obstacle),)
+                else:
+                    change = replace(change, after=_awaited(standings))
+            elif change.reason is Reason.ALREADY_RUNNING:
+                checks = (*checks, *self._stopped_before(run, change, addresses))
+        self._changes[run.address] = change
+        return change, checks
+
+    def _stopped_before(
+        self, run: DesiredRun, change: Change, upstreams: Iterable[Address]
+    ) -> Iterator[Check]:
+        """An attempt in the queue waits for those that were there at its launch."""
+        if change.prior is None or change.prior.state is not AttemptState.QUEUED:
+            return
+        ref = AttemptRef(run.address, change.prior.attempt)
+        for address in upstreams:
+            upstream = self._changes.get(address)
+            if upstream is not None and upstream.action is Action.REPLACE:
+                yield Check(
+                    id="upstream_stopped",
+                    severity=Severity.WARNING,
+                    address=run.address,
+                    summary=f"`{ref}` is queued after an attempt of `{address.label}` that this "
+                    "plan stops: it then ends without having started",
+                    hint=f"`--rerun {quote(str(run.address))} --on-active replace` launches it "
+                    f"again, after the new attempt of `{address.label}`",
+                    place=place_of(run.places, "after"),
+                )
+                return
+
+    def elsewhere(self, run: DesiredRun) -> tuple[Check, ...]:
+        """The runs that it comes after, and that another backend runs. The cells of a matrix share
+        a check."""
+        return tuple(
+            Check(
+                id="after_elsewhere",
+                severity=Severity.ERROR,
+                address=None if run.address.key else run.address,
+                summary=f"`{run.address.name}` runs on `{run.backend}` and comes after `{name}`, "
+                f"which runs on `{other}`: neither backend sees the other's runs",
+                hint="use the same backend for both, or remove the name from `after`",
+                place=place_of(run.places, f"after.{at}"),
+            )
+            for at, name in enumerate(run.after)
+            for other in sorted({one.backend for one in self._by_name.get(name, ())})
+            if other != run.backend
+        )
+
+    def _of(self, names: tuple[str, ...]) -> tuple[_Standing, ...]:
+        if names not in self._standings:
+            self._standings[names] = tuple(
+                self._standing(run.address) for name in names for run in self._by_name.get(name, ())
+            )
+        return self._standings[names]
+
+    def _standing(self, address: Address) -> _Standing:
+        change = self._changes.get(address)
+        if change is not None and change.action in _LAUNCHING:
+            return _Standing(address=address, attempt=change.attempt, waits=True)
+        attempts = self._known.get(address, NO_ATTEMPTS)
+        prior = prior_of(attempts.current) if attempts.known and attempts.current else None
+        if change is not None:
+            prior = change.prior
+            if change.reason is Reason.UPSTREAM_FAILED:
+                return _Standing(
+                    address=address,
+                    obstacle="which is not launched",
+                    way_out=f"launch `{address.name}` first: another warning says why it is not "
+                    "launched",
+                )
+        if prior is None:
+            return _Standing(
+                address=address,
+                obstacle="which has no attempt yet",
+                way_out=f"launch both: `--select {quote(address.label)}` adds it to the plan",
+            )
+        if prior.state.active or prior.state is AttemptState.SUCCEEDED:
+            return _Standing(address=address, attempt=prior.attempt, waits=prior.state.active)
+        how = _ENDED.get(prior.state, "failed")
+        again = f"`--rerun {quote(str(address))}` launches it again"
+        if change is not None and change.reason is Reason.FAILED_NOT_RETRIED:
+            again = "`--retry-failed` launches it again, and so does a change of it"
+        return _Standing(
+            address=address,
+            obstacle=f"and `{AttemptRef(address, prior.attempt)}` {how}",
+            way_out=again,
+        )
+
+
+def _awaited(standings: Sequence[_Standing]) -> tuple[Upstream, ...]:
+    return tuple(
+        Upstream(address=one.address, attempt=one.attempt)
+        for one in standings
+        if one.waits and one.attempt is not None
+    )
+
+
+def _held(change: Change) -> Change:
+    return Change(
+        address=change.address,
+        kind=change.kind,
+        backend=change.backend,
+        action=Action.NO_OP,
+        reason=Reason.UPSTREAM_FAILED,
+        depends_on=change.depends_on,
+        prior=change.prior,
+    )
+
+
+def _obstacle_check(run: DesiredRun, upstream: _Standing) -> Check:
+    """The cells of a matrix share one."""
+    return Check(
+        id="upstream_failed",
+        severity=Severity.WARNING,
+        address=None if run.address.key else run.address,
+        summary=f"`{run.address.name}` is not launched: it comes after "
+        f"`{upstream.address.label}`, {upstream.obstacle}",
+        hint=upstream.way_out,
+        place=place_of(run.places, "after"),
+    )

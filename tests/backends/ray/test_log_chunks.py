@@ -1,0 +1,85 @@
+"""Logs of nodes in files of bounded size: written on the head, and read over its dashboard."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+from sgpu_decl.backends.ray.cluster.log_chunks import CHUNK, LogChunks
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.watching.logs import HeadLogs
+from sgpu_decl.errors import BackendError
+from tests.backends.ray.answers import Answers, answering
+
+FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
+HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
+LOGS = "/sgpu/runs/1/logs"
+
+
+def written(folder: Path) -> bytes:
+    paths = sorted(folder.iterdir(), key=lambda path: int(path.stem))
+    return b"".join(path.read_bytes() for path in paths)
+
+
+def test_lines_are_whole_in_files_of_bounded_size(tmp_path: Path) -> None:
+    chunks, lines = LogChunks(str(tmp_path)), b"0123456789\n" * (CHUNK // 4)
+
+    chunks.write(lines)
+
+    assert written(tmp_path) == lines
+    for path in tmp_path.iterdir():
+        assert path.stat().st_size <= CHUNK
+        assert path.read_bytes().endswith(b"\n")
+
+
+def test_a_full_disk_costs_lines_and_the_log_says_so(tmp_path: Path) -> None:
+    chunks = LogChunks(str(tmp_path))
+    full = tmp_path / "0.log"
+    full.symlink_to("/dev/full")
+    chunks.write(b"one\n")
+    chunks.write(b"two\n")
+    full.unlink()
+
+    chunks.write(b"three\n")
+    chunks.write(b"four\n")
+
+    note = b"sgpu: 8 bytes of this log are missing: the disk was full\n"
+    assert written(tmp_path) == note + b"three\nfour\n"
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    """A head with three files of the log of node 0."""
+    with answering({NODES: {"data": {"result": {"result": [HEAD]}}}}) as running:
+        names = [f"{LOGS[1:]}/0/0/{number}.log" for number in range(3)]
+        running.by_path[NAMES] = {"data": {"result": {"internal": names}}}
+        yield running
+
+
+def has(answers: Answers, *contents: bytes | None) -> None:
+    """The files have these contents; None if one cannot be read now."""
+
+    def content() -> tuple[int, str]:
+        query = parse_qs(answers.queries[-1])
+        found = contents[int(query["filename"][0][-5])]
+        return (500, "no such file") if found is None else (200, found.decode())
+
+    answers.by_path[FILE] = content
+
+
+def test_a_file_that_cannot_be_read_now_is_read_at_the_next_look(answers: Answers) -> None:
+    logs = HeadLogs(RayFiles(answers.dashboard()), LOGS)
+    has(answers, b"a\nb\n", None, b"d\n")
+    assert list(logs.new_lines(last=False)) == [(0, b"a\nb")]
+
+    has(answers, b"a\nb\n", b"c\n", b"d\n")
+
+    assert list(logs.new_lines(last=True)) == [(0, b"c"), (0, b"d")]
+
+
+def test_a_log_that_lacks_a_file_at_its_end_is_not_taken_for_whole(answers: Answers) -> None:
+    logs = HeadLogs(RayFiles(answers.dashboard()), LOGS)
+    has(answers, b"a\n", None, b"c\n")
+    with pytest.raises(BackendError, match="cannot be read now"):
+        list(logs.new_lines(last=True))

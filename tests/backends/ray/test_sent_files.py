@@ -1,0 +1,149 @@
+"""What a driver sends to nodes, as far as no node is needed."""
+
+import json
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sgpu_decl.agent.environment.packs import Index, Pack, index_name
+from sgpu_decl.backends.ray.cluster.head_folder import index_folder
+from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
+from sgpu_decl.backends.ray.cluster.sent_files import _BATCH, _PIECE, SentFiles, _batches
+
+
+class Head:
+    """The folder of a head with the code of one launch, which has this environment, too."""
+
+    def __init__(self, root: Path, environment: str | None = None) -> None:
+        self.objects = root / "objects"
+        self.code = self.objects / "code/c0de.tar.gz"
+        self.lock = self.objects / "agent/freeing-1"
+        for path in (self.code, self.lock):
+            path.parent.mkdir(parents=True)
+        self.code.touch()
+        sent: dict[str, Any] = {"objects": str(self.objects), "code": "c0de"}
+        sent["environment"] = environment
+        sent |= {"files": [], "resume": False, "gc_lock": {"name": "freeing-", "seconds": 300.0}}
+        launch = {"launch": str(root / "runs/1"), "back": str(root / "runs/1/back"), "sent": sent}
+        self.files = SentFiles(launch, LogCopy())
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Head:
+    return Head(tmp_path)
+
+
+def test_content_that_is_there_is_not_missing(head: Head) -> None:
+    assert head.files.missing_content() is None
+
+
+def test_content_that_was_deleted_is_named(head: Head) -> None:
+    head.code.unlink()
+    assert head.files.missing_content() == (
+        f"`{head.code}` was deleted from the head node: apply again"
+    )
+
+
+def test_an_environment_that_was_deleted_in_part_is_sent_again_by_the_next_apply(
+    tmp_path: Path,
+) -> None:
+    head = Head(tmp_path, environment="e4")
+    packs = head.objects / "packs"
+    packs.mkdir()
+    pack = Pack((("0" * 64, 1),))
+    index = packs / index_name("sha256:e4")
+    index.write_bytes(Index("sha256:e4", (pack,)).to_bytes())
+    for name in (pack.name, "e4.manifest"):
+        (packs / name).touch()
+    index_folder(str(packs))
+    assert head.files.missing_content() is None
+    (packs / pack.name).unlink()
+
+    assert str(packs / pack.name) in str(head.files.missing_content())
+
+    entries = json.loads((packs / ".index").read_text())["entries"]
+    assert entries.keys() == {"e4.manifest"}
+
+
+def test_a_gc_that_goes_on_is_waited_for(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    head.lock.touch()
+
+    def gc_goes_on(_: float) -> None:
+        head.code.unlink()
+        head.lock.unlink()
+
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.time.sleep", gc_goes_on)
+    assert str(head.code) in str(head.files.missing_content())
+
+
+def test_a_gc_that_died_is_not_waited_for(head: Head) -> None:
+    head.lock.touch()
+    os.utime(head.lock, (time.time() - 400,) * 2)
+    assert head.files.missing_content() is None
+
+
+class Node:
+    """An actor without Ray: the files of a node, on this machine."""
+
+    def __init__(self, files: NodeFiles) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=getattr(self._files, name))
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Calls of nodes are answered at once."""
+    same = SimpleNamespace(get=lambda answer: answer, put=lambda data: data)
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.ray", same)
+    return Node(NodeFiles(str(tmp_path / "node/run"), 0))
+
+
+def test_an_attempt_that_nobody_brings_anything_back_of_is_in_the_index(
+    head: Head, node: Node, tmp_path: Path
+) -> None:
+    back = tmp_path / "runs/1/back"
+    back.mkdir(parents=True)
+    for number in range(2):
+        head.files.send([node], str(tmp_path / f"runs/1/logs/{number}"))
+        assert str(number) in json.loads((back / ".index").read_text())["entries"]
+    assert "back" in json.loads((back.parent / ".index").read_text())["entries"]
+
+
+def test_a_node_gets_what_it_lacks_and_its_files_come_back(
+    head: Head, node: Node, tmp_path: Path
+) -> None:
+    head.code.write_bytes(b"code")
+    head.files.send([node], str(tmp_path / "runs/1/logs/0"))
+    assert (tmp_path / "node/objects/code/c0de.tar.gz").read_bytes() == b"code"
+    left = tmp_path / "node/run.files/runs/1/back/0/node_0"
+    left.mkdir(parents=True)
+    (left / "outcome.json").write_bytes(b"{}")
+    (left.parents[4] / "log").write_bytes(b"a line")
+
+    head.files.collect(0)
+
+    back = tmp_path / "runs/1/back/0/node_0"
+    assert (back / "outcome.json").read_bytes() == b"{}"
+    assert "outcome.json" in json.loads((back / ".index").read_text())["entries"]
+    assert (tmp_path / "runs/1/logs/0/0/0.log").read_bytes() == b"a line\n"
+    assert not (tmp_path / "node/run.files").exists()
+
+
+@given(st.lists(st.integers(min_value=0, max_value=2 * _PIECE), max_size=2 * _BATCH))
+def test_files_are_taken_in_their_order_a_few_at_once(sizes: list[int]) -> None:
+    files = [(str(number), size) for number, size in enumerate(sizes)]
+    batches = list(_batches(files))
+    assert [name for names, _ in batches for name in names] == [name for name, _ in files]
+    for names, size in batches:
+        assert size == sum(dict(files)[name] for name in names)
+        assert len(names) <= _BATCH
+        assert size <= _PIECE or len(names) == 1

@@ -1,0 +1,104 @@
+"""Runs of a project in their order, as a user sees them."""
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+PROJECT = """\
+project: {name: order}
+runs:
+  report: {gpus: 1, type: CPU, after: [evaluate], command: "true", mlflow: {enabled: false}}
+  evaluate:
+    gpus: 1
+    type: CPU
+    after: [train]
+    command: [sh, -c, 'cat "$0/w" "$WEIGHTS/w"', "${run.train.output}"]
+    env: {variables: {WEIGHTS: "${run.train.output}"}}
+    mlflow: {enabled: false}
+  train:
+    gpus: 1
+    type: CPU
+    command: 'echo 1 > "$SGPU_OUTPUT_DIR/w"; exit CODE'
+    mlflow: {enabled: false}
+"""
+
+
+@pytest.fixture
+def project(sgpu: Shell) -> Shell:
+    sgpu.write("sgpu.yml", PROJECT.replace("CODE", "0"))
+    return sgpu
+
+
+def states(sgpu: Shell) -> dict[str, str]:
+    runs = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    return {run["name"]: f"{run['attempt']} {run['state']}" for run in runs}
+
+
+def test_runs_start_in_their_order_and_nobody_has_to_stay(project: Shell) -> None:
+    plan = project.here("plan")
+    assert "create evaluate#1 after train#1 has succeeded" in plan.out
+    assert project.here("apply", "-y", "--detach").code == 0
+    assert project("wait", "report").code == 0
+    assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "1 succeeded")
+    assert project.here("logs", "evaluate").out.split() == ["1", "1"]
+    assert "No changes" in project.here("plan").out
+
+
+def test_a_failure_stops_those_after_it_until_it_is_mended(project: Shell) -> None:
+    project.write("sgpu.yml", PROJECT.replace("CODE", "3"))
+    assert project("apply", "-y").code == 5
+    assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "1 failed")
+    assert "train#1 failed, and this run comes after it" in project.here("status", "evaluate").out
+    kept = project.here("apply", "-y")
+    assert kept.code == 5
+    assert "`evaluate` is not launched: it comes after `train`, and `train#1` failed" in kept.out
+    assert states(project)["evaluate"] == "1 failed"
+    held = project.here("apply", "-y", "evaluate")
+    assert held.code == 5
+    assert "not launched, because a run that comes before has not succeeded: `evaluate`" in held.err
+    project.write("sgpu.yml", PROJECT.replace("CODE", "0"))
+    assert project("apply", "-y").code == 0
+    assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "2 succeeded")
+
+
+def test_a_saved_plan_keeps_the_order(project: Shell) -> None:
+    assert project.here("plan", "--out", "saved.plan").code == 0
+    assert project("apply", "saved.plan").code == 0
+    assert states(project)["report"] == "1 succeeded"
+
+
+def test_what_cannot_be_launched_is_not_waited_for(project: Shell) -> None:
+    taken = project.folder / ".sgpu/default/runs/train/1"
+    taken.mkdir(parents=True)
+    (taken / "outcome.json").write_text("{}")
+    refused = project.here("apply", "-y")
+    assert refused.code == 1
+    assert "`evaluate` was not launched: it comes after `train`, which could not be" in refused.err
+    assert states(project) == {}
+
+
+def test_an_output_that_gc_freed_is_made_again(project: Shell) -> None:
+    assert project("apply", "-y", "--select", "train").code == 0
+    assert project.here("gc", "--keep-last", "0").code == 0
+    refused = project.here("apply", "-y", "--select", "evaluate")
+    assert refused.code == 1
+    assert "`evaluate#1` reads the output of `train#1`, which is gone" in refused.err
+    assert project("apply", "-y", "--rerun", "run.train").code == 0
+    assert states(project)["report"] == "1 succeeded"
+
+
+def test_an_output_that_is_being_read_is_neither_freed_nor_moved(project: Shell) -> None:
+    waits = 'until [ -e free ]; do sleep 0.05; done; cat "$0/w"'
+    project.write(
+        "sgpu.yml", PROJECT.replace("CODE", "0").replace('cat "$0/w" "$WEIGHTS/w"', waits)
+    )
+    gate = project.folder / ".sgpu/default/runs/evaluate/1/code/free"
+    assert project("apply", "-y", "--detach", "--select", "train", "--select", "evaluate").code == 0
+    assert project("wait", "train").code == 0
+    refused = project.here("state", "mv", "run.train", "run.first")
+    assert refused.code == 1
+    assert "`evaluate#1` is active and looks at the folder of `train#1`" in refused.err
+    assert project.here("gc", "--keep-last", "0").code == 0
+    gate.touch()
+    assert project("wait", "evaluate").code == 0
+    assert project.here("state", "mv", "run.train", "run.first").code == 0

@@ -1,0 +1,53 @@
+"""`sgpu stacks`, as a user types it."""
+
+from tests.cli.conftest import Shell
+from tests.support import FUNCTION_RUN, until
+
+
+def test_stacks_of_a_running_run_and_of_one_that_has_ended(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", FUNCTION_RUN.replace("name: a\n", "name: a\ngrace: 500ms\n"))
+    sgpu.write("train.py", "import time\ndef main():\n    print('up')\n    time.sleep(600)\n")
+    assert sgpu.here("apply", "-y", "--detach").code == 0
+    until(lambda: "up" in sgpu.here("logs", "a").out)
+    shown = sgpu.here("stacks", "a")
+    assert shown.code == 0
+    assert shown.out.startswith("rank 0, process ")
+    assert f'File "{sgpu.folder}/train.py", line 4 in main' in shown.out
+    stacks = sgpu.here("stacks", "a", "--rank", "0", "-o", "json").json["data"]["stacks"]
+    assert [(one["rank"], one["reason"]) for one in stacks] == [(0, None)]
+    assert "there is no rank 7" in sgpu.here("stacks", "a", "--rank", "7").err
+    assert sgpu.here("cancel", "a").code == 0
+    ended = sgpu.here("stacks", "a")
+    assert ended.code == 1
+    assert "no rank of `a#1` runs now: it is cancelled" in ended.err
+
+
+def test_a_rank_that_has_ended_while_others_run(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", FUNCTION_RUN.replace("gpus: 1", "gpus: 2"))
+    sgpu.write(
+        "train.py",
+        "import os, time\ndef main():\n    if os.environ['RANK'] == '0': time.sleep(600)\n",
+    )
+    assert sgpu.here("apply", "-y", "--detach").code == 0
+
+    def states() -> list[str]:
+        (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+        return [rank["state"] for rank in run["ranks"]]
+
+    until(lambda: states() == ["running", "succeeded"])
+    ended = sgpu.here("stacks", "a", "--rank", "1")
+    assert (ended.code, ended.out) == (1, "")
+    assert "rank 1 of `a#1` does not run now: it is succeeded" in ended.err
+    assert sgpu.here("cancel", "a").code == 0
+
+
+def test_an_attempt_that_has_no_ranks_yet(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", FUNCTION_RUN + "max_parallel: 1\non_active: parallel\nuntil: always\n")
+    sgpu.write("train.py", "import time\ndef main():\n    time.sleep(600)\n")
+    for _ in range(2):
+        assert sgpu.here("apply", "-y", "--detach").code == 0
+    refused = sgpu.here("stacks", "a#2", "--rank", "0")
+    assert refused.code == 1
+    assert "no rank of `a#2` runs now: it is queued" in refused.err
+    assert sgpu.here("cancel", "a#1").code == 0
+    assert sgpu.here("cancel", "a#2").code == 0
