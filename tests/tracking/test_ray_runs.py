@@ -83,10 +83,7 @@ def run_of(door: Door, bench: BackendBench) -> dict[str, Any]:
 def running(cluster: RayCluster, words: bytes) -> list[int]:
     """The processes of the cluster that have these words in their command line."""
     return [
-        pid
-        for node in cluster.nodes
-        for pid in related(node.pid)
-        if words in command_line(pid)
+        pid for node in cluster.nodes for pid in related(node.pid) if words in command_line(pid)
     ]
 
 
