@@ -5,6 +5,7 @@ Nothing is read here. The same input gives the same plan.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -29,7 +30,6 @@ from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, removed
-from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
 
@@ -193,11 +193,7 @@ class _PlanParts:
         self.checks += interpreter_checks(
             [(item, self._attempts_of(item.address).current) for item in launched], self._state
         )
-        self.checks += (
-            *placement_checks(launched),
-            *ray_checks(launched),
-            *resume_checks(launched),
-        )
+        self.checks += (*placement_checks(launched), *ray_checks(launched))
 
     def environments(self, used: Iterable[DesiredRun]) -> set[Address]:
         """The environments that runs declare, once each; returns their addresses."""
@@ -304,6 +300,12 @@ def _options(
         queues=capabilities.get(item.backend, _NONE).queues,
         package_lists=state.package_lists,
     )
+
+
+def with_infos(plan: Plan, infos: Iterable[Check]) -> Plan:
+    """The plan with more checks, which refuse nothing: what is asked of backends once it is known
+    what the plan launches."""
+    return replace(plan, checks=_in_order((*plan.checks, *infos)))
 
 
 def is_applyable(changes: Iterable[Change], checks: Iterable[Check]) -> bool:
