@@ -245,7 +245,7 @@ def test_only_runs_that_are_launched_are_asked_for_earlier_output(
     run = "{gpus: 1, type: CPU, entrypoint: train.py:main, mlflow: {enabled: false}, resume: auto"
     text = f"project: {{name: p}}\nruns:\n  a: {run}, args: {{lr: 1}}}}\n"
     (folder / "sgpu.yml").write_text(f"{text}  b: {run}, args: {{lr: 1}}}}\n")
-    apply()
+    apply("sgpu.yml")
     asked = []
     answer = LocalAttempts.left_output
 
@@ -256,7 +256,7 @@ def test_only_runs_that_are_launched_are_asked_for_earlier_output(
     monkeypatch.setattr(LocalAttempts, "left_output", noted)
 
     def said() -> list[str]:
-        with open_file() as session:
+        with open_file("sgpu.yml") as session:
             checks = session.plan(PlanOptions()).plan.checks
         return [f"{check.address}: {check.summary}" for check in checks if check.id == "resumes"]
 
