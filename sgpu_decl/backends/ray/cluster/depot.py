@@ -39,12 +39,12 @@ from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.locks import try_lock
 from sgpu_decl.backends.ray.cluster.content_limit import MOST, prune
 from sgpu_decl.backends.ray.cluster.head_folder import (
-    OWN,
     head_folder,
     index_folder,
     index_tree,
     make_folder,
 )
+from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_KEYS = "gcs://sgpu-depot-"
+_KEYS = f"gcs://{DEPOT_ID}"
 _NAME = re.compile(r"[0-9a-f][0-9a-f-]{0,99}")
 _IDLE = 120.0  # seconds without a message, after which it ends
 _OLD = 300.0  # seconds
@@ -70,11 +70,12 @@ def main(folder: str) -> int:
     """Serve until no client has anything to do. `depot.json` in `folder` has the id of this `job`,
     and may have other limits than the usual ones: `idle`, in seconds, and `most`, in bytes of
     content."""
-    with open(os.path.join(folder, "depot.json"), encoding="utf-8") as file:
+    with open(os.path.join(folder, DEPOT_FILE), encoding="utf-8") as file:
         about = json.load(file)
     os.chdir("/")
     ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False)
-    depot = _Depot(head_folder(), idle=about.get("idle", _IDLE), most=about.get("most", MOST))
+    limits = {name: about[name] for name in ("idle", "most") if name in about}
+    depot = _Depot(head_folder(), **limits)
     shutil.rmtree(folder, ignore_errors=True)
     return depot.run(str(about["job"]))
 
@@ -92,8 +93,8 @@ class _Depot:
         self._root = root
         self._idle = idle
         self._most = most
-        self._own = os.path.join(root, OWN)
-        self._answers = os.path.join(self._own, "answers")
+        self._own = os.path.join(root, DEPOT)
+        self._answers = os.path.join(root, ANSWERS)
         self._uploads = os.path.join(self._own, "uploads")
         for folder in (self._answers, self._uploads):
             os.makedirs(folder, exist_ok=True)
@@ -104,7 +105,7 @@ class _Depot:
             attempt_files.say("another depot serves this head")
             return 0
         about = attempt_files.encode({"v": 1, "job": job})
-        attempt_files.write_atomic(self._own, "depot.json", about)
+        attempt_files.write_atomic(self._own, DEPOT_FILE, about)
         index_tree(self._root)  # the last depot may have been killed before it had
         worked = swept = time.monotonic()
         while True:

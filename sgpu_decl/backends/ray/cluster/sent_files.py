@@ -17,7 +17,8 @@ import ray
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.agent.node.earlier_output import newest_output
 from sgpu_decl.backends.ray.cluster.content_limit import use
-from sgpu_decl.backends.ray.cluster.head_folder import INDEX, index_folder, index_tree
+from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
+from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 
 TYPE_CHECKING = False

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
+from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
 from sgpu_decl.backends.ray.launching.jobs import find_job, put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
@@ -19,8 +20,6 @@ from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = ["DepotClient"]
 
-_KEYS = "sgpu-depot-"
-_OWN = f"{ROOT}/.depot"
 _SHORTEST, _LONGEST = 0.005, 0.1  # seconds between two looks for an answer
 _SILENT = 2.0  # seconds without an answer, after which the depot may have ended
 _PATIENCE = 120.0  # seconds for one answer
@@ -68,7 +67,7 @@ class DepotClient:
             summary = f"the head node of `{self._url}` refuses it: {error['message']}"
             if error["code"] == RemoteMissing.code:
                 raise RemoteMissing(summary, hint="apply again")
-            hint = "apply again; the log of the job `sgpu-depot-...` in the dashboard may say more"
+            hint = f"apply again; the log of the job `{DEPOT_ID}...` in the dashboard may say more"
             if error["code"] == "no_room":
                 hint = "free space on the disk of the head node, with `sgpu gc` for example"
             raise BackendError(summary, hint=hint, code=error["code"])
@@ -93,13 +92,13 @@ class DepotClient:
         data = data or b""
         message = {**message, "sha256": hashlib.sha256(data).hexdigest()}
         content = canonical(message).encode() + b"\n" + data
-        put_value(self._reader.dashboard, f"{_KEYS}{name}", content)
+        put_value(self._reader.dashboard, f"{DEPOT_ID}{name}", content)
         return name
 
     def _answer(self, message: str) -> dict[str, Any]:
         begun = asked = time.monotonic()
         pause, starts = _SHORTEST, 0
-        while (content := self._reader.find(f"{_OWN}/answers/{message}")) is None:
+        while (content := self._reader.find(f"{ROOT}/{ANSWERS}/{message}")) is None:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
             now = time.monotonic()
@@ -110,7 +109,7 @@ class DepotClient:
             if now - begun > _PATIENCE:
                 error = BackendError(
                     f"nobody takes files on the head node of `{self._url}`",
-                    hint="see the jobs `sgpu-depot-...` in the dashboard of Ray",
+                    hint=f"see the jobs `{DEPOT_ID}...` in the dashboard of Ray",
                     code="unavailable",
                 )
                 error.retryable = True
@@ -121,14 +120,14 @@ class DepotClient:
     def _start(self) -> bool:
         """Start a depot, unless one runs; return whether that was necessary."""
         dashboard = self._reader.dashboard
-        about = self._reader.find(f"{_OWN}/depot.json")
+        about = self._reader.find(f"{ROOT}/{DEPOT}/{DEPOT_FILE}")
         for known in (self._started, json.loads(about)["job"] if about else None):
             job = find_job(dashboard, known) if known else None
             if job is not None and job["status"] in ACTIVE:
                 return False
-        name = f"{_KEYS}{uuid4().hex[:12]}"
-        package, content = job_package({"depot.json": canonical({"v": 1, "job": name}).encode()})
+        name = f"{DEPOT_ID}{uuid4().hex[:12]}"
+        package, content = job_package({DEPOT_FILE: canonical({"v": 1, "job": name}).encode()})
         put_value(dashboard, package, content)
-        submit_job(dashboard, name, package, {"sgpu.version": "1"})
+        submit_job(dashboard, name, package)
         self._started = name
         return True

@@ -7,11 +7,12 @@ from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.ray.cluster.head_names import HEAD_FOLDER
 from sgpu_decl.errors import BackendError
 
 __all__ = ["ROOT", "HeadReader", "below_root"]
 
-ROOT = "/sgpu"
+ROOT = f"/{HEAD_FOLDER}"
 """What paths of the head's folder begin with, here and in states."""
 
 _FILE, _NAMES, _NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
@@ -79,7 +80,7 @@ class HeadReader:
                 self._node = None  # another node may be the head now
         groups: dict[str, Any] = self.dashboard.part(_NAMES, answer, "data.result", dict)
         found = {name for names in groups.values() for name in names}
-        return sorted(f"{ROOT}{name.removeprefix('sgpu')}" for name in found)
+        return sorted(f"{ROOT}{name.removeprefix(HEAD_FOLDER)}" for name in found)
 
     def _head(self) -> str:
         with self._lock:

@@ -195,7 +195,6 @@ def _launch_files(files: PackagedFiles, folder: str, facts: Mapping[str, Json]) 
 def _metadata(record: LaunchRecord) -> dict[str, str]:
     """What `ray job list` and the dashboard show of a launch."""
     return {
-        "sgpu.version": "1",
         "sgpu.lineage": record.lineage,
         "sgpu.address": str(record.ref.address),
         "sgpu.attempt": str(record.ref.number),
