@@ -23,6 +23,11 @@ assert error == {"code": "no_room", "message": "No space left on device"}, error
 assert client.ask(b"y" * 1_000_000, do="put", path="a").get("error") is None
 error = client.ask(b"z" * 4_000_000, do="put", path="a")["error"]
 assert error["code"] == "no_room", error
+for number, size in ((0, 1), (1, 4), (1, 1)):  # the second one takes the first with it
+    place = {"number": number, "offset": number * 500_000}
+    client.ask(b"x" * size * 500_000, do="piece", upload="cd", **place)
+error = client.ask(do="join", path="b", upload="cd", pieces=2)["error"]
+assert error["message"] == "a piece of it is missing", error
 assert client.there() == {"a"} and (client.root / "a").read_bytes() == b"y" * 1_000_000
 """
 

@@ -207,7 +207,7 @@ class _Depot:
                 written = os.pwrite(descriptor, data, at)
                 data, at = data[written:], at + written
         except OSError:
-            _unlink(partial)  # a full disk has room again, for the answer too
+            self._drop(message["upload"])  # a full disk has room again, for the answer too
             raise
         finally:
             os.close(descriptor)
@@ -251,6 +251,16 @@ class _Depot:
             raise _Refused("remote_broken", "an upload cannot have this name")
         return os.path.join(self._uploads, message["upload"])
 
+    def _files_of(self, upload: str) -> list[str]:
+        """The notes of the pieces of an upload, and the file of it last."""
+        names = [name for name in os.listdir(self._uploads) if name.partition(".")[0] == upload]
+        return [os.path.join(self._uploads, name) for name in sorted(names, reverse=True)]
+
+    def _drop(self, upload: str) -> None:
+        """Delete an upload. A note that outlived its piece would say that the piece is here."""
+        for path in self._files_of(upload):
+            _unlink(path)
+
     def _require(self, folder: str) -> None:
         if not os.path.isdir(folder):
             raise _Refused("remote_missing", f"there is no folder `{folder}`")
@@ -260,13 +270,10 @@ class _Depot:
         for answer in list(os.scandir(self._answers)):
             if time.time() - answer.stat().st_mtime > _OLD:
                 _unlink(answer.path)
-        for name in os.listdir(self._uploads):
-            path = os.path.join(self._uploads, name)
-            # An upload is as old as its last piece, whatever is noted of earlier ones.
-            upload = os.path.join(self._uploads, name.partition(".")[0])
-            written = os.path.getmtime(upload if os.path.exists(upload) else path)
-            if time.time() - written > _ABANDONED:
-                _unlink(path)
+        for upload in {name.partition(".")[0] for name in os.listdir(self._uploads)}:
+            # It is as old as its last piece, whatever is noted of earlier ones.
+            if time.time() - max(map(os.path.getmtime, self._files_of(upload))) > _ABANDONED:
+                self._drop(upload)
         objects = os.path.join(self._root, "objects")
         if os.path.isdir(objects) and prune(objects, most=self._most):
             index_tree(objects)
