@@ -3,11 +3,12 @@ Ray's session by name."""
 
 import glob
 import threading
+import time
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.ray.cluster.head_names import HEAD_FOLDER
+from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 
 __all__ = ["ROOT", "HeadReader", "below_root"]
@@ -18,6 +19,7 @@ ROOT = f"/{HEAD_FOLDER}"
 _FILE, _NAMES, _NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
 _PATIENCE = 600  # seconds that Ray may take for one file
 _MOST = 10_000  # nodes, the most that Ray lists
+_SELDOM = 5.0  # seconds between two looks for the head, while nothing is found on it
 
 
 class HeadReader:
@@ -27,6 +29,7 @@ class HeadReader:
     def __init__(self, dashboard: Dashboard) -> None:
         self.dashboard = dashboard
         self._node: str | None = None
+        self._looked_at = 0.0
         self._lock = threading.Lock()
 
     def find(self, path: str) -> bytes | None:
@@ -38,7 +41,9 @@ class HeadReader:
                 _FILE, node_id=self._head(), filename=_name(path), lines=-1, timeout=_PATIENCE
             )
         except Refused:
-            return None
+            content = b""
+        if not content and time.monotonic() - self._looked_at > _SELDOM:
+            self._node = None  # Ray answers the same about a node that was the head before
         return content or None
 
     def read(self, path: str) -> bytes:
@@ -100,7 +105,7 @@ class HeadReader:
                     )
                     error.retryable = True
                     raise error
-                self._node = heads[0]
+                self._node, self._looked_at = heads[0], time.monotonic()
             return self._node
 
 
