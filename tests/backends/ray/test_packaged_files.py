@@ -98,7 +98,7 @@ def test_content_goes_to_the_head_after_a_lease_of_each_launch_whose_files_stay_
     assert files.packaged(LAUNCH) == {"spec.json": b"{}"}
 
 
-def test_a_job_is_under_way_until_its_driver_has_written_the_folder(
+def test_a_job_is_under_way_whose_launch_folder_is_not_known(
     answers: Answers, files: PackagedFiles
 ) -> None:
     job = {"status": "PENDING", "metadata": {FOLDER: LAUNCH}}
@@ -111,7 +111,5 @@ def test_a_job_is_under_way_until_its_driver_has_written_the_folder(
         ([{**job, "status": "RUNNING", "driver_info": {"id": "01000000"}}], True),
     ):
         answers.by_path[JOBS] = jobs
-        assert files.under_way() is under_way
-
-    answers.by_path |= {JOBS: [job], NAMES: {"data": {"result": {"internal": ["sgpu/x"]}}}}
-    assert not files.under_way()
+        assert files.under_way([f"{LAUNCH}0"]) is under_way
+        assert not files.under_way([LAUNCH])

@@ -9,6 +9,7 @@ it keeps what is sent from gc.
 import hashlib
 import shutil
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sgpu_decl.backends.ray.head.ray_files import SMALL, RayFiles
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
 from sgpu_decl.backends.remote.lease import LEASE
-from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.model.step_progress import Sent
 
 __all__ = ["FOLDER", "PackagedFiles"]
@@ -52,15 +53,15 @@ class PackagedFiles(RayFiles):
             self._leased.pop(folder, None)
         shutil.rmtree(self._here(folder), ignore_errors=True)
 
-    def under_way(self) -> bool:
-        """Whether a driver has not written its launch folder yet. That it has joined the cluster
-        does not say it."""
+    def under_way(self, known: Collection[str]) -> bool:
+        """Whether a job goes on whose launch folder is not among those `known`. Its driver may not
+        have written it yet, also when it has joined the cluster."""
         dashboard, path = self._reader.dashboard, "/api/jobs/"
         jobs: Any = dashboard.get(path)
         active = [job for job in jobs if job.get("status") in ACTIVE]
         metadata = [dashboard.optional_part(path, job, "metadata", dict) for job in active]
-        folders = [facts[FOLDER] for facts in metadata if facts and FOLDER in facts]
-        return any(not self.names(folder, MARKER) for folder in folders)
+        folders = {facts[FOLDER] for facts in metadata if facts and FOLDER in facts}
+        return not folders.issubset(known)
 
     def make_folder(self, folder: str) -> None:
         if not folder.startswith(_LAUNCHES):
