@@ -1,6 +1,7 @@
 """Files of launches that wait for the package of their job."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.head.ray_files import SMALL
 from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.lease import YOUNG
+from sgpu_decl.backends.remote.remote_layout import MARKER
 from tests.backends.ray.answers import Answers, answering
 
 LAUNCH = "/sgpu/runs/lineage/train/1-token"
@@ -70,6 +73,24 @@ def test_a_file_that_a_killed_process_was_writing_is_no_file_of_the_launch(
     (here,) = (tmp_path / "waiting").iterdir()
     (here / ".new-0123456789ab").write_bytes(b"{")
     assert files.packaged(LAUNCH) == {"spec.json": b"{}"}
+
+
+def test_what_waits_of_launches_that_were_given_up_is_deleted_after_a_day(
+    files: PackagedFiles, tmp_path: Path
+) -> None:
+    staged, young = f"{LAUNCH}0", f"{LAUNCH}1"
+    files.make_folder(staged)
+    files.put(f"{staged}/{MARKER}", b"{}")
+    for path in (tmp_path / "waiting").iterdir():
+        os.utime(path, (time.time() - YOUNG - 60,) * 2)
+    files.make_folder(young)
+    files.put(f"{young}/spec.json", b"{}")
+
+    files.sweep()
+
+    assert files.packaged(LAUNCH) == {}
+    assert files.packaged(staged) == {MARKER: b"{}"}
+    assert files.packaged(young) == {"spec.json": b"{}"}
 
 
 def test_content_goes_to_the_head_after_a_lease_of_each_launch_whose_files_stay_here(
