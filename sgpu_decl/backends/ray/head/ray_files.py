@@ -73,7 +73,7 @@ class RayFiles(RemoteFiles):
             try:
                 for number in pieces:
                     piece = stream.read(_PIECE)
-                    # Nobody waits for room who takes some.
+                    # Two files that each wait for the room of the other would wait for ever.
                     while not self._room.acquire(blocking=not under_way):
                         self._settle(under_way)
                     place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
