@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ray.exceptions import RayActorError, RayTaskError
 
 from sgpu_decl.agent.environment.packs import Index, Pack, index_name
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.node_actors import _not_sent
 from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
 from sgpu_decl.backends.ray.cluster.sent_files import _BATCH, _PIECE, SentFiles, _batches
+from tests.support import until
 
 
 class Head:
@@ -72,6 +75,21 @@ def test_an_environment_that_was_deleted_in_part_is_sent_again_by_the_next_apply
     assert entries.keys() == {"e4.manifest"}
 
 
+def test_content_that_was_looked_for_is_in_use(head: Head) -> None:
+    os.utime(head.code, (0, 0))
+    assert head.files.missing_content() is None
+    assert head.code.stat().st_mtime > time.time() - 1000
+
+
+def test_content_is_in_use_while_its_launch_waits(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files._RENEWAL", 0.01)
+    os.utime(head.code, (0, 0))
+    with head.files.kept_content():
+        until(lambda: head.code.stat().st_mtime > time.time() - 1000)
+
+
 def test_a_gc_that_goes_on_is_waited_for(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     head.lock.touch()
 
@@ -116,6 +134,30 @@ def test_an_attempt_that_nobody_brings_anything_back_of_is_in_the_index(
         head.files.send([node], str(tmp_path / f"runs/1/logs/{number}"))
         assert str(number) in json.loads((back / ".index").read_text())["entries"]
     assert "back" in json.loads((back.parent / ".index").read_text())["entries"]
+
+
+def test_a_node_with_a_full_disk_is_named(tmp_path: Path) -> None:
+    files = NodeFiles(str(tmp_path / "node/run"), 3)
+    partial = tmp_path / "node/run.files/partial/objects/code/a"
+    partial.parent.mkdir(parents=True)
+    partial.symlink_to("/dev/full")
+
+    with pytest.raises(OSError, match="No space left on device on node 3") as raised:
+        files.receive("objects/code/a", 0, 3, b"abc")
+
+    assert not partial.is_symlink()
+    path = tmp_path / "node/objects/code/a"
+    by_ray = RayTaskError("receive", "a traceback", raised.value).as_instanceof_cause()
+    assert isinstance(by_ray, RayTaskError)
+    lost = _not_sent(by_ray)
+    assert lost.failure == "staging_failed"
+    assert lost.summary == (
+        f"the files of the launch cannot be sent: No space left on device on node 3: `{path}`"
+    )
+
+
+def test_a_node_that_ends_while_files_are_sent_is_lost() -> None:
+    assert _not_sent(RayActorError()).failure == "node_lost"
 
 
 def test_a_node_gets_what_it_lacks_and_its_files_come_back(

@@ -6,13 +6,15 @@ import contextlib
 import os
 import time
 
-__all__ = ["MOST", "prune", "use"]
+__all__ = ["MOST", "NEEDED", "prune", "use"]
 
 MOST = 50_000_000_000
 """Bytes."""
 
+NEEDED = 3600.0
+"""Seconds for which a launch may need what was used."""
+
 _SHARE = 0.2  # of the disk
-_NEEDED = 3600.0  # seconds for which a launch may need what was used
 
 
 def use(path: str) -> bool:
@@ -24,7 +26,7 @@ def use(path: str) -> bool:
     return True
 
 
-def prune(folder: str, *, most: int = MOST, needed: float = _NEEDED) -> bool:
+def prune(folder: str, *, most: int = MOST, needed: float = NEEDED) -> bool:
     """Delete the files below a folder that were not used for longest, until the rest is at most
     `most` bytes and a fifth of the disk; return whether there were any. Hidden files stay, and what
     was used in the last `needed` seconds. Raises OSError."""

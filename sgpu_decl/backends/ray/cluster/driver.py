@@ -109,9 +109,16 @@ class _Driver:
         if self._launch["credentials"]:  # without them the run is not tracked
             value = pop_value(self._launch["credentials"], patience=_STORE_ANSWERS)
             secrets = {**json.loads(value or "{}"), **secrets}
-        missing = self._sent.missing_content() if self._sent is not None else None
+        if self._sent is None:
+            return self._attempts(secrets)
+        missing = self._sent.missing_content()
         if missing is not None:
             return _failed("staging_failed", missing)
+        with self._sent.kept_content():
+            return self._attempts(secrets)
+
+    def _attempts(self, secrets: dict[str, str]) -> dict[str, Any]:
+        """Run the ranks as often as `retry` wants; return the last outcome."""
         number = 0
         while True:
             outcome = self._attempt(number, secrets)

@@ -37,7 +37,8 @@ for _module in (node_actor, node_files, content_limit):
 
 
 class LostNode(Exception):
-    """A node that ended by itself. `failure` is the class, `summary` the reason."""
+    """A node that ended by itself, or cannot start. `failure` is the class, `summary` the
+    reason."""
 
     def __init__(self, failure: str, summary: str) -> None:
         super().__init__(summary)
@@ -117,16 +118,19 @@ class NodeGroup:
             secrets: variables of the ranks of all nodes.
 
         Raises:
-            LostNode: one is gone.
+            LostNode: one is gone, or does not get its files.
         """
         first = self.places[0]
         paths = [os.path.join(logs, f"{number}.log") for number in range(len(self._actors))]
         if self._sent is not None:
             paths = []
+            missing = self._sent.missing_content()  # it may have waited for its nodes for hours
+            if missing is not None:
+                raise LostNode("staging_failed", missing)
             try:
                 self._sent.send(self._actors, logs)
-            except RayError as error:
-                raise LostNode("node_lost", f"a node was lost: {_words(error)}") from error
+            except (RayError, OSError) as error:
+                raise _not_sent(error) from error
         for number, actor in enumerate(self._actors):
             position = {
                 "NODE_RANK": str(number),
@@ -229,5 +233,16 @@ def _loss(number: int, place: Mapping[str, Any] | None, error: RayError) -> Lost
     return LostNode("node_lost", f"{where} was lost: {_words(error)}")
 
 
-def _words(error: RayError) -> str:
+def _not_sent(error: RayError | OSError) -> LostNode:
+    """Why nodes do not get the files of the launch. An error of a node is the `cause` of Ray's
+    (`RayTaskError` in `ray/exceptions.py`)."""
+    cause = getattr(error, "cause", error)
+    if isinstance(cause, OSError):
+        where = f": `{cause.filename}`" if cause.filename else ""
+        summary = f"the files of the launch cannot be sent: {cause.strerror or cause}{where}"
+        return LostNode("staging_failed", summary)
+    return LostNode("node_lost", f"a node was lost: {_words(error)}")
+
+
+def _words(error: Exception) -> str:
     return " ".join(str(error).split())[:500]

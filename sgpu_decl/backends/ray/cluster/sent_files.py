@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
 
 import ray
 
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.agent.node.earlier_output import newest_output
-from sgpu_decl.backends.ray.cluster.content_limit import use
+from sgpu_decl.backends.ray.cluster.content_limit import NEEDED, use
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
@@ -32,6 +33,7 @@ __all__ = ["SentFiles"]
 
 _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
+_RENEWAL = NEEDED / 3  # seconds between two notes that content is used
 _PAUSE = 0.2  # seconds between two looks at a lock of gc
 _BATCH = 500  # files that are taken at once
 _READS = 16  # of all logs, before the driver looks at something else
@@ -69,13 +71,31 @@ class SentFiles:
         while any(map(self._is_locked, _paths(agents))):
             time.sleep(_PAUSE)
         try:
-            missing = [path for path in self._objects().values() if not os.path.exists(path)]
+            missing = [path for path in self._objects().values() if not use(path)]
         except FileNotFoundError as error:
             missing = [str(error.filename)]
         if missing:
             self._forget_environment(missing)
             return f"`{missing[0]}` was deleted from the head node: apply again"
         return None
+
+    @contextlib.contextmanager
+    def kept_content(self) -> Iterator[None]:
+        """Note now and then that the content is used, however long the launch waits for nodes: what
+        was not used for a while may be deleted."""
+        over = threading.Event()
+
+        def keep() -> None:
+            while not over.wait(_RENEWAL):
+                with contextlib.suppress(OSError):
+                    for path in self._objects().values():
+                        use(path)
+
+        threading.Thread(target=keep, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
 
     def _forget_environment(self, missing: Sequence[str]) -> None:
         """Delete the index of an environment if some of its files are `missing`: an apply takes one
@@ -185,12 +205,9 @@ class SentFiles:
 
     def _files(self) -> dict[str, str]:
         """What nodes need, by the names that it has there."""
-        objects = self._objects()
-        for path in objects.values():
-            use(path)
         names = self._sent["files"]
         return {
-            **objects,
+            **self._objects(),
             **{f"launch/{name}": os.path.join(self._launch, name) for name in names},
         }
 
