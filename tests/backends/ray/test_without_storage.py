@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.remote.lease import LOCK
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.depots import depot_processes
@@ -77,6 +78,24 @@ def test_runs_with_large_arguments_are_launched_side_by_side(run: ClusterRun) ->
         assert run.bench.ended(name)["state"] == "succeeded"
         assert run.bench.results(name) == [(0, size)]
     assert run.waiting == []
+
+
+@NEWEST_CLUSTER
+def test_a_run_that_waits_for_gc_can_be_cancelled(run: ClusterRun) -> None:
+    run.bench.declare("value", args={"gate": str(run.bench.gate)})
+    # The driver sees it. The apply does not: no index has files of this kind.
+    lock = run.shared / "objects/agent" / f"{LOCK}test.tmp"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    try:
+        run.bench.launched()
+        until(lambda: run.bench.status().get("waiting_for") == "the end of `sgpu gc`")
+        run.bench.done("cancel", "hello")
+        assert run.bench.ended()["state"] == "cancelled"
+    finally:
+        lock.unlink()
+    assert not (run.bench.gate / "launches").exists()
+    run.assert_frees_everything()
 
 
 def declare_large(run: ClusterRun) -> None:

@@ -24,8 +24,8 @@ from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, BinaryIO
 
     from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 
@@ -34,7 +34,6 @@ __all__ = ["SentFiles"]
 _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
 _RENEWAL = NEEDED / 3  # seconds between two notes that content is used
-_PAUSE = 0.2  # seconds between two looks at a lock of gc
 _BATCH = 500  # files that are taken at once
 _READS = 16  # of all logs, before the driver looks at something else
 _MUCH = 1 << 20  # bytes of a log that were new: there is more by now
@@ -64,12 +63,13 @@ class SentFiles:
         self._logs: list[LogChunks] = []
         self._reads: dict[int, Any] = {}
 
+    def gc_goes_on(self) -> bool:
+        """Whether a gc may delete content of this launch. It deletes nothing that the marker of a
+        launch folder names, but it may have begun before there was one."""
+        return any(map(self._is_locked, _paths(self._object("agent"))))
+
     def missing_content(self) -> str | None:
-        """Why the launch cannot be sent, if content is missing. gc deletes nothing that the marker
-        of a launch folder names; one that began before that is waited for."""
-        agents = os.path.join(self._sent["objects"], "agent")
-        while any(map(self._is_locked, _paths(agents))):
-            time.sleep(_PAUSE)
+        """Why the launch cannot be sent, if content is missing."""
         try:
             missing = [path for path in self._objects().values() if not use(path)]
         except FileNotFoundError as error:
@@ -108,8 +108,9 @@ class SentFiles:
             os.unlink(index)
             index_folder(folder)
 
-    def send(self, actors: Sequence[Any], logs: str) -> None:
-        """Send what nodes lack. Their lines go to the folder `logs`. Raises RayError, OSError."""
+    def send(self, actors: Sequence[Any], logs: str) -> Iterator[None]:
+        """Send what nodes lack; yields before each piece. Their lines go to the folder `logs`.
+        Raises RayError, OSError."""
         self._actors = actors
         earlier = _numbers(self._back)
         self._attempt = max(earlier, default=-1) + 1
@@ -122,6 +123,7 @@ class SentFiles:
                 actor for actor, lacking in zip(actors, missing, strict=True) if name in lacking
             ]
             for offset, size, data in _pieces(path) if receivers else ():
+                yield
                 piece = ray.put(data)
                 under_way.append(
                     [actor.receive.remote(name, offset, size, piece) for actor in receivers]
@@ -160,8 +162,9 @@ class SentFiles:
                 break
         return found
 
-    def collect(self, node: int) -> None:
-        """Take what a node left, once its node program has ended. Raises RayError, OSError."""
+    def collect(self, node: int) -> Iterator[None]:
+        """Take what a node left, once its node program has ended; yields after each piece. Raises
+        RayError, OSError."""
         actor = self._actors[node]
         read = self._reads.pop(node, None)
         if read is not None:
@@ -173,7 +176,7 @@ class SentFiles:
         # `done` says that all is there.
         files.sort(key=lambda item: (item[0] == f"{mine}done", item[0]))
         for names, size in _batches(files):
-            self._fetch(actor, names, size)
+            yield from self._fetch(actor, names, size)
         ray.get(actor.discard.remote())
         attempt = os.path.join(self._back, str(self._attempt))
         if files:
@@ -181,22 +184,34 @@ class SentFiles:
         for folder in (attempt, self._back, self._launch):
             index_folder(folder)
 
-    def _fetch(self, actor: Any, names: list[str], size: int) -> None:
+    def _fetch(self, actor: Any, names: list[str], size: int) -> Iterator[None]:
         """Take files of `size` bytes in all: several small ones at once, a large one in pieces."""
         if size <= _PIECE:
             for name, content in zip(names, ray.get(actor.read_whole.remote(names)), strict=True):
-                self._write_file(name, [content])
+                with self._new_file(name) as file:
+                    file.write(content)
+            yield
             return
         for name in names:
-            pieces = (ray.get(actor.read.remote(name, at, _PIECE)) for at in range(0, size, _PIECE))
-            self._write_file(name, pieces)
+            with self._new_file(name) as file:
+                for at in range(0, size, _PIECE):
+                    file.write(ray.get(actor.read.remote(name, at, _PIECE)))
+                    yield
 
-    def _write_file(self, name: str, pieces: Iterable[bytes]) -> None:
+    @contextlib.contextmanager
+    def _new_file(self, name: str) -> Iterator[BinaryIO]:
+        """A file that is there once it is whole."""
         path = os.path.join(self._above, name.removeprefix("runs/"))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(f"{path}.tmp", "wb") as file:
-            file.writelines(pieces)
-        os.rename(f"{path}.tmp", path)
+        partial = f"{path}.tmp"
+        try:
+            with open(partial, "wb") as file:
+                yield file
+            os.rename(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)  # a full disk has room again
+            raise
 
     def _write(self, node: int, lines: bytes) -> None:
         if lines:
