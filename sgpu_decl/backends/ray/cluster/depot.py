@@ -105,9 +105,11 @@ class _Depot:
             attempt_files.say("another depot serves this head")
             return 0
         about = attempt_files.encode({"v": 1, "job": job})
-        attempt_files.write_atomic(self._own, DEPOT_FILE, about)
-        index_tree(self._root)  # the last depot may have been killed before it had
-        worked = swept = time.monotonic()
+        try:
+            attempt_files.write_atomic(self._own, DEPOT_FILE, about)
+        except OSError as error:  # clients start others, which end at once
+            attempt_files.say(f"clients do not know this depot: {error}")
+        worked, swept = time.monotonic(), float("-inf")
         while True:
             now = time.monotonic()
             done = self._turn()
@@ -275,8 +277,12 @@ class _Depot:
             if time.time() - max(map(os.path.getmtime, self._files_of(upload))) > _ABANDONED:
                 self._drop(upload)
         objects = os.path.join(self._root, "objects")
-        if os.path.isdir(objects) and prune(objects, most=self._most):
-            index_tree(objects)
+        try:
+            if os.path.isdir(objects):
+                prune(objects, most=self._most)
+                index_tree(objects)  # a depot that was killed may have deleted some, too
+        except OSError as error:  # a client that needs room is told so in its answer
+            attempt_files.say(f"old objects cannot be deleted, or not all: {error}")
 
 
 def _unlink(path: str) -> None:
