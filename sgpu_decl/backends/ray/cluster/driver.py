@@ -5,8 +5,8 @@ says how the run ended.
 `NodeActor.run`), `placement`, `retry`, `grace` and `startup_timeout`. `secrets` and `credentials`
 are the keys of values in the key-value store: of the run's secrets, and of the credentials of its
 tracking server. If there is no storage, `sent` is what `SentFiles` needs, paths are relative to the
-head's folder, and the driver writes the launch folder, which is `files` of the package. The exit
-code is the run's.
+head's folder, and the driver writes the launch folder, which is `files` of the package, the
+`marker` of `sent` last. The exit code is the run's.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def main(folder: str) -> int:
     if launch["sent"] is None:
         reason = _unusable(launch["launch"])
     else:
-        _connect()
-        root = head_folder()
-        launch = _on_head(root, launch)
         try:
-            write_launch(root, launch["launch"], files)
-        except OSError as error:
-            reason = f"`{launch['launch']}` cannot be written: {error.strerror}"
+            _connect()
+            root = head_folder()
+            launch = _on_head(root, launch)
+            write_launch(root, launch["launch"], files, last=launch["sent"]["marker"])
+        except Exception as error:  # noqa: BLE001  whatever it is, it ends the run, and is said
+            reason = f"`{launch['launch']}` cannot be written on the head node: {error!r}"
     if reason is not None:
         attempt_files.say(reason)
         return NO_STORAGE

@@ -42,11 +42,12 @@ def make_folder(root: str, folder: str) -> None:
     index_folder(above)
 
 
-def write_launch(root: str, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files of a launch folder, by name. Raises OSError."""
+def write_launch(root: str, folder: str, files: Mapping[str, bytes], *, last: str) -> None:
+    """Write files of a launch folder, by name, and that of the name `last` after all others: it
+    says that they are there. Raises OSError."""
     make_folder(root, folder)
-    for name, content in files.items():
-        attempt_files.write_atomic(folder, name, content)
+    for name in sorted(files, key=lambda name: name == last):
+        attempt_files.write_atomic(folder, name, files[name])
     index_folder(folder)
 
 
