@@ -93,6 +93,19 @@ def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("node", "starts"), [("h", 0), ("gone", 1), (None, 0)])
+def test_a_depot_is_started_where_the_node_of_the_last_one_is_gone(
+    answers: Answers, files: RayFiles, node: str | None, starts: int
+) -> None:
+    answers.by_path[FILE] = {"v": 1, "now": time.time(), "job": "depot"}
+    answers.by_path["/api/jobs/depot"] = {"status": "RUNNING", "driver_node_id": node}
+    answers.by_path |= {"/api/packages/gcs/*": {}, "/api/jobs/": {"submission_id": "another"}}
+
+    files.now()
+
+    assert [request for request, _ in answers.requests].count("POST /api/jobs/") == starts
+
+
 @pytest.mark.parametrize("failing", ["sent", "answered"])
 def test_pieces_that_fail_do_not_keep_later_files_waiting(
     answers: Answers,

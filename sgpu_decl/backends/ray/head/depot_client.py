@@ -13,6 +13,7 @@ from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
 from sgpu_decl.backends.ray.launching.jobs import find_job, put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
@@ -118,13 +119,17 @@ class DepotClient:
         return answer
 
     def _start(self) -> bool:
-        """Start a depot, unless one runs; return whether that was necessary."""
+        """Start a depot, unless one runs; return whether that was necessary. After a head with
+        fault tolerance came back, jobs that ran on it stay RUNNING until somebody submits one, on
+        a node that is not alive (tried with 2.60)."""
         dashboard = self._reader.dashboard
         about = self._reader.find(f"{ROOT}/{DEPOT}/{DEPOT_FILE}")
         for known in (self._started, json.loads(about)["job"] if about else None):
             job = find_job(dashboard, known) if known else None
             if job is not None and job["status"] in ACTIVE:
-                return False
+                node = job.get("driver_node_id")
+                if not node or node in living_nodes(dashboard):
+                    return False
         name = f"{DEPOT_ID}{uuid4().hex[:12]}"
         package, content = job_package({DEPOT_FILE: canonical({"v": 1, "job": name}).encode()})
         put_value(dashboard, package, content)
