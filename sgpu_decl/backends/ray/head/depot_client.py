@@ -35,14 +35,14 @@ class DepotClient:
         self._name = uuid4().hex[:12]
         self._count = 0
         self._lock = threading.Lock()
-        self._starting = threading.Lock()
-        self._ahead: float | None = None
+        self._learning = threading.Lock()
+        self._clock_offset: float | None = None
         self._started: str | None = None  # the job of a depot
 
     def now(self) -> float:
         """The time by the clock of the head."""
-        self._greet()
-        return time.time() + (self._ahead or 0.0)
+        self._learn_clock()
+        return time.time() + (self._clock_offset or 0.0)
 
     def ask(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> None:
         """Have the depot do something; return when it is done. Raises BackendError."""
@@ -50,13 +50,13 @@ class DepotClient:
 
     def send(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> str:
         """Send a message; return its id, for `await_answer`."""
-        self._greet()
+        self._learn_clock()
         message = {"do": do, "path": below_root(path), **fields}
         return self._send({**message, "sent": self.now()}, data)
 
     def send_piece(self, data: bytes, **fields: Json) -> str:
         """Send a piece of a file: it may be long on its way."""
-        self._greet()
+        self._learn_clock()
         return self._send({"do": "piece", **fields}, data)
 
     def await_answer(self, message: str) -> None:
@@ -77,14 +77,14 @@ class DepotClient:
     def _url(self) -> str:
         return self._reader.dashboard.address.url
 
-    def _greet(self) -> None:
-        """Learn what time it is there."""
-        if self._ahead is None:
-            with self._starting:
-                if self._ahead is None:
-                    self._start()
+    def _learn_clock(self) -> None:
+        """Learn how far the clock of the head is ahead of this one, from a first answer."""
+        if self._clock_offset is None:
+            with self._learning:
+                if self._clock_offset is None:
+                    self._start_depot()
                     answer = self._answer(self._send({"do": "hello"}, None))
-                    self._ahead = float(answer["now"]) - time.time()
+                    self._clock_offset = float(answer["now"]) - time.time()
 
     def _send(self, message: Mapping[str, Json], data: bytes | None) -> str:
         with self._lock:
@@ -106,7 +106,7 @@ class DepotClient:
             if now - asked > _SILENT:
                 asked = now
                 if starts < _STARTS:
-                    starts += self._start()
+                    starts += self._start_depot()
             if now - begun > _PATIENCE:
                 error = BackendError(
                     f"nobody takes files on the head node of `{self._url}`",
@@ -118,7 +118,7 @@ class DepotClient:
         answer: dict[str, Any] = json.loads(content)
         return answer
 
-    def _start(self) -> bool:
+    def _start_depot(self) -> bool:
         """Start a depot, unless one runs; return whether that was necessary. After a head with
         fault tolerance came back, jobs that ran on it stay RUNNING until somebody submits one, on
         a node that is not alive (tried with 2.60)."""
