@@ -144,9 +144,9 @@ def _with_resumes(project: OpenedProject, state: State, gathered: PlanFacts, pla
     launches = [one for one in plan.changes if one.launches and one.address in resuming]
     if not launches:
         return plan
-    found = earlier_outputs(project, state, launches)
+    outputs = earlier_outputs(project, state, launches)
     launched = [resuming[change.address] for change in launches]
-    return planner.with_infos(plan, resume_checks(launched, found))
+    return planner.with_infos(plan, resume_checks(launched, outputs))
 
 
 def _jobs(

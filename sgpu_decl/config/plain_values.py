@@ -132,7 +132,7 @@ def project_shape() -> Shape:
 class Conversion:
     """Turns nodes into plain values; `found` collects values that no field may hold."""
 
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
     def plain(self, node: Node, shape: Shape | None) -> Any:  # pydantic takes anything
         """The plain value of a node: text as written where the shape says so; an empty value in a
@@ -184,4 +184,6 @@ class Conversion:
         return value
 
     def _note(self, code: str, summary: str, node: Scalar, hint: str) -> None:
-        self.found.append(Diagnostic(code=code, summary=summary, place=place_of(node), hint=hint))
+        self.findings.append(
+            Diagnostic(code=code, summary=summary, place=place_of(node), hint=hint)
+        )

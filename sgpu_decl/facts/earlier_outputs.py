@@ -23,13 +23,13 @@ def earlier_outputs(
     Args:
         launches: changes that launch runs with `resume`.
     """
-    found: dict[Address, AttemptRef | None] = {}
+    outputs: dict[Address, AttemptRef | None] = {}
     for change in launches:
         try:
-            found[change.address] = _earlier_output(project, state, change)
+            outputs[change.address] = _earlier_output(project, state, change)
         except BackendError:  # a storage that does not answer is no reason not to plan
             continue
-    return found
+    return outputs
 
 
 def _earlier_output(project: OpenedProject, state: State, change: Change) -> AttemptRef | None:

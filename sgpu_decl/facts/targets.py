@@ -65,9 +65,9 @@ def _files(opened: Opened) -> list[Path]:
 
 def _declared(file: Path) -> list[str]:
     raw, shown = read_bytes(file), str(file)
-    document, found = load(raw, shown, limits=limits_for(raw, shown))
+    document, findings = load(raw, shown, limits=limits_for(raw, shown))
     if document is None:
-        raise invalid_file(shown, found)
+        raise invalid_file(shown, findings)
     block = document.root.entries.get("targets")
     return list(block.entries) if isinstance(block, Mapping) else []
 

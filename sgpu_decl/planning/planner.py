@@ -206,7 +206,9 @@ class _PlanParts:
         return set(declared)
 
     def jobs(
-        self, desired_jobs: "Mapping[Address, DesiredJob]", seen: "Mapping[Address, ObservedJob]"
+        self,
+        desired_jobs: "Mapping[Address, DesiredJob]",
+        observed_jobs: "Mapping[Address, ObservedJob]",
     ) -> None:
         """Add the changes of jobs, and the findings of those that cannot be planned."""
         if not desired_jobs:
@@ -216,9 +218,9 @@ class _PlanParts:
         for address, job in desired_jobs.items():
             if self._request.selects(address):
                 self.checks += [check_of(finding, address) for finding in job.findings]
-            if address in seen:
+            if address in observed_jobs:
                 target = self._request.target
-                self.results.append(job_change(job, seen[address], self._state, target))
+                self.results.append(job_change(job, observed_jobs[address], self._state, target))
 
     def end(self, attempts: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
         """Add the changes of resources that the file no longer declares."""

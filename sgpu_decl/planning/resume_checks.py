@@ -13,27 +13,27 @@ __all__ = ["resume_checks"]
 
 
 def resume_checks(
-    launched: Sequence[DesiredRun], found: Mapping[Address, AttemptRef | None]
+    launched: Sequence[DesiredRun], outputs: Mapping[Address, AttemptRef | None]
 ) -> tuple[Check, ...]:
     """Return one check for each run that resumes, or for all cells of its matrix.
 
     Args:
         launched: runs that the plan launches.
-        found: the attempt of each whose output the next one finds, None if there is none; what is
+        outputs: the attempt of each whose output the next one finds, None if there is none; what is
             not known is left out.
     """
     by_name: dict[str, list[DesiredRun]] = {}
     for run in launched:
-        if run.address in found:
+        if run.address in outputs:
             by_name.setdefault(run.address.name, []).append(run)
     return tuple(
         Check(
             id="resumes",
             severity=Severity.INFO,
             address=runs[0].address if len(runs) == 1 else None,
-            summary=_of_one(found[runs[0].address])
+            summary=_of_one(outputs[runs[0].address])
             if len(runs) == 1
-            else _of_cells(name, [found[run.address] for run in runs]),
+            else _of_cells(name, [outputs[run.address] for run in runs]),
             place=place_of(runs[0].places, "resume"),
         )
         for name, runs in by_name.items()
