@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
 from sgpu_decl.model.state import State
-from sgpu_decl.storing.state_store import AT_ONCE, Patience
+from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
 from sgpu_decl.storing.stores import local_store
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.staging.code_store import CodeStore
-    from sgpu_decl.storing.state_store import StateStore, StateWriter
 
 __all__ = ["OpenedProject", "now"]
 
@@ -48,7 +47,7 @@ class OpenedProject:
         self._job_backends: dict[BackendOptions, JobBackend] = {}
 
     @property
-    def states(self) -> "StateStore":
+    def states(self) -> StateStore:
         """The store of the state.
 
         Raises:
