@@ -1,1 +1,1 @@
-"""Helps for users' own tests; nothing else of sgpu imports them."""
+"""Helps for tests, also for those of other packages. Of sgpu itself, `sgpu dev` alone uses them."""
