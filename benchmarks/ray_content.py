@@ -3,6 +3,7 @@ needs to take and to move as many bytes. BENCH_RAY_CONTENT is the size in megaby
 
 import http.client
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -130,11 +131,11 @@ def _put(cluster: RayCluster, content: Path) -> float:
 
 
 def _on_head(cluster: RayCluster, program: str, *paths: Path) -> list[float]:
-    """Run a program that prints seconds."""
+    """Run a program that prints seconds. Ray prints there too, as when an actor is ended."""
     command = [cluster.python, "-c", program, cluster.address, *map(str, paths)]
     environ = {**os.environ, "RAY_AUTH_MODE": "disabled"}
     output = subprocess.check_output(command, env=environ, text=True, stderr=subprocess.DEVNULL)
-    return [float(line) for line in output.splitlines()]
+    return [float(line) for line in output.splitlines() if re.fullmatch(r"[\d.e-]+", line)]
 
 
 if __name__ == "__main__":
