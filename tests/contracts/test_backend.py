@@ -26,6 +26,7 @@ class TestLocal(BackendContract):
             environ={"THE_WORD": VALUE},
             secret=("env:THE_WORD", VALUE),
             missing="env:NO_SUCH_WORD",
+            orders=True,
         )
 
 
@@ -125,6 +126,8 @@ class TestRay(BackendContract):
                 tells_restarts=False,
                 elsewhere=True,
                 queues=False,
+                orders=True,
+                reads_outputs=storage is not None,
                 lose_answer=lambda: setattr(proxy, "lose", "POST /api/jobs/"),
             )
 
