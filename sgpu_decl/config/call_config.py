@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Names
 from dataclasses import replace
 from functools import cache
+from typing import TypeGuard
 
 from sgpu_decl.config.backend import DEFAULT
 from sgpu_decl.config.cross_field import ORIGINS
@@ -25,6 +26,7 @@ from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_reader import ReadProject, read_project
 from sgpu_decl.config.run_reader import at_new_places, read_run
+from sgpu_decl.config.units import Duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
@@ -110,6 +112,7 @@ def declare_call(
     ):
         node = _merged_layers(node, layer)
     assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - `None` layers were skipped
+    node, keep_warm = yaml_nodes.without(node, "keep_warm")
     if captured and _runs_elsewhere(node) and not _declares_packages(node):
         node = merge(_node({"env": {"snapshot": True}}, place), node, run_shape())
         assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - of two mappings
@@ -126,10 +129,12 @@ def declare_call(
     if has_errors(ordered):
         return None, ordered
     runs = tuple(loaded_run(one) for one in declared_runs)
+    seconds = Duration.read(keep_warm.text).seconds if _says(keep_warm) else 0.0
     loaded = Loaded(
         kind="run", file=place.file, project_name=project_content.name, target=target, runs=runs,
         config_digest=digest_of(runs), source=document.source,
         unsupported=tuple(one for one in project_content.unsupported if one[0] == "include"),
+        keep_warm=seconds,
     )  # fmt: skip
     return loaded, ordered
 
@@ -255,6 +260,10 @@ def _masked_text(text: str) -> str:
     """Text for a spec, which is stored and shown: tokens are masked, invalid text is escaped."""
     shown = mask(text.encode("utf-8", "backslashreplace").decode())
     return shown if find_token(shown) is None else "***"  # the head of a key still says "key"
+
+
+def _says(node: yaml_nodes.Node | None) -> TypeGuard[yaml_nodes.Scalar]:
+    return isinstance(node, yaml_nodes.Scalar) and not _nothing(node)
 
 
 def _nothing(node: yaml_nodes.Node) -> bool:

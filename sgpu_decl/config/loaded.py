@@ -61,6 +61,7 @@ class Loaded:
         source: the file's text, for excerpts.
         unsupported: blocks of a project that are valid and that nothing acts on yet.
         targets: the names of all targets in the file.
+        keep_warm: of a called function: seconds that what its ranks import stays imported.
     """
 
     kind: Literal["run", "project"]
@@ -74,3 +75,4 @@ class Loaded:
     mode: Mode = Mode.PRODUCTION
     unsupported: tuple[tuple[str, Place], ...] = ()
     targets: tuple[str, ...] = ()
+    keep_warm: float = 0.0

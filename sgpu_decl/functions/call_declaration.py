@@ -13,7 +13,7 @@ from sgpu_decl.facts.location import Opened
 from sgpu_decl.functions.call_refusals import refuse
 from sgpu_decl.functions.call_settings import DEFAULT_TIMEOUT, Settings
 from sgpu_decl.functions.caller_tracking import Parent
-from sgpu_decl.functions.origin import Origin
+from sgpu_decl.functions.origin import Origin, in_notebook
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Declaration"]
 
 PROJECT_FILE = "sgpu.yml"
+KEEP_WARM = "2m"  # in notebooks, where the next call is likely to come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class Declaration:
 
     def _fallback(self) -> dict[str, Json]:
         fallback: dict[str, Json] = {"mlflow": self._mlflow()}
+        if in_notebook():
+            fallback["keep_warm"] = KEEP_WARM
         if self.settings.remote:
             return {**fallback, "backend": remote_kind().name}
         return {**fallback, **_of_this_machine(), "timeout": f"{DEFAULT_TIMEOUT:g}s"}
