@@ -42,6 +42,10 @@ def with_target(
         elif "targets" in overrides.entries:
             findings.append(_wrong("unknown_key", f"a target cannot hold targets (`{name}`)",
                                 overrides.keys["targets"], "write them side by side"))  # fmt: skip
+        elif "include" in overrides.entries:
+            findings.append(_wrong("unknown_key", f"a target cannot include files (`{name}`)",
+                                overrides.keys["include"],
+                                "name them in the `include` of the root file"))  # fmt: skip
         elif name == target:
             merged = merge(root, overrides, shape)
             root = merged if isinstance(merged, yaml_nodes.Mapping) else root
