@@ -27,6 +27,7 @@ from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_files
 from sgpu_decl.config.project_reader import ReadProject, read_project
 from sgpu_decl.config.run_reader import at_new_places, read_run
+from sgpu_decl.config.target_chain import target_chain
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
@@ -137,9 +138,14 @@ def _layers(
     root: yaml_nodes.Mapping, target: str | None, sets: Sequence[tuple[str, str]]
 ) -> tuple[yaml_nodes.Node | None, yaml_nodes.Node | None]:
     """The layer below the decorator (`functions`), and the one above it (a target, options)."""
-    targets = root.entries.get("targets")
-    over = targets.entries.get(target or "") if isinstance(targets, yaml_nodes.Mapping) else None
-    above = over.entries.get("functions") if isinstance(over, yaml_nodes.Mapping) else None
+    block = root.entries.get("targets")
+    targets = block.entries if isinstance(block, yaml_nodes.Mapping) else {}
+    above: yaml_nodes.Node | None = None
+    for name in target_chain(targets, target or ""):
+        over = targets[name]
+        layer = over.entries.get("functions") if isinstance(over, yaml_nodes.Mapping) else None
+        if layer is not None:
+            above = layer if above is None else merge(above, layer, run_shape())
     below = root.entries.get("functions")
     holder = replace(root, entries={} if above is None else {"functions": above})
     for path, value in sets:

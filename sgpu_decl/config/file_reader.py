@@ -11,7 +11,7 @@ from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_
 from sgpu_decl.config.project_reader import DeclaredJob, read_project
 from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import DeclaredRun, ReferenceContext, read_run
-from sgpu_decl.config.target_overrides import with_target
+from sgpu_decl.config.target_overrides import OF_TARGETS, with_target
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
@@ -164,7 +164,7 @@ def with_options(
     """
     is_project = files.kind == "project"
     shape = project_shape() if is_project else run_shape()
-    root, findings = with_target(files.root, target, shape)
+    root, findings = with_target(files.root, target, shape, OF_TARGETS if is_project else ())
     for path, value in sets:
         root, new_findings = set_value(root, path, value, shape)
         findings += new_findings

@@ -5,7 +5,7 @@ from dataclasses import replace
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text.core_schema import is_null
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of, without_keys
 
 __all__ = ["as_fragment", "is_run_file", "run_name"]
 
@@ -45,7 +45,7 @@ def as_fragment(root: Mapping, name: Scalar) -> Mapping:
     change of the run under `targets.TARGET.runs`."""
     place = place_of(name)
     entries: dict[str, Node] = {
-        "runs": _holding(root, name.text, place, _without(root, "name", *_ITS_OWN))
+        "runs": _holding(root, name.text, place, without_keys(root, "name", *_ITS_OWN))
     }
     if "variables" in root.entries:
         entries["variables"] = root.entries["variables"]
@@ -64,7 +64,7 @@ def as_fragment(root: Mapping, name: Scalar) -> Mapping:
 def _target_of_run(overrides: Node, name: Scalar) -> Node:
     if not isinstance(overrides, Mapping):
         return overrides
-    own = _without(overrides, "variables")
+    own = without_keys(overrides, "variables")
     place = place_of(overrides)
     entries: dict[str, Node] = {}
     keys: dict[str, Place] = {}
@@ -79,11 +79,6 @@ def _target_of_run(overrides: Node, name: Scalar) -> Node:
 
 def _holding(near: Mapping, key: str, place: Place, node: Mapping) -> Mapping:
     return replace(near, entries={key: node}, keys={key: place})
-
-
-def _without(node: Mapping, *keys: str) -> Mapping:
-    entries = {key: value for key, value in node.entries.items() if key not in keys}
-    return replace(node, entries=entries)
 
 
 def _nothing(node: Node) -> bool:

@@ -130,10 +130,11 @@ def read(root: str, texts: dict[str, str], target: str | None) -> Loaded:
 
 
 def meaning(loaded: Loaded) -> dict[str, str]:
-    members = (*loaded.runs, *loaded.jobs)
+    specs = {str(run.address): run.spec for run in loaded.runs}
+    specs |= {str(job.address): job.spec for job in loaded.jobs}
     return {
-        str(one.address): json.dumps(_normal(json.loads(one.spec)), sort_keys=True)
-        for one in members
+        address: json.dumps(_normal(json.loads(spec)), sort_keys=True)
+        for address, spec in specs.items()
     }
 
 
