@@ -87,6 +87,7 @@ def prepare(
             whole_project=gathered.whole_project,
             destroy=options.destroy,
             removes=options.removes,
+            strict=options.strict,
         ),
         owner=owner,
         now=now(),

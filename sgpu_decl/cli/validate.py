@@ -3,7 +3,7 @@
 import click
 
 from sgpu_decl.cli.error_exit import source_text
-from sgpu_decl.cli.file_options import file_argument, file_options
+from sgpu_decl.cli.file_options import file_argument, file_options, strict_option
 from sgpu_decl.cli.options import ProjectSource, output_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 
@@ -13,8 +13,9 @@ __all__ = ["command"]
 @click.command("validate")
 @file_argument
 @file_options
+@strict_option("Treat warnings as errors.")
 @output_option()
-def command(*, source: ProjectSource, file: str | None, output: str) -> int:
+def command(*, source: ProjectSource, file: str | None, strict: bool, output: str) -> int:
     """Check FILE and show every mistake in it at once, each with its place.
 
     Without -t, every target is checked. The checks are those of `sgpu plan` that need only the file
@@ -23,6 +24,10 @@ def command(*, source: ProjectSource, file: str | None, output: str) -> int:
     Exit codes: 0 valid, 1 not.
     """
     validated = source.session(file).check()
+    if strict:
+        from sgpu_decl.api import refuse_warnings
+
+        refuse_warnings(validated)
     if output == "json":
         answer(
             {

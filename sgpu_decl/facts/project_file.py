@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
     from sgpu_decl.config.include import ReadIncluded
     from sgpu_decl.config.loaded import Loaded
 
-__all__ = ["Validated", "file_bytes", "invalid_file", "read_bytes", "read_file", "read_text"]
+__all__ = [
+    "Validated",
+    "file_bytes",
+    "invalid_file",
+    "read_bytes",
+    "read_file",
+    "read_text",
+    "refuse_warnings",
+]
 
 _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 
@@ -112,6 +121,19 @@ def invalid_file(shown: str, findings: tuple[Diagnostic, ...]) -> InvalidInput:
         hint = f"; {one.hint}" if one.hint else ""
         error.add_note(f"{where}{one.severity}: {one.summary}{hint}")
     return error
+
+
+def refuse_warnings(validated: Validated) -> None:
+    """Take the warnings of a file for errors.
+
+    Raises:
+        InvalidInput: there are warnings.
+    """
+    warned = [one for one in validated.findings if one.severity is Severity.WARNING]
+    if warned:
+        errors = tuple(replace(one, severity=Severity.ERROR) for one in warned)
+        others = (one for one in validated.findings if one.severity is not Severity.WARNING)
+        raise invalid_file(validated.loaded.file, in_order((*errors, *others)))
 
 
 def _is_about_option(finding: Diagnostic) -> bool:
