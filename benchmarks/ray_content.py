@@ -71,7 +71,8 @@ sent = {"objects": head_folder() + "/objects", "code": "bench", "environment": N
 for back in ("first", "second"):
     launch = {"launch": folder, "back": f"{folder}/{back}", "sent": sent}
     started = time.monotonic()
-    SentFiles(launch, LogCopy()).send(nodes._actors, f"{folder}/logs-{back}")
+    for _ in SentFiles(launch, LogCopy()).send(nodes._actors, f"{folder}/logs-{back}"):
+        pass
     print(time.monotonic() - started)
 nodes.close()
 """

@@ -2,8 +2,8 @@
 
     make bench
     python benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
-                                   [--only start,plans,applies,watched,ranks,calls,environments,
-                                   databricks,ray] [--without-terraform]
+                                   [--only start,plans,applies,code,watched,ranks,calls,
+                                   environments,databricks,ray] [--without-terraform]
 
 Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
 alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
@@ -31,7 +31,7 @@ from workloads import (
     terraform_state,
 )
 
-PARTS = "start,plans,applies,watched,ranks,calls,environments,databricks,ray"
+PARTS = "start,plans,applies,code,watched,ranks,calls,environments,databricks,ray"
 ROOT = Path(__file__).resolve().parents[1]
 SGPU = str(Path(sys.executable).with_name("sgpu"))
 OLDER = "bfccb5d"  # what launches are measured against
@@ -255,6 +255,10 @@ def main() -> int:
             rows.append(applying(scratch, options.applies, terraform=terraform))
             rows.append(tables(scratch, max(options.applies), min(options.repeats, 5)))
             rows.append(launching(scratch, max(options.applies)))
+        if "code" in parts:
+            from code_copies import code_copies
+
+            rows.append(code_copies(scratch, SGPU))
         if "watched" in parts:
             from watching import watching
 

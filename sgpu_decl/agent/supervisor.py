@@ -86,6 +86,7 @@ class Supervisor:
         self._refusal: Outcome | None = None  # the outcome of a rank that could not be started
         self._lost_node: tuple[Outcome, int] | None = None  # and the time
         self._lost_ray: tuple[Outcome, int] | None = None  # a Ray node, of a machine that lives
+        self._killed = False  # the ranks, and with their control group all else
         count = spec["world_size"]
         if spec["per"] == "node":
             count = 1 if spec.get("ray") else node.count
@@ -309,6 +310,8 @@ class Supervisor:
     def _ray_lost(self, outcome: Outcome, time_ns: int) -> None:
         """A node of the Ray cluster has ended, though its machine lives. A driver notices that too,
         and may have failed by it before we heard of it."""
+        if self._killed:
+            return  # it was killed together with the driver, and its end was seen first
         ended = self._group.started and not self._group.living
         if ended and not any(ending.failed for ending in self._group.endings()):
             return  # the driver had what it needed
@@ -420,6 +423,7 @@ class Supervisor:
     def kill_ranks(self) -> None:
         """Kill the ranks that are still there."""
         self._loop.cancel("kill")
+        self._killed = True
         self._team.kill()
         self._group.kill_all()
         kill_cgroup(self._cgroup)
@@ -509,6 +513,7 @@ class Supervisor:
         self._restart = restart
         self._stop = None
         self._lost_ray = None
+        self._killed = False
         self._swept_all = False
         self._record.update(restart=restart)
         self._record.state("starting")

@@ -39,8 +39,8 @@ def command_run(
 
 def _other_python(word: str) -> str | None:
     """The interpreter that the word finds, if it is not the one that runs sgpu."""
-    found = shutil.which(word)
+    program = shutil.which(word)
     ours = Path(sys.executable).parent
-    if found is None or Path(os.path.abspath(found)).parent == ours:
+    if program is None or Path(os.path.abspath(program)).parent == ours:
         return None
-    return os.path.abspath(found)
+    return os.path.abspath(program)

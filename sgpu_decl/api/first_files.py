@@ -129,13 +129,13 @@ def _entry(file: Path, function: str | None) -> EntryArguments:
             f"`{file}` defines no function `{function}`",
             hint=f"did you mean `{close}`?" if close else "name one that it defines",
         )
-    found = function_arguments(defined[function])
-    if found is None:
+    arguments = function_arguments(defined[function])
+    if arguments is None:
         raise Usage(
             f"`{function}` takes arguments by position only, and a run file gives names",
             hint="remove the `/` from its signature",
         )
-    return found
+    return arguments
 
 
 def _refuse_existing(files: Mapping[Path, str]) -> None:

@@ -10,15 +10,18 @@ from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.errors import Usage
 from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.earlier_outputs import earlier_outputs
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
 from sgpu_decl.facts.live_state import observe
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning import planner
+from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
@@ -98,6 +101,7 @@ def prepare(
         jobs=jobs,
         seen_jobs=seen_jobs,
     )
+    plan = _with_resumes(project, state, gathered, plan)
     prepared = Prepared(
         plan=plan,
         checkout=checkout,
@@ -133,6 +137,17 @@ def _facts(
         return PlanFacts(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
     gathered = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
     return replace(gathered, findings=(*validated.findings, *gathered.findings))
+
+
+def _with_resumes(project: OpenedProject, state: State, gathered: PlanFacts, plan: Plan) -> Plan:
+    """The plan with what its launches with `resume` find."""
+    resuming = {item.address: item for item in gathered.desired if item.resumes}
+    launches = [one for one in plan.changes if one.launches and one.address in resuming]
+    if not launches:
+        return plan
+    outputs = earlier_outputs(project, state, launches)
+    launched = [resuming[change.address] for change in launches]
+    return planner.with_infos(plan, resume_checks(launched, outputs))
 
 
 def _jobs(

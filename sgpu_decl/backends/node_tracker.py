@@ -77,11 +77,14 @@ def tracking_credentials(config: "RunConfig", environ: Mapping[str, str]) -> dic
     if uri is None or _problem(uri) is not None:
         return {}
     parts = urlsplit(uri)
-    found = {name: environ[name] for name in credential_variables(uri) if environ.get(name)}
+    credentials = {name: environ[name] for name in credential_variables(uri) if environ.get(name)}
     if parts.username is not None and _USER in credential_variables(uri):
-        found[_USER], found[_PASSWORD] = unquote(parts.username), unquote(parts.password or "")
+        credentials[_USER], credentials[_PASSWORD] = (
+            unquote(parts.username),
+            unquote(parts.password or ""),
+        )
     own = {*config.env.secrets, *config.env.variables}
-    return {name: value for name, value in found.items() if name not in own}
+    return {name: value for name, value in credentials.items() if name not in own}
 
 
 def tracking_findings(

@@ -18,7 +18,7 @@ from sgpu_decl.errors import Interrupted, SgpuError, StalePlan, StateMoved
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
-from sgpu_decl.model.plan import Action
+from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.views.apply_text import event_line
 from sgpu_decl.views.status_json import status_objects
 from sgpu_decl.views.status_text import tally
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
-    from sgpu_decl.model.plan import Plan
     from sgpu_decl.model.step_progress import Progress
 
 __all__ = ["ApplySettings", "carry_out"]
@@ -113,7 +112,7 @@ def carry_out(
             before, prepared = prepared, again()
 
 
-def _world_sizes(plan: "Plan") -> list[int]:
+def _world_sizes(plan: Plan) -> list[int]:
     """The number of ranks of each run that a plan launches."""
     counts = [
         rank_count(change.launch.inputs.spec)

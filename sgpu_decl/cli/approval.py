@@ -1,15 +1,10 @@
 """Approval of a plan: by a person at a terminal, by `-y`, or by saving it."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from sgpu_decl.cli.terminal_output import interactive
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.plan import Action
-
-if TYPE_CHECKING:
-    from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.plan import Action, Plan
 
 __all__ = ["CHANGING", "NotApproved", "approve", "confirm"]
 
@@ -21,7 +16,7 @@ class NotApproved(SgpuError):
 
 
 def approve(
-    plan: "Plan", *, auto: bool, saved: bool, question: str, unattended: str, replacing: str
+    plan: Plan, *, auto: bool, saved: bool, question: str, unattended: str, replacing: str
 ) -> None:
     """Return if the plan is approved.
 

@@ -34,12 +34,12 @@ def offered(kinds: Sequence[str], context: click.Context, incomplete: str) -> li
             items.append(CompletionItem(incomplete, type=kind))
             continue
         try:
-            found = list(KINDS[kind](context, incomplete))
+            candidates = list(KINDS[kind](context, incomplete))
         except (SgpuError, OSError):
             continue
         items += [
             CompletionItem(value, help=text)
-            for value, text in found
+            for value, text in candidates
             if value.startswith(incomplete)
         ]
     return items

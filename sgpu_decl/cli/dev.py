@@ -4,9 +4,9 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +14,6 @@ from sgpu_decl.cli.commands import DEV_COMMANDS, LazyGroup
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["command", "workspace_command"]
 

@@ -1,6 +1,7 @@
 """`sgpu doctor`."""
 
 import sys
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +12,11 @@ from sgpu_decl.cli.commands import examples
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.probe import ProbeRequest, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
-from sgpu_decl.errors import Interrupted, Usage
+from sgpu_decl.errors import Interrupted, SgpuError, Usage
 from sgpu_decl.model.target import target_option
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
     from sgpu_decl.api import Session
-    from sgpu_decl.errors import SgpuError
     from sgpu_decl.model.doctor_finding import Finding
 
 __all__ = ["command"]
@@ -157,7 +155,7 @@ def report(findings: "Iterable[Finding]", output: str, project: str | None) -> i
     return 0
 
 
-def _failure(findings: "list[Finding]") -> "SgpuError | None":
+def _failure(findings: "list[Finding]") -> SgpuError | None:
     from sgpu_decl.errors import SgpuError
     from sgpu_decl.model.doctor_finding import Grade
     from sgpu_decl.views.terminal import count

@@ -20,8 +20,8 @@ def command(context: click.Context, *, path: tuple[str, ...]) -> int:
     for index, word in enumerate(path):
         if not isinstance(here.command, click.Group):
             raise click.UsageError(f"`{here.command_path}` has no command `{word}`", here)
-        name, found, _ = here.command.resolve_command(here, list(path[index:]))
-        if found is not None:
-            here = click.Context(found, info_name=name, parent=here)
+        name, subcommand, _ = here.command.resolve_command(here, list(path[index:]))
+        if subcommand is not None:
+            here = click.Context(subcommand, info_name=name, parent=here)
     show(here.get_help())
     return 0

@@ -13,12 +13,11 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import remember
 from sgpu_decl.cli.terminal_output import show
-from sgpu_decl.errors import NotFound
+from sgpu_decl.errors import Locked, NotFound
 from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Location, Patience, Prepared, Session
-    from sgpu_decl.errors import Locked
     from sgpu_decl.model.known_environment import Environment
 
 __all__ = [
@@ -156,7 +155,7 @@ def _patience(seconds: float) -> "Patience":
 
     announced: set[str | None] = set()
 
-    def say(refused: "Locked") -> None:
+    def say(refused: Locked) -> None:
         if refused.lock not in announced:
             announced.add(refused.lock)
             show(f"note: {refused.message}: waiting up to {seconds:g} s", err=True)

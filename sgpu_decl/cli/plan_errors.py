@@ -1,18 +1,13 @@
 """The errors with which `plan`, `apply` and `destroy` end because of what is in the plan."""
 
-from typing import TYPE_CHECKING
-
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import RunFailed, SgpuError
-from sgpu_decl.model.plan import Reason
-
-if TYPE_CHECKING:
-    from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.plan import Plan, Reason
 
 __all__ = ["failed_runs_error", "plan_error"]
 
 
-def plan_error(plan: "Plan") -> SgpuError | None:
+def plan_error(plan: Plan) -> SgpuError | None:
     """The error of a plan that has error checks, with these as its diagnostics; else `None`."""
     errors = [check for check in plan.checks if check.severity is Severity.ERROR]
     if not errors:
@@ -33,7 +28,7 @@ def plan_error(plan: "Plan") -> SgpuError | None:
     )
 
 
-def failed_runs_error(plan: "Plan") -> SgpuError | None:
+def failed_runs_error(plan: Plan) -> SgpuError | None:
     """The error of an apply that does not relaunch a run that failed, or does not launch one that
     comes after it; else `None`."""
     failed = [
@@ -52,7 +47,7 @@ def failed_runs_error(plan: "Plan") -> SgpuError | None:
     )
 
 
-def _held_runs_error(plan: "Plan") -> SgpuError | None:
+def _held_runs_error(plan: Plan) -> SgpuError | None:
     held = {
         change.address.name for change in plan.changes if change.reason is Reason.UPSTREAM_FAILED
     }

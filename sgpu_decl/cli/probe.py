@@ -13,13 +13,12 @@ import click
 from sgpu_decl.cli.options import read_duration, whole
 from sgpu_decl.errors import Usage
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.probe import ACTS
+from sgpu_decl.model.probe import ACTS, ProbeOptions
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.api.doctor_calls import PlatformChecks
     from sgpu_decl.model.doctor_finding import Finding
-    from sgpu_decl.model.probe import ProbeOptions
 
 __all__ = ["ProbeRequest", "probe_options", "sigterm_as_interrupt"]
 
@@ -63,7 +62,7 @@ _OPTIONS = (
 class ProbeRequest:
     """The probe that the command line asks for. With `auto` it starts without a question."""
 
-    options: "ProbeOptions"
+    options: ProbeOptions
     auto: bool
 
     def findings(self, session: "Session") -> "Generator[Finding, None, None]":
@@ -112,7 +111,7 @@ def _options(
     patience: str | None,
     limit: str | None,
     only: tuple[str, ...],
-) -> "ProbeOptions":
+) -> ProbeOptions:
     from sgpu_decl.model.probe import ProbeOptions
 
     default = ProbeOptions()
@@ -144,7 +143,7 @@ def _check_only(only: tuple[str, ...], names: list[str], nodes: int | None) -> N
 
 
 def _probed(
-    platform: "PlatformChecks", options: "ProbeOptions", *, auto: bool
+    platform: "PlatformChecks", options: ProbeOptions, *, auto: bool
 ) -> "Iterator[Finding]":
     """Say what the probe costs, ask, and yield findings as they are made. An interrupt ends
     the runs, and deletes what was made.

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.terminal_output import note, show, takes_colour
 from sgpu_decl.errors import BackendError, Interrupted, RunFailed, SgpuError
-from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.views.status_text import ending, failure, working_files_note
 from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.cli.interrupts import Signals
-    from sgpu_decl.model.attempt import AttemptRef
     from sgpu_decl.model.attempt_view import AttemptView
 
 __all__ = ["FollowEnd", "await_stops", "outcome_error", "show_endings"]

@@ -71,10 +71,10 @@ def read_backend(value: Any) -> BackendOptions:
     try:
         model = options_of(kind if isinstance(kind, str) else DEFAULT)
     except BackendError as error:
-        found = Contradiction(
+        contradiction = Contradiction(
             path=("kind",), code=error.code, summary=error.message, hint=error.hint or ""
         )
-        raise problem(error.code, error.message, error.hint, all=(found,)) from error
+        raise problem(error.code, error.message, error.hint, all=(contradiction,)) from error
     return model.model_validate(block)
 
 

@@ -287,10 +287,10 @@ def _place_json(place: Place) -> list[str | int]:
     return [place.file, place.line, place.column]
 
 
-def _finding_json(found: Diagnostic) -> list[Any]:
-    place = _place_json(found.place) if found.place else None
-    related = [[*_place_json(item.place), item.note] for item in found.related]
-    return [found.code, found.summary, str(found.severity), place, found.hint, related]
+def _finding_json(finding: Diagnostic) -> list[Any]:
+    place = _place_json(finding.place) if finding.place else None
+    related = [[*_place_json(item.place), item.note] for item in finding.related]
+    return [finding.code, finding.summary, str(finding.severity), place, finding.hint, related]
 
 
 def _finding(data: list[Any]) -> Diagnostic:

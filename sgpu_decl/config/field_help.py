@@ -65,7 +65,7 @@ def describe(path: str) -> FieldHelp:
             "schemas of plans, states and events too",
         )
     annotation: object = root
-    found = FieldHelp(
+    field_help = FieldHelp(
         path=parts[0], type="mapping", default=None, required=True,
         description=(root.__doc__ or f"A {parts[0]} file.").strip().splitlines()[0],
     )  # fmt: skip
@@ -77,11 +77,11 @@ def describe(path: str) -> FieldHelp:
         if part in fields:
             info = fields[part]
             annotation = info.annotation
-            found = _help(here, info)
+            field_help = _help(here, info)
         elif model is None and values is not None:
             annotation = values
-            found = FieldHelp(path=here, type=_type(values), default=None, required=False,
-                              description=found.description)  # fmt: skip
+            field_help = FieldHelp(path=here, type=_type(values), default=None, required=False,
+                              description=field_help.description)  # fmt: skip
         else:
             known = list(fields)
             near = nearest(part, known)
@@ -95,8 +95,8 @@ def describe(path: str) -> FieldHelp:
         _help(f"{path}.{name}" if _model(annotation) else f"{path}.NAME.{name}", info)
         for name, info in fields.items()
     )
-    return FieldHelp(path=path, type=found.type, default=found.default, children=children,
-                     required=found.required, description=found.description)  # fmt: skip
+    return FieldHelp(path=path, type=field_help.type, default=field_help.default, children=children,
+                     required=field_help.required, description=field_help.description)  # fmt: skip
 
 
 def _help(path: str, info: FieldInfo) -> FieldHelp:

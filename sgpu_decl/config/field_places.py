@@ -44,10 +44,10 @@ class Places(Lookup[str, Place]):
 
     def written(self) -> dict[str, Place]:
         """Those in the block, all at once."""
-        found: dict[str, Place] = {}
+        places: dict[str, Place] = {}
         for path, place in _members(self.node, ""):
-            found[path] = _find(self.node, path) or place if path in found else place
-        return found
+            places[path] = _find(self.node, path) or place if path in places else place
+        return places
 
 
 def locate(parent: Node, key: str | int) -> Place:

@@ -75,11 +75,11 @@ class GpuType(Textual):
             return value
         if not isinstance(value, str):
             raise problem("wrong_type", "{path} must be text", unknown_type_hint(""))
-        found = cls.find(value)
-        if found is None:
+        gpu_type = cls.find(value)
+        if gpu_type is None:
             summary = "{path} must be a type of GPU, not {given}"
             raise problem("unknown_gpu_type", summary, unknown_type_hint(value))
-        return found
+        return gpu_type
 
     @classmethod
     def find(cls, name: str) -> "GpuType | None":

@@ -43,18 +43,18 @@ def _timezone(name: str) -> str:
 
 
 def _accelerator(text: str) -> str:
-    found = GpuType.find(text)
-    if found is None:
+    gpu_type = GpuType.find(text)
+    if gpu_type is None:
         raise problem(
             "unknown_gpu_type", "{path} must be a type of GPU, not {given}", unknown_type_hint(text)
         )
-    if found.name == "CPU":
+    if gpu_type.name == "CPU":
         raise problem(
             "unknown_gpu_type",
             "{path} is for a notebook on a GPU",
             "leave it out: a notebook without it runs on a CPU",
         )
-    return found.accelerator or found.name
+    return gpu_type.accelerator or gpu_type.name
 
 
 def _notebook_path(text: str) -> str:

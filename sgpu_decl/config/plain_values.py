@@ -149,7 +149,7 @@ class Conversion:
     the folder of each file in a folder of the project: paths in it get that folder before them."""
 
     folders: Names[str, str] = field(default_factory=dict)
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
     def plain(self, node: Node, shape: Shape | None) -> Any:  # pydantic takes anything
         """The plain value of a node: text as written where the shape says so; an empty value in a
@@ -206,4 +206,6 @@ class Conversion:
         return value
 
     def _note(self, code: str, summary: str, node: Scalar, hint: str) -> None:
-        self.found.append(Diagnostic(code=code, summary=summary, place=place_of(node), hint=hint))
+        self.findings.append(
+            Diagnostic(code=code, summary=summary, place=place_of(node), hint=hint)
+        )

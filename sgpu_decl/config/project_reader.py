@@ -68,7 +68,7 @@ def read_project(
         scope = context.scope({})
         changed = interpolate(head, scope)
         head = changed if isinstance(changed, Mapping) else head
-        findings += scope.found
+        findings += scope.findings
     environments = head.entries.get("environments")
     if not isinstance(environments, Mapping):
         environments = Mapping({}, {}, root.line, root.column, root.file)
@@ -140,8 +140,8 @@ def _head(head: Mapping) -> tuple[ProjectFile | None, tuple[Diagnostic, ...]]:
     except ValidationError as error:
         explainer = ErrorExplainer(node=head, shape=shape, prefix="", place=place_of(head))
         errors = error.errors(include_url=False, include_input=False)
-        return None, (*conversion.found, *explainer.errors(errors))
-    return project, tuple(conversion.found)
+        return None, (*conversion.findings, *explainer.errors(errors))
+    return project, tuple(conversion.findings)
 
 
 def _jobs(head: Mapping, project: ProjectFile | None) -> tuple[DeclaredJob, ...]:
@@ -161,7 +161,7 @@ def _function_findings(block: Mapping, environments: Mapping) -> tuple[Diagnosti
     shape = project_shape().keys["functions"]
     conversion = Conversion()
     data: dict[str, Any] = conversion.plain(block, shape)
-    findings += tuple(conversion.found)
+    findings += tuple(conversion.findings)
     if isinstance(backend := data.get("backend"), dict):
         data["backend"] = {"kind": remote_kind().name, **backend}
     explainer = ErrorExplainer(node=block, shape=shape, prefix="functions", place=place_of(block))

@@ -217,7 +217,7 @@ class RunConfig(Block):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        found = contradictions(
+        conflicts = contradictions(
             ComparedFields(
                 gpus=self.gpus,
                 type=self.type,
@@ -236,6 +236,6 @@ class RunConfig(Block):
                 launch=self.launch.model_fields_set,
             )
         )
-        if found:
-            raise problem(found[0].code, found[0].summary, found[0].hint, all=found)
+        if conflicts:
+            raise problem(conflicts[0].code, conflicts[0].summary, conflicts[0].hint, all=conflicts)
         return self

@@ -44,13 +44,13 @@ def order_findings(
 
 def _upstreams(runs: Sequence[DeclaredRun]) -> dict[str, dict[str, Place | None]]:
     """What each run comes after, and where that is written; the cells of a matrix may differ."""
-    found: dict[str, dict[str, Place | None]] = {}
+    upstreams_of: dict[str, dict[str, Place | None]] = {}
     for run in runs:
-        upstreams = found.setdefault(run.config.name, {})
+        upstreams = upstreams_of.setdefault(run.config.name, {})
         for at, name in enumerate(run.config.after):
             if name not in upstreams:
                 upstreams[name] = _place(run, f"after.{at}")
-    return found
+    return upstreams_of
 
 
 def _unknown(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:

@@ -104,7 +104,7 @@ def read_run(
         changed = interpolate(node, scope)
         node = changed if isinstance(changed, yaml_nodes.Mapping) else node
         matrix = node.entries.get("matrix")
-        findings += scope.found
+        findings += scope.findings
     node, new_findings = with_shared_environment(node, context.environments)
     findings += new_findings
     if context.run_files.get(name or "") in context.folders:
@@ -185,7 +185,7 @@ def _validated(
     if name is not None:
         data["name"] = name
     try:
-        return RunConfig.model_validate(data), tuple(conversion.found)
+        return RunConfig.model_validate(data), tuple(conversion.findings)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
     findings = list(explainer.errors(errors))
@@ -196,7 +196,7 @@ def _validated(
         for one in cross_field_errors(data, errors, intended=intended)
         if one.code not in shown
     ]
-    return None, (*conversion.found, *findings)
+    return None, (*conversion.findings, *findings)
 
 
 def cross_field_errors(
@@ -376,7 +376,7 @@ def _unknown_axes(
         return ()
     scope = context.scope({axis: values[0] for axis, values in axes.items() if values})
     interpolate(_without_keys(node, "matrix"), scope)
-    return tuple(scope.found)
+    return tuple(scope.findings)
 
 
 def _by_arithmetic(
@@ -388,8 +388,8 @@ def _by_arithmetic(
     """
     conversion = Conversion()
     plain = {value: conversion.plain(value, None) for values in axes.values() for value in values}
-    if conversion.found:
-        return (), tuple(conversion.found)
+    if conversion.findings:
+        return (), tuple(conversion.findings)
     common = base.args if isinstance(base.args, dict) else {}
     bare = base.model_copy(update={"args": None, "matrix": None})
     rest = spec_of(bare)[1:]
@@ -445,8 +445,8 @@ def _cell_by_cell(
         own, findings = _with_values(part, cell, context, argument_axes)
         conversion = Conversion(folders=context.folders)
         values = conversion.plain(own, explainer.shape)
-        if findings or conversion.found:
-            return (), (*findings, *conversion.found)
+        if findings or conversion.findings:
+            return (), (*findings, *conversion.findings)
         try:
             config, spec = common.cell(values)
         except ValidationError:
@@ -465,7 +465,7 @@ def _with_values(
     cell_node = interpolate(node, scope)
     assert isinstance(cell_node, yaml_nodes.Mapping)  # noqa: S101 - references stand in scalars
     return (_with_args(cell_node, cell, argument_axes) if argument_axes else cell_node), tuple(
-        scope.found
+        scope.findings
     )
 
 

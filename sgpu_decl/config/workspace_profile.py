@@ -23,7 +23,7 @@ def read_profile(text: str | bytes, file: str) -> tuple[Profile | None, tuple[Di
     document, diagnostics = load(text, file)
     if document is None:
         return None, tuple(map(_about_profiles, diagnostics))
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     wrong: list[Diagnostic] = [*diagnostics]
     for id_, node in document.root.entries.items():
         assumption = assumptions().get(id_)
@@ -59,8 +59,8 @@ def read_profile(text: str | bytes, file: str) -> tuple[Profile | None, tuple[Di
                 )
             )
             continue
-        found[id_] = value
-    return (None if has_errors(wrong) else Profile(found)), tuple(wrong)
+        values[id_] = value
+    return (None if has_errors(wrong) else Profile(values)), tuple(wrong)
 
 
 def _about_profiles(diagnostic: Diagnostic) -> Diagnostic:

@@ -51,11 +51,11 @@ class Diagnostic:
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
-    return any(found.severity is Severity.ERROR for found in diagnostics)
+    return any(finding.severity is Severity.ERROR for finding in diagnostics)
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sorted by place, without repetition; those without a place last."""
     last = Place("\U0010ffff", 0, 0)
     unique = dict.fromkeys(diagnostics)
-    return tuple(sorted(unique, key=lambda found: (found.place or last, found.code)))
+    return tuple(sorted(unique, key=lambda finding: (finding.place or last, finding.code)))

@@ -44,9 +44,10 @@ def check_file(
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for target, (loaded, findings) in readings.items():
         known = _known(loaded, folder, opened.shown, survey) if loaded is not None else ()
-        for found in (*findings, *known):
+        for finding in (*findings, *known):
             unique.setdefault(
-                _identity(found), found if target == location.target else _of_target(found, target)
+                _identity(finding),
+                finding if target == location.target else _of_target(finding, target),
             )
     ordered = in_order(unique.values())
     loaded = readings[location.target][0]
@@ -103,16 +104,16 @@ def _remembered(
     return readings
 
 
-def _identity(found: Diagnostic) -> tuple[object, ...]:
+def _identity(finding: Diagnostic) -> tuple[object, ...]:
     """What makes a finding the same for several targets. A key stands in one place: the path that
     its summary names differs between the target's block and the merged run."""
-    if found.code == "unknown_key":
-        return found.code, found.place
-    return found.code, found.summary, found.place
+    if finding.code == "unknown_key":
+        return finding.code, finding.place
+    return finding.code, finding.summary, finding.place
 
 
-def _of_target(found: Diagnostic, target: str | None) -> Diagnostic:
-    return replace(found, summary=f"{found.summary} (target `{target}`)")
+def _of_target(finding: Diagnostic, target: str | None) -> Diagnostic:
+    return replace(finding, summary=f"{finding.summary} (target `{target}`)")
 
 
 def _known(
@@ -135,9 +136,9 @@ def _known(
         yield from entrypoint_findings(run, root, shown, lambda _: True)
         backend = survey(str(run.config.backend.kind))
         if backend is not None:
-            for found in backend.rules(run.config, run.places, folder):
-                if found.severity is not Severity.INFO:
-                    yield found
+            for finding in backend.rules(run.config, run.places, folder):
+                if finding.severity is not Severity.INFO:
+                    yield finding
 
 
 def _desired(run: LoadedRun) -> DesiredRun:

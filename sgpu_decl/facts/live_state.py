@@ -46,8 +46,8 @@ def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
         for record in records:
             view = answers.get(record.ref)
             started = view is not None and view.state is not AttemptState.STAGING
-            found = view is not None and (started or record.ref in in_launch)
-            views[record.ref] = view if view is not None and found else lost(record)
+            is_there = view is not None and (started or record.ref in in_launch)
+            views[record.ref] = view if view is not None and is_there else lost(record)
     return views
 
 

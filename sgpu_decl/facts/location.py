@@ -114,12 +114,12 @@ def shell_command(words: str, opened: Opened) -> str:
     where = target_option(target)
     name, *rest = words.split(" ", 2)
     try:
-        found = open_project(Location(target=target), here=current_folder())
+        project = open_project(Location(target=target), here=current_folder())
         named = opened.file is not None and opened.file.is_file()
-        if named and _lacks_file(name, rest) and not _same(found, opened):
+        if named and _lacks_file(name, rest) and not _same(project, opened):
             words = " ".join((name, shlex.quote(opened.shown), *rest))
-            found = open_project(Location(file=opened.file, target=target), here=current_folder())
-        is_here = found.root == root
+            project = open_project(Location(file=opened.file, target=target), here=current_folder())
+        is_here = project.root == root
     except NotFound:  # the current folder is gone
         is_here = False
     if not is_here:
@@ -165,8 +165,8 @@ def _default_file(project: Path | None, here: Path) -> Path | None:
 
 def project_above(here: Path) -> Path | None:
     """The project that a folder lies in. A folder with a default file is a project itself."""
-    if found := _marked(here):
-        return found
+    if folder := _marked(here):
+        return folder
     return here if any((here / name).is_file() for name in DEFAULT_FILES) else None
 
 

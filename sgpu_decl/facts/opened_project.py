@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
 from sgpu_decl.model.state import State
-from sgpu_decl.storing.state_store import AT_ONCE, Patience
+from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
 from sgpu_decl.storing.stores import local_store
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.staging.code_store import CodeStore
-    from sgpu_decl.storing.state_store import StateStore, StateWriter
 
 __all__ = ["OpenedProject", "now"]
 
@@ -48,7 +47,7 @@ class OpenedProject:
         self._job_backends: dict[BackendOptions, JobBackend] = {}
 
     @property
-    def states(self) -> "StateStore":
+    def states(self) -> StateStore:
         """The store of the state.
 
         Raises:
@@ -84,13 +83,13 @@ class OpenedProject:
         from sgpu_decl.backends.kinds import kind_named, our_kinds
 
         if kind not in self._backends:
-            found = kind_named(kind)
-            if found.open is None:
+            backend_kind = kind_named(kind)
+            if backend_kind.open is None:
                 raise BackendError(
                     f"this version has no backend `{kind}`",
                     hint=_use(item for item in our_kinds() if item.open is not None),
                 )
-            self._backends[kind] = found.open(self._context)
+            self._backends[kind] = backend_kind.open(self._context)
         return self._backends[kind]
 
     @cached_property
@@ -150,10 +149,10 @@ class OpenedProject:
         """
         from sgpu_decl.backends.kinds import kind_named
 
-        found = kind_named(kind)
-        if found.survey is not None:
-            return found.survey(self._context)
-        return None if found.open is None else self.backend(kind).survey
+        backend_kind = kind_named(kind)
+        if backend_kind.survey is not None:
+            return backend_kind.survey(self._context)
+        return None if backend_kind.open is None else self.backend(kind).survey
 
     def pythons(self) -> "Pythons":
         """The finder of interpreters."""
@@ -178,8 +177,8 @@ class OpenedProject:
         if state.intents:
             state = believe_intents(state, self.backend, self.job_backend)
         for kind in our_kinds():
-            if kind.orphans is not None and (found := kind.orphans(self.state_dir)):
-                state = believe_orphans(state, found)
+            if kind.orphans is not None and (orphans := kind.orphans(self.state_dir)):
+                state = believe_orphans(state, orphans)
         return state
 
     def close(self) -> None:

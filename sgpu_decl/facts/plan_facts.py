@@ -9,7 +9,6 @@ from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
-from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.code_facts import CodeReader
 from sgpu_decl.facts.environment_checks import EnvironmentChecks
@@ -21,7 +20,6 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.matrix_cell import cell_positions
@@ -125,8 +123,6 @@ class _FactReader:
         self._shown = opened.shown
         self._state = state
         self._survey = project.survey
-        self._history = project.states.history
-        self._backends = project.backend
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
         self._placements: dict[Hashable, Placement | None] = {}
@@ -169,12 +165,6 @@ class _FactReader:
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
         if origins or not config.entrypoint:
             interpreter = None
-        resumes, resumes_from = config.resume is not None, None
-        if resumes:
-            try:
-                resumes_from = self._earlier_output(run)
-            except BackendError:  # a storage that does not answer is no reason not to plan
-                resumes = False
         return DesiredRun(
             address=run.address,
             backend=str(config.backend.kind),
@@ -189,26 +179,13 @@ class _FactReader:
             environment=environment,
             interpreter=interpreter,
             placement=self._placements[key],
-            resumes=resumes,
-            resumes_from=resumes_from,
+            resumes=config.resume is not None,
             ray=self._clusters[key],
             jobs=jobs,
             after=config.after,
             places=run.places,
             findings=self._dispute(run.address),
         )
-
-    def _earlier_output(self, run: "LoadedRun") -> AttemptRef | None:
-        """The newest attempt of a run that left output where a launch looks for it: on the same
-        backend, in the same storage."""
-        config = run.config
-        kind = str(config.backend.kind)
-        for attempt in reversed(self._history(run.address)):
-            if attempt.backend != kind:
-                continue
-            if self._backends(kind).attempts.left_output(self._state.launch_of(attempt), config):
-                return attempt.ref
-        return None
 
     def _code(self, run: "LoadedRun") -> Snapshot | None:
         if self._call_path is None:

@@ -65,9 +65,9 @@ def _files(opened: Opened) -> list[Path]:
 
 def _declared(file: Path) -> list[str]:
     raw, shown = read_bytes(file), str(file)
-    files, found = read_files(raw, shown, FileReader(file, shown))
+    files, findings = read_files(raw, shown, FileReader(file, shown))
     if files is None:
-        raise invalid_file(shown, found)
+        raise invalid_file(shown, findings)
     block = files.root.entries.get("targets")
     return list(block.entries) if isinstance(block, Mapping) else []
 

@@ -1,7 +1,7 @@
 """`@distributed` runs a function as ranks, `@ray_launch` as the driver of a Ray cluster."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.call_settings import UNSET, Settings, Unset, merged_settings
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["distributed", "ray_launch"]
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @overload
-def distributed(num_accelerators: Callable[..., R], /) -> "DistributedFunction[Results[R]]": ...
+def distributed(num_accelerators: Callable[P, R], /) -> "DistributedFunction[P, Results[R]]": ...
 
 
 @overload
@@ -36,7 +37,7 @@ def distributed(
     num_gpus: int | None = None,
     run_async: Literal[False] = False,
     target: str | None = None,
-) -> "Callable[[Callable[..., R]], DistributedFunction[Results[R]]]": ...
+) -> "Callable[[Callable[P, R]], DistributedFunction[P, Results[R]]]": ...
 
 
 @overload
@@ -51,7 +52,7 @@ def distributed(
     num_gpus: int | None = None,
     run_async: Literal[True],
     target: str | None = None,
-) -> "Callable[[Callable[..., R]], DistributedFunction[DistributedFunctionCall[Results[R]]]]": ...
+) -> "Callable[[Callable[P, R]], DistributedFunction[P, DistributedFunctionCall[Results[R]]]]": ...
 
 
 def distributed(
@@ -103,7 +104,7 @@ def distributed(
 
 
 @overload
-def ray_launch(num_accelerators: Callable[..., R], /) -> DistributedFunction[R]: ...
+def ray_launch(num_accelerators: Callable[P, R], /) -> DistributedFunction[P, R]: ...
 
 
 @overload
@@ -119,7 +120,7 @@ def ray_launch(
     run_async: Literal[False] = False,
     target: str | None = None,
     ray: "Mapping[str, object] | bool | None" = None,
-) -> Callable[[Callable[..., R]], DistributedFunction[R]]: ...
+) -> Callable[[Callable[P, R]], DistributedFunction[P, R]]: ...
 
 
 @overload
@@ -135,7 +136,7 @@ def ray_launch(
     run_async: Literal[True],
     target: str | None = None,
     ray: "Mapping[str, object] | bool | None" = None,
-) -> "Callable[[Callable[..., R]], DistributedFunction[DistributedFunctionCall[R]]]": ...
+) -> "Callable[[Callable[P, R]], DistributedFunction[P, DistributedFunctionCall[R]]]": ...
 
 
 def ray_launch(
@@ -200,11 +201,11 @@ def _decorated(before: Settings, count: object, values: dict[str, object]) -> ob
     return _decorator(merged_settings(before, {"num_accelerators": count, **values}))
 
 
-def _decorator(settings: Settings) -> "Callable[[object], DistributedFunction[Any]]":
+def _decorator(settings: Settings) -> "Callable[[object], DistributedFunction[..., Any]]":
     decorator = "distributed" if settings.ray is None else "ray_launch"
 
     @short_tracebacks
-    def decorate(function: object) -> DistributedFunction[Any]:
+    def decorate(function: object) -> DistributedFunction[..., Any]:
         if not callable(function):
             raise InvalidInput(
                 f"`@{decorator}` takes a function, not `{type(function).__name__}`",

@@ -5,10 +5,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from types import MethodType
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, Unpack, cast
+from typing import (
+    TYPE_CHECKING,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)  # fmt: skip
 
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.call_settings import Parameters, Settings, merged_settings
+from sgpu_decl.functions.function_signature import function_signature
 from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.plan import Plan
 
@@ -17,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CallPlan", "DistributedFunction"]
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -44,12 +55,14 @@ class CalledDirectly(InvalidInput, TypeError):
     code = "called_directly"
 
 
-class DistributedFunction(Generic[R]):
+class DistributedFunction(Generic[P, R]):
     """What `@distributed` and `@ray_launch` make of a function: the function, and on which ranks or
     Ray cluster it runs.
 
-    `R` is what `.distributed(...)` returns: the list of the ranks' values, with `@ray_launch` what
-    the function returned, or with `run_async=True` a `DistributedFunctionCall`.
+    `P` are the parameters of the function. `R` is what `.distributed(...)` returns: the list of the
+    ranks' values, with `@ray_launch` what the function returned, or with `run_async=True` a
+    `DistributedFunctionCall`. Calls may leave out what ranks fill in, which `P` cannot say: so each
+    method that takes the arguments has a second, free signature.
     """
 
     def __init__(self, func: Callable[..., object], settings: Settings) -> None:
@@ -84,7 +97,13 @@ class DistributedFunction(Generic[R]):
             hint=f"`{name}.distributed(...)` runs it {there}, `{name}.func(...)` here",
         )
 
-    @short_tracebacks
+    @overload
+    def distributed(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def distributed(self, *args: object, **kwargs: object) -> R: ...
+
+    @function_signature
     def distributed(self, *args: object, **kwargs: object) -> R:
         """Run the function with these arguments on every rank, with `@ray_launch` once.
 
@@ -132,7 +151,13 @@ class DistributedFunction(Generic[R]):
 
         return cast("CallTable[R]", run_map(self._func, self._settings, calls, max_parallel))
 
-    @short_tracebacks
+    @overload
+    def plan(self, *args: P.args, **kwargs: P.kwargs) -> CallPlan: ...
+
+    @overload
+    def plan(self, *args: object, **kwargs: object) -> CallPlan: ...
+
+    @function_signature
     def plan(self, *args: object, **kwargs: object) -> CallPlan:
         """Say what `.distributed(...)` with these arguments would launch; writes only caches.
 
@@ -143,7 +168,7 @@ class DistributedFunction(Generic[R]):
 
         return CallPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
 
-    def with_overrides(self, **values: Unpack[Parameters]) -> "DistributedFunction[R]":
+    def with_overrides(self, **values: Unpack[Parameters]) -> "DistributedFunction[P, R]":
         """The same function with other settings: what its decorator takes.
 
         Raises:
@@ -155,7 +180,7 @@ class DistributedFunction(Generic[R]):
     def __reduce__(self) -> tuple[object, ...]:
         return DistributedFunction, (self._func, self._settings)
 
-    def __get__(self, instance: object, owner: type | None = None) -> "DistributedFunction[R]":
+    def __get__(self, instance: object, owner: type | None = None) -> "DistributedFunction[P, R]":
         """A decorated method is one of its object."""
         if instance is None:
             return self

@@ -6,9 +6,8 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sgpu_decl.api import Session
+from sgpu_decl.api import Prepared, Session
 from sgpu_decl.config.call_config import CAPTURED
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.arguments import readable_arguments
@@ -26,9 +25,6 @@ from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.terminal import size
 
-if TYPE_CHECKING:
-    from sgpu_decl.api import Prepared
-
 __all__ = ["PreparedCall", "prepare"]
 
 
@@ -41,7 +37,7 @@ class PreparedCall:
     session: Session
     call: Call
 
-    def plan(self) -> "Prepared":
+    def plan(self) -> Prepared:
         """What a launch would do.
 
         Raises:

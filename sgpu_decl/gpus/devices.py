@@ -38,8 +38,8 @@ def read_devices(environ: Mapping[str, str] = os.environ) -> Devices:
     """
     report = nvml.read_nvml(environ.get("CUDA_VISIBLE_DEVICES", ""))
     if report is not None:
-        found = Devices(visible=report.devices, trouble=report.trouble)
-        return _chosen(found, environ, "CUDA_VISIBLE_DEVICES")
+        devices = Devices(visible=report.devices, trouble=report.trouble)
+        return _chosen(devices, environ, "CUDA_VISIBLE_DEVICES")
     if nvidia := driver_files.nvidia_devices():
         return _chosen(Devices(visible=nvidia), environ, "CUDA_VISIBLE_DEVICES")
     variable = next((name for name in _CHOICES if name in environ), _CHOICES[-1])
@@ -52,16 +52,16 @@ def in_words(devices: Iterable[Device]) -> str:
     return ", ".join(f"{count} x {device}" for device, count in counted.items())
 
 
-def _chosen(found: Devices, environ: Mapping[str, str], variable: str) -> Devices:
+def _chosen(devices: Devices, environ: Mapping[str, str], variable: str) -> Devices:
     text = environ.get(variable)
-    whole = tuple(device for device in found.visible if not device.part)
+    whole = tuple(device for device in devices.visible if not device.part)
     if text is None:
-        return replace(found, visible=whole)
+        return replace(devices, visible=whole)
     chosen: list[Device] = []
     for entry in (entry.strip() for entry in text.split(",")):
-        device = next((device for device in found.visible if device.is_meant_by(entry)), None)
+        device = next((device for device in devices.visible if device.is_meant_by(entry)), None)
         if device is None or device in chosen:
             break  # CUDA itself ignores everything from the first invalid entry on
         chosen.append(device)
     hidden = max(0, len(whole) - len(chosen))
-    return replace(found, visible=tuple(chosen), hidden=hidden, variable=variable)
+    return replace(devices, visible=tuple(chosen), hidden=hidden, variable=variable)

@@ -52,7 +52,7 @@ def amd_devices(
         return ()
     numbered = sorted((name for name in _names(nodes) if name.isdigit()), key=int)
     told = ((nodes / name, _facts(nodes / name / "properties", " ")) for name in numbered)
-    found = [(node, facts) for node, facts in told if _number(facts, "vendor_id") == _AMD
+    amd_nodes = [(node, facts) for node, facts in told if _number(facts, "vendor_id") == _AMD
              and _number(facts, "simd_count")]  # fmt: skip
     return tuple(
         Device(
@@ -60,7 +60,7 @@ def amd_devices(
             name=_AMD_NAMES.get(_number(facts, "device_id"), ""),
             memory=sum(_banks(node)) or None,
         )
-        for number, (node, facts) in enumerate(found)
+        for number, (node, facts) in enumerate(amd_nodes)
     )
 
 

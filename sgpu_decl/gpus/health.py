@@ -114,10 +114,10 @@ def _memory(nvml: Any, handle: Any) -> tuple[int, int]:
 
 def _processes(nvml: Any, handle: Any) -> tuple[tuple[int, int | None], ...]:
     try:
-        found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except nvml.NVMLError:
         return ()
-    return tuple((int(item.pid), item.usedGpuMemory) for item in found)
+    return tuple((int(item.pid), item.usedGpuMemory) for item in processes)
 
 
 def _prohibited(nvml: Any, handle: Any) -> bool:

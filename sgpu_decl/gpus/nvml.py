@@ -40,13 +40,13 @@ def read_nvml(chosen: str) -> NvmlReport | None:
         return NvmlReport(trouble=str(error))
     try:
         count = pynvml.nvmlDeviceGetCount()
-        found = [_device(pynvml, number) for number in range(count)]
+        whole = [_device(pynvml, number) for number in range(count)]
         parts = [_part(pynvml, entry) for entry in map(str.strip, chosen.split(","))]
     except pynvml.NVMLError as error:
         return NvmlReport(trouble=str(error))
     finally:
         pynvml.nvmlShutdown()
-    return NvmlReport(devices=tuple(device for device in (*found, *parts) if device is not None))
+    return NvmlReport(devices=tuple(device for device in (*whole, *parts) if device is not None))
 
 
 def _device(nvml: Any, number: int) -> Device | None:

@@ -94,7 +94,7 @@ class WorkingFiles:
     count: int
 
 
-def restarts_in(seen: Mapping[str, Any]) -> tuple[Restart, ...]:
+def restarts_in(status: Mapping[str, Any]) -> tuple[Restart, ...]:
     """The restarts that a `status` object tells of."""
     return tuple(
         Restart(
@@ -105,7 +105,7 @@ def restarts_in(seen: Mapping[str, Any]) -> tuple[Restart, ...]:
             failure=item["class"],
             summary=item["summary"],
         )
-        for item in seen.get("restarts") or ()
+        for item in status.get("restarts") or ()
     )
 
 

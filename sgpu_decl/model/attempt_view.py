@@ -76,34 +76,34 @@ class AttemptView:
         return f"<{self.ref} {self.state}{cause}>"
 
 
-def view_in(record: LaunchRecord, seen: Mapping[str, Any]) -> AttemptView:
+def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
     """The view that a JSON object gives: `outcome.json`, what `agent.attempt_status` reads,
     or a `status` object."""
-    failure, cause = seen.get("class"), seen.get("first_cause")
-    files, restarts = seen.get("working_files"), seen.get("restarts")
+    failure, cause = status.get("class"), status.get("first_cause")
+    files, restarts = status.get("working_files"), status.get("restarts")
     if cause or files or restarts:
         from sgpu_decl.model.attempt_details import WorkingFiles, cause_in, restarts_in
-    state = AttemptState(seen["state"])
+    state = AttemptState(status["state"])
     return AttemptView(
         ref=record.ref,
         backend=record.backend,
         state=state,
-        started_at=_time(seen.get("started_at")),
-        ended_at=_time(seen.get("ended_at")),
-        exit_code=seen.get("exit_code"),
+        started_at=_time(status.get("started_at")),
+        ended_at=_time(status.get("ended_at")),
+        exit_code=status.get("exit_code"),
         failure=FailureClass(failure) if failure in frozenset(FailureClass) else None,
-        ranks=tuple(_rank(item) for item in seen.get("ranks") or ()),
+        ranks=tuple(_rank(item) for item in status.get("ranks") or ()),
         first_cause=cause_in(cause) if cause else None,
-        waiting_for=seen.get("waiting_for"),
-        restart=seen.get("restart") or 0,
-        restarts=restarts_in(seen) if restarts else (),
-        tracking=_tracking(seen["mlflow"]) if seen.get("mlflow") else None,
-        links=seen.get("links") or {},
-        ray=_ray(seen["ray"], state) if seen.get("ray") else None,
+        waiting_for=status.get("waiting_for"),
+        restart=status.get("restart") or 0,
+        restarts=restarts_in(status) if restarts else (),
+        tracking=_tracking(status["mlflow"]) if status.get("mlflow") else None,
+        links=status.get("links") or {},
+        ray=_ray(status["ray"], state) if status.get("ray") else None,
         working_files=WorkingFiles(names=tuple(files["names"]), count=files["count"])
         if files
         else None,
-        not_responding_since=_time(seen.get("not_responding_since")),
+        not_responding_since=_time(status.get("not_responding_since")),
     )
 
 

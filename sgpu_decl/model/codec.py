@@ -155,20 +155,20 @@ class JsonObject:
         Raises:
             BadValue: one is missing, or has another type.
         """
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         for one in fields(cast("Any", kind)):
             key = key_of(one)
             path = self._path_of(key)
             if one.metadata == FLAT:
-                found[one.name] = self.part(cast("type[object]", one.type))
+                values[one.name] = self.part(cast("type[object]", one.type))
             elif one.metadata == UNWRITTEN:
                 continue
             elif key in self._value:
                 self._read.add(key)
-                found[one.name] = self._as(one.type, self._value[key], path)
+                values[one.name] = self._as(one.type, self._value[key], path)
             elif not (self._lenient and one.default is not MISSING):
                 raise MissingKey(path)
-        return kind(**found)
+        return kind(**values)
 
     def take(self, key: str) -> object:
         """The value of a key as it is; None if there is none."""

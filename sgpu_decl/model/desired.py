@@ -8,7 +8,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.ray_size import RaySize
@@ -65,9 +64,9 @@ class DesiredRun:
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
     `cell` is the place of a cell in its matrix. `environment` is the declared one; `interpreter` is
     set where Python runs the user's code and none is declared. `placement` is set where the backend
-    has something to choose. `resumes` is set for a run with `resume`, and `resumes_from` where an
-    attempt of it left output that the next one finds. `ray` is the Ray cluster that it would get.
-    `jobs` launch it, in the place of `apply`. `after` are the names of the runs that come first.
+    has something to choose. `resumes` is set for a run with `resume`. `ray` is the Ray cluster that
+    it would get. `jobs` launch it, in the place of `apply`. `after` are the names of the runs that
+    come first.
     """
 
     address: Address
@@ -84,7 +83,6 @@ class DesiredRun:
     interpreter: Interpreter | None = None
     placement: Placement | None = None
     resumes: bool = False
-    resumes_from: AttemptRef | None = None
     ray: RaySize | None = None
     jobs: tuple[Address, ...] = ()
     after: tuple[str, ...] = ()

@@ -180,12 +180,12 @@ def type_of_name(name: str) -> GPUType | None:
     """Return the type of that name, in any case; `-`, `_` and a space are one, and may be left out
     where a name has them. A size that goes without saying may be said: `T4_16GB`."""
     key = _key(name)
-    found = _names().get(key)
-    if found is None and (sized := _SIZED.fullmatch(key)):
-        found = _names().get(sized[1])
-        if found is not None and int(sized[2]) not in found.memory:
+    gpu = _names().get(key)
+    if gpu is None and (sized := _SIZED.fullmatch(key)):
+        gpu = _names().get(sized[1])
+        if gpu is not None and int(sized[2]) not in gpu.memory:
             return None
-    return found
+    return gpu
 
 
 def type_of_device(name: str, memory: int | None = None) -> GPUType | None:
@@ -197,10 +197,10 @@ def type_of_device(name: str, memory: int | None = None) -> GPUType | None:
     """
     words = [word for word in re.split(r"[\s_-]+", name.upper()) if word not in _BRANDS]
     for count in range(len(words), 0, -1):
-        found = type_of_name("_".join(words[:count]))
-        if found is not None:
+        gpu = type_of_name("_".join(words[:count]))
+        if gpu is not None:
             rest = words[count:]
-            return _in_size(found, rest, memory) if all(map(_SAYS_NOTHING, rest)) else None
+            return _in_size(gpu, rest, memory) if all(map(_SAYS_NOTHING, rest)) else None
     return None
 
 
@@ -223,8 +223,8 @@ def series(name: str) -> tuple[GPUType, ...]:
         for kind in GPUType
         if kind.memory and not _VARIANT.search(kind.name)
     }
-    found = [kind for kind, length in alike.items() if length >= len(start[0])]
-    return tuple(sorted(found, key=lambda kind: -alike[kind]))
+    kinds = [kind for kind, length in alike.items() if length >= len(start[0])]
+    return tuple(sorted(kinds, key=lambda kind: -alike[kind]))
 
 
 def _in_common(one: str, other: str) -> int:

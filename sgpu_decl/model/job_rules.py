@@ -76,23 +76,23 @@ class JobRules:
         Settings that are empty are never drift: a platform writes them, or leaves them out."""
         if value in (None, "", [], {}):
             return True
-        found = _default(self, path)
-        if found is None:
+        default = _default(self, path)
+        if default is None:
             return False
-        return Anything.ANYTHING in found.values or any(
+        return Anything.ANYTHING in default.values or any(
             not isinstance(one, Anything) and canonical(one) == canonical(value)
-            for one in found.values
+            for one in default.values
         )
 
 
 @lru_cache(maxsize=4096)
 def _default(rules: JobRules, path: str) -> JobDefault | None:
     parts = path.split(".")
-    for pattern, found in rules.defaults.items():
+    for pattern, default in rules.defaults.items():
         names = pattern.split(".")
-        above = Anything.ANYTHING in found.values
+        above = Anything.ANYTHING in default.values
         if (len(names) == len(parts) or above) and _fits(names, parts):
-            return found
+            return default
     return None
 
 

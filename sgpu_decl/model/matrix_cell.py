@@ -29,12 +29,12 @@ def cell_values(key: str) -> dict[str, Json]:
 def cell_positions(addresses: Iterable[Address]) -> Iterator[str | None]:
     """Where each cell stands in its matrix: the index of each of its values in its axis, such as
     `0,2`; None for a run without matrix. The addresses come in the order of the file."""
-    seen: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    axes: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for address in addresses:
         texts = cell_texts(address.key)
         indices = []
         for axis, text in texts.items():
-            values = seen[address.name, axis]
+            values = axes[address.name, axis]
             indices.append(str(values.setdefault(text, len(values))))
         yield ",".join(indices) or None
 

@@ -88,15 +88,15 @@ def interpreter_checks(
 ) -> tuple[Check, ...]:
     """Say which Python the ranks use where no environment is declared, each that is used once, and
     which of its packages changed since the last attempt. It forces nothing."""
-    found: dict[tuple[Interpreter, str | None], Check] = {}
+    checks: dict[tuple[Interpreter, str | None], Check] = {}
     for desired, last in runs_and_last:
         used = desired.interpreter
         if used is None:
             continue
         before = last.inputs.packages_digest if last else None
-        if (used, before) not in found:
-            found[used, before] = _interpreter(used, state.package_lists.get(before or ""), last)
-    return tuple(found.values())
+        if (used, before) not in checks:
+            checks[used, before] = _interpreter(used, state.package_lists.get(before or ""), last)
+    return tuple(checks.values())
 
 
 def _interpreter(used: Interpreter, before: PackageList | None, last: Attempt | None) -> Check:

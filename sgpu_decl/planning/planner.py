@@ -30,7 +30,6 @@ from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, removed
-from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
 
@@ -197,11 +196,7 @@ class _PlanParts:
         self.checks += interpreter_checks(
             [(item, self._attempts_of(item.address).current) for item in launched], self._state
         )
-        self.checks += (
-            *placement_checks(launched),
-            *ray_checks(launched),
-            *resume_checks(launched),
-        )
+        self.checks += (*placement_checks(launched), *ray_checks(launched))
 
     def environments(self, used: Iterable[DesiredRun]) -> set[Address]:
         """The environments that runs declare, once each; returns their addresses."""
@@ -214,7 +209,9 @@ class _PlanParts:
         return set(declared)
 
     def jobs(
-        self, desired_jobs: "Mapping[Address, DesiredJob]", seen: "Mapping[Address, ObservedJob]"
+        self,
+        desired_jobs: "Mapping[Address, DesiredJob]",
+        observed_jobs: "Mapping[Address, ObservedJob]",
     ) -> None:
         """Add the changes of jobs, and the findings of those that cannot be planned."""
         if not desired_jobs:
@@ -224,9 +221,9 @@ class _PlanParts:
         for address, job in desired_jobs.items():
             if self._request.selects(address):
                 self.checks += [check_of(finding, address) for finding in job.findings]
-            if address in seen:
+            if address in observed_jobs:
                 target = self._request.target
-                self.results.append(job_change(job, seen[address], self._state, target))
+                self.results.append(job_change(job, observed_jobs[address], self._state, target))
 
     def end(self, attempts: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
         """Add the changes of resources that the file no longer declares."""
@@ -312,6 +309,12 @@ def _options(
 
 def _as_error(check: Check) -> Check:
     return replace(check, severity=Severity.ERROR) if check.severity is Severity.WARNING else check
+
+
+def with_infos(plan: Plan, infos: Iterable[Check]) -> Plan:
+    """The plan with more checks, which refuse nothing: what is asked of backends once it is known
+    what the plan launches."""
+    return replace(plan, checks=_in_order((*plan.checks, *infos)))
 
 
 def is_applyable(changes: Iterable[Change], checks: Iterable[Check]) -> bool:

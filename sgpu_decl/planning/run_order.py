@@ -32,14 +32,14 @@ def _levels(upstreams: "Mapping[_Node, Collection[_Node]]") -> "dict[_Node, int]
 
     sorter = TopologicalSorter(upstreams)
     sorter.prepare()
-    found: dict[_Node, int] = {}
+    levels: dict[_Node, int] = {}
     level = 0
     while sorter.is_active():
         ready = sorter.get_ready()
-        found.update(dict.fromkeys(ready, level))
+        levels.update(dict.fromkeys(ready, level))
         sorter.done(*ready)
         level += 1
-    return found
+    return levels
 
 
 def launch_levels(changes: Iterable[Change]) -> dict[Address, int]:

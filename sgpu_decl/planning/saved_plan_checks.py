@@ -57,8 +57,8 @@ def contradictions(plan: Plan) -> Iterator[str]:
         yield "lists runs that wait for each other"
     launched = {one.address: one.attempt for one in plan.changes if one.launches}
     for change in plan.changes:
-        found = _contradictions(plan, change, launched)
-        yield from (f"{what} of `{change.address}`" for what in found)
+        for what in _contradictions(plan, change, launched):
+            yield f"{what} of `{change.address}`"
 
 
 def disagreements(plan: Plan, state: State) -> Iterator[str]:

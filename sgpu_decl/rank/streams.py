@@ -59,9 +59,16 @@ class LogFile(io.RawIOBase):
             self._index = -1
 
     def close_index(self) -> None:
-        if self._index >= 0:
-            os.close(self._index)
-            self._index = -1
+        """Close it after an entry for what is written later, such as a traceback."""
+        if self._index < 0:
+            return
+        index, self._index = self._index, -1
+        try:
+            end = os.lseek(self._descriptor, 0, os.SEEK_END)
+            os.write(index, _entry(time.monotonic_ns(), end))
+        except OSError:  # the disk is full, or the user closed the stream
+            pass
+        os.close(index)
 
     def writable(self) -> bool:
         return True
@@ -128,9 +135,13 @@ class LogFile(io.RawIOBase):
 
     def _add_to_index(self, moment: int, offset: int) -> None:
         try:
-            os.write(self._index, moment.to_bytes(8, "little") + offset.to_bytes(8, "little"))
+            os.write(self._index, _entry(moment, offset))
         except OSError:
             self._index = -1
+
+
+def _entry(moment: int, offset: int) -> bytes:
+    return moment.to_bytes(8, "little") + offset.to_bytes(8, "little")
 
 
 _LOGS: list[LogFile] = []

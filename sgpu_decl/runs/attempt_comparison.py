@@ -43,20 +43,27 @@ def compare_attempts(
         results=_values(one.returned, two.returned),
         metrics=_values(one.metrics, two.metrics),
         gaps=tuple(dict.fromkeys((*gaps, *code_gaps, *package_gaps, *table.problems))),
+        unknown=frozenset(
+            part for part, reasons in (("code", code_gaps), ("packages", package_gaps)) if reasons
+        ),
     )
 
 
 def _code(
     project: "OpenedProject", names: Sequence[str], inputs: "Sequence[LaunchInputs]"
 ) -> tuple[tuple[FileDiff, ...], Sequence[str]]:
-    digests = [item.code_digest for item in inputs]
+    digests = [item.code_digest for item in inputs if item.code_digest is not None]
+    if len(digests) < len(inputs):  # calls on this machine import the files as they are
+        return (), [
+            f"the code of `{name}` was not recorded"
+            for name, item in zip(names, inputs, strict=True)
+            if item.code_digest is None
+        ]
     if digests[0] == digests[1]:
         return (), ()
     from sgpu_decl.staging.code_diff import code_diff
-    from sgpu_decl.staging.snapshot import Snapshot
 
-    nothing = Snapshot(root=project.root, digest="", entries=())
-    sides = [project.store.manifest(digest) if digest else nothing for digest in digests]
+    sides = [project.store.manifest(digest) for digest in digests]
     before, after = sides
     if before is None or after is None:
         return (), [

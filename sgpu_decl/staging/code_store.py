@@ -3,6 +3,9 @@
 objects/ab/cdef…      the content of one file, named by its SHA-256
 manifests/<hex>.json  the entries of one snapshot, named by its digest
 roots/<hex>.json      which snapshots one state refers to, for garbage collection
+
+Objects are not synced to the disk one by one: that would take most of the time of `put`. An object
+that a power cut left short is noticed by its size before the next launch, and is stored again.
 """
 
 import contextlib
@@ -16,11 +19,10 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.staging.file_digests import digest_file
 from sgpu_decl.staging.reflink import copy_into
 from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
-from sgpu_decl.system_errors import FULL, advice, error_text, path_in_errors
+from sgpu_decl.system_errors import FULL, advice, error_text
 
 
 def default_root() -> Path:
@@ -35,6 +37,7 @@ class CodeStore(SharedStore):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
+        self._objects = os.fspath(root / "objects")
         self._manifests = root / "manifests"
 
     def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
@@ -52,9 +55,12 @@ class CodeStore(SharedStore):
                     for entry in {item.digest: item for item in snapshot.entries}.values()
                     if entry.target is None and not self._has(entry)
                 ]
+                for folder in {entry.digest[:2] for entry in missing}:
+                    Path(self._objects, folder).mkdir(mode=0o700, exist_ok=True)
+                temporary = os.fspath(self._root / f".put-{uuid.uuid4().hex}")
                 for number, entry in enumerate(missing):
                     (progress or Quiet()).advance("storing", number, len(missing))
-                    self._put_file(snapshot.root, entry)
+                    self._put_file(snapshot.root, entry, temporary)
                 entries = canonical([entry.to_json() for entry in snapshot.entries])
                 text = entries.encode("utf-8", "surrogatepass")
                 write_atomic(self._manifest_path(snapshot.digest), text)
@@ -95,7 +101,7 @@ class CodeStore(SharedStore):
     def content(self, entry: SnapshotEntry) -> bytes | None:
         """The bytes of a file of a snapshot; `None` if they are missing or damaged."""
         try:
-            content = self._object_path(entry.digest).read_bytes()
+            content = Path(self._object_path(entry.digest)).read_bytes()
         except OSError:
             return None
         return content if hashlib.sha256(content).hexdigest() == entry.digest else None
@@ -122,13 +128,14 @@ class CodeStore(SharedStore):
                 self._copy_out(entry, path, code_digest)
 
     def touch(self, code_digest: str) -> bool:
-        """Keep a snapshot young, so that the next collection leaves it; false if it is missing."""
+        """Keep a snapshot young, so that the next collection leaves it; false if it is missing
+        or lacks a file."""
         try:
             with self._references.many():
                 os.utime(self._manifest_path(code_digest))
         except OSError:
             return False
-        return self.manifest(code_digest) is not None
+        return self.lacking(code_digest) == ()
 
     def unreferenced(self) -> int:
         """How many snapshots no state refers to; the next collection deletes the older ones."""
@@ -171,8 +178,8 @@ class CodeStore(SharedStore):
     def _manifest_path(self, code_digest: str) -> Path:
         return self._manifests / f"{code_digest.removeprefix('sha256:')}.json"
 
-    def _object_path(self, content: str) -> Path:
-        return self._root / "objects" / content[:2] / content[2:]
+    def _object_path(self, content: str) -> str:
+        return f"{self._objects}/{content[:2]}/{content[2:]}"
 
     def _has(self, entry: SnapshotEntry) -> bool:
         """A file that a power cut truncated does not count."""
@@ -181,33 +188,29 @@ class CodeStore(SharedStore):
         except FileNotFoundError:
             return False
 
-    def _put_file(self, root: Path, entry: SnapshotEntry) -> None:
-        path = self._object_path(entry.digest)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        temporary = os.fspath(self._root / f".put-{uuid.uuid4().hex}")
+    def _put_file(self, root: Path, entry: SnapshotEntry, temporary: str) -> None:
         try:
-            copy_into(os.path.join(root, entry.path), temporary, 0o600)
-            if digest_file(temporary) != entry.digest:
+            if copy_into(os.path.join(root, entry.path), temporary, 0o600) != entry.digest:
                 raise SgpuError(
                     f"`{entry.path}` changed while it was staged",
                     hint="plan again",
                     code="code_moving",
                 )
-            _sync(temporary)
-            os.rename(temporary, path)
-        finally:
+            os.rename(temporary, self._object_path(entry.digest))
+        except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
+            raise
 
     def _copy_out(self, entry: SnapshotEntry, path: str, code_digest: str) -> None:
         source = self._object_path(entry.digest)
         try:
-            copy_into(os.fspath(source), path, 0o700 if entry.executable else 0o600)
+            content = copy_into(source, path, 0o700 if entry.executable else 0o600)
         except FileNotFoundError:
             raise self._damaged(entry, code_digest) from None
-        if digest_file(path) != entry.digest:
+        if content != entry.digest:
             with contextlib.suppress(OSError):
-                source.unlink()
+                os.unlink(source)
             raise self._damaged(entry, code_digest)
 
     def _damaged(self, entry: SnapshotEntry, code_digest: str) -> SgpuError:
@@ -219,12 +222,3 @@ class CodeStore(SharedStore):
             hint="plan again: it is stored again from your files",
             code="store_damaged",
         )
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with path_in_errors(path):
-            os.fsync(handle)
-    finally:
-        os.close(handle)

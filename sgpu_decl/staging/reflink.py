@@ -4,45 +4,63 @@ Never by hard link: a run may write to its copy, and a user to the original.
 """
 
 import contextlib
+import fcntl
+import hashlib
 import os
 
 from sgpu_decl.system_errors import path_in_errors
 
 FICLONE = 0x40049409  # linux/fs.h
+SMALL = 64 * 1024  # bytes; a smaller file is copied by bytes: it is read for its digest anyway
 CHUNK = 1 << 20  # bytes
 
 
-def copy_into(source: str, destination: str, mode: int) -> None:
-    """Copy the content of `source` to the new file `destination`.
+def copy_into(source: str, destination: str, mode: int) -> str:
+    """Copy the content of `source` to the new file `destination`; return the SHA-256 of the copied
+    content in hex.
 
     Raises:
         OSError: the source is missing, the destination exists, or the disk is full.
     """
-    import fcntl
-
-    source_handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    source_handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         handle = os.open(destination, flags, mode)
         try:
-            try:
-                fcntl.ioctl(handle, FICLONE, source_handle)
-            except OSError:
-                _copy_bytes(source_handle, handle, source, destination)
+            digest = _copy(source_handle, handle, source, destination)
             with contextlib.suppress(PermissionError), path_in_errors(destination):
                 os.fchmod(handle, mode)
         finally:
             os.close(handle)
     finally:
         os.close(source_handle)
+    return digest
 
 
-def _copy_bytes(source_handle: int, handle: int, source: str, destination: str) -> None:
-    while True:
-        with path_in_errors(source):
-            rest = memoryview(os.read(source_handle, CHUNK))
-        if not rest:
-            return
+def _copy(source_handle: int, handle: int, source: str, destination: str) -> str:
+    sha = hashlib.sha256()
+    with path_in_errors(source):
+        piece = os.read(source_handle, SMALL)
+    if len(piece) == SMALL and _clone(source_handle, handle):
         with path_in_errors(destination):
+            while piece := os.read(handle, CHUNK):
+                sha.update(piece)
+        return sha.hexdigest()
+    while piece:
+        sha.update(piece)
+        with path_in_errors(destination):
+            rest = memoryview(piece)
             while rest:
                 rest = rest[os.write(handle, rest) :]
+        with path_in_errors(source):
+            piece = os.read(source_handle, CHUNK)
+    return sha.hexdigest()
+
+
+def _clone(source_handle: int, handle: int) -> bool:
+    """Share the blocks of a whole file, where the file system can."""
+    try:
+        fcntl.ioctl(handle, FICLONE, source_handle)
+    except OSError:
+        return False
+    return True

@@ -31,9 +31,9 @@ def entry_arguments(tree: ast.Module) -> EntryArguments:
         return argparse_options(tree)
     function = _started(tree)
     if function is not None and not function.decorator_list:
-        found = function_arguments(function)
-        if found is not None and (found.arguments or not _guards(tree)):
-            return found
+        arguments = function_arguments(function)
+        if arguments is not None and (arguments.arguments or not _guards(tree)):
+            return arguments
     reads = any(
         isinstance(node, ast.Attribute) and node.attr == "argv" for node in ast.walk(tree)
     ) or any(function.decorator_list for function in _functions(tree))

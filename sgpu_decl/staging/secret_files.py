@@ -3,16 +3,15 @@
 import json
 import os
 import re
-from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from fnmatch import translate
 
 from sgpu_decl.regular_files import open_regular
 
-_FILES = (
+_FILES = re.compile("|".join(map(translate, (
     ".env*", "*.pem", "*.p12", "*.pfx", "*.ppk", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*",
     "id_ed25519*", ".netrc", ".pgpass", ".git-credentials", ".pypirc", ".npmrc", ".databrickscfg",
     ".vault-token", "kubeconfig", "*.kubeconfig", "kaggle.json",
-)  # fmt: skip
+))))  # fmt: skip
 _FOLDERS = frozenset({".aws", ".ssh", ".kube", ".gnupg"})
 LOOK = 64 * 1024  # bytes of a file that are checked
 # Only files with these endings are read.
@@ -28,10 +27,8 @@ _MOST_OF_ENCODED = 16 * 1024  # bytes
 
 def is_secret(path: str) -> bool:
     """Whether a relative path is one where people keep secrets."""
-    pure = PurePosixPath(path)
-    if _FOLDERS & set(pure.parts):
-        return True
-    return any(fnmatchcase(pure.name, pattern) for pattern in _FILES)
+    parts = path.split("/")
+    return _FILES.match(parts[-1]) is not None or not _FOLDERS.isdisjoint(parts)
 
 
 def may_hold_secret(name: str) -> bool:

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from pathlib import Path
 
 from sgpu_decl.regular_files import leads_out, open_regular, read_regular, special_kind
@@ -22,8 +22,9 @@ _NEVER_NAMES = frozenset({
     ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", ".tox", ".nox", ".idea",
     ".vscode", "node_modules",
 })  # fmt: skip
-_NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.out", ".DS_Store",
-                *RULES)  # fmt: skip
+_NEVER_FILES = re.compile("|".join(map(translate, (
+    "*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.out", ".DS_Store", *RULES,
+))))  # fmt: skip
 _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
 _KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
 SCHEMA_ID = '"$id": "urn:sgpu:schema:'
@@ -84,7 +85,7 @@ def never_counts(name: str, *, folder: bool) -> bool:
     """Whether an entry of this name is never code, for any rules of the user."""
     if name in _NEVER_NAMES:  # even as a link, or as the `.git` file of a worktree
         return True
-    return not folder and any(fnmatchcase(name, pattern) for pattern in _NEVER_FILES)
+    return not folder and _NEVER_FILES.match(name) is not None
 
 
 class Selection:
@@ -113,6 +114,7 @@ class Selection:
         self._ignoring = IgnoreRules(include=include, exclude=exclude, above=rules_above(root))
         self.linked = frozenset(os.path.normpath(path) for path in link)
         self._owners = {os.path.realpath(path) for path in owners}
+        self._owner_names = {os.path.basename(path) for path in self._owners}
         self._outputs = outputs
 
     def enter(self, folder: str, path: str) -> None:
@@ -151,14 +153,15 @@ class Selection:
         Raises:
             OSError: it cannot be read.
         """
-        whole = os.path.join(self._root, path)
-        if self._owners and os.path.realpath(whole) in self._owners:
+        whole, name = os.path.join(self._root, path), path.rpartition("/")[2]
+        is_link = stat.S_ISLNK(facts.st_mode)
+        may_be_owner = bool(self._owners) and (is_link or name in self._owner_names)
+        if may_be_owner and os.path.realpath(whole) in self._owners:
             return Exclusion(path, SelectionRule.SGPU_FILE)
-        if stat.S_ISLNK(facts.st_mode):
+        if is_link:
             return None
         if special_kind(facts.st_mode):
             return Exclusion(path, SelectionRule.SPECIAL)
-        name = path.rpartition("/")[2]
         ours, secret = os.path.splitext(name)[1] in _MAY_BE_OURS, may_hold_secret(name)
         if ours or secret:
             with open_regular(whole) as opened:

@@ -74,7 +74,7 @@ class _Anchored:
 class Composer:
     file: str
     limits: FileLimits
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
     anchors: dict[str, _Anchored | None] = field(default_factory=dict)  # None: still open
     plain_keys: set[str] = field(default_factory=set)  # those that were found to be text
     stack: list[_Frame] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Composer:
     stopped: bool = False
 
     def note(self, code: str, summary: str, place: Place, hint: str, *related: Related) -> None:
-        self.found.append(
+        self.findings.append(
             Diagnostic(code=code, summary=mask(summary), place=place, hint=hint, related=related)
         )
 
@@ -123,7 +123,7 @@ class Composer:
                     )
         root = self.root
         if root is None or (isinstance(root, Scalar) and root.plain and root.text == ""):
-            self.found.append(empty)
+            self.findings.append(empty)
             return None
         return root
 
@@ -255,7 +255,7 @@ class Composer:
     def _counted(self, nodes: int, event: events.Event) -> None:
         self.count += nodes
         if self.count > self.limits.nodes:
-            self.found.append(too_many(self.file, self.limits, self.place(event)))
+            self.findings.append(too_many(self.file, self.limits, self.place(event)))
             self.stopped = True
             raise Stop
 

@@ -39,7 +39,7 @@ class Scope:
     environ: Names[str, str]
     git: Callable[[], Names[str, str]]
     axes: Names[str, Scalar] | None = None
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
     _facts: Names[str, str] | None = None
     _open: set[str] = field(default_factory=set)
     _done: dict[str, Scalar] = field(default_factory=dict)
@@ -146,12 +146,12 @@ class Scope:
         )
 
     def _unknown(self, code: str, summary: str, place: Place, hint: str) -> Scalar | None:
-        self.found.append(Diagnostic(code=code, summary=summary, place=place, hint=hint))
+        self.findings.append(Diagnostic(code=code, summary=summary, place=place, hint=hint))
         return None
 
 
 def interpolate(node: Node, scope: Scope) -> Node:
-    """Replace every reference inside a node; `scope.found` collects what cannot be.
+    """Replace every reference inside a node; `scope.findings` collects what cannot be.
 
     A value that is one reference takes the type of what it refers to; inside longer text the text
     as written is inserted. Keys are never touched. Nodes without references are returned as they
@@ -213,7 +213,7 @@ def _scalar(node: Scalar, scope: Scope) -> Scalar:
     if result == text:
         return node
     if grown > _LONGEST:
-        scope.found.append(
+        scope.findings.append(
             Diagnostic(
                 code="too_long",
                 summary=f"the text passes {_LONGEST:,} characters once references are filled in",

@@ -45,20 +45,20 @@ def sources(node: Node) -> tuple[Related, ...]:
     """The places of the values that filled this one's references, then of those that it replaced,
     the latest first."""
     filled = node.filled if isinstance(node, Scalar) else ()
-    found = [Related(place=place, note="its value comes from here") for place in filled]
+    related = [Related(place=place, note="its value comes from here") for place in filled]
     before = node.before
     while before is not None:
-        found.append(Related(place=place_of(before), note="it overrides the value here"))
+        related.append(Related(place=place_of(before), note="it overrides the value here"))
         before = before.before
-    return tuple(found)
+    return tuple(related)
 
 
 def from_option(text: str, option: str) -> Node:
     """The value of a `--set` or `--var` option: a scalar as if unquoted, or a list or mapping in
     brackets. `option` (`--set env.python`) stands for the file in places."""
     if _COLLECTION.match(text):
-        document, found = load(f"value: {text}", option, limits=RUN_FILE)
-        if document is not None and not found and list(document.root.entries) == ["value"]:
+        document, findings = load(f"value: {text}", option, limits=RUN_FILE)
+        if document is not None and not findings and list(document.root.entries) == ["value"]:
             return document.root.entries["value"]
     return Scalar(text, True, 1, 1, option)  # noqa: FBT003
 

@@ -74,11 +74,11 @@ def _of_scalar(node: Scalar) -> Iterator[Diagnostic]:
         return
     if not _WORD.fullmatch(_VARIABLE.sub("", text)):
         return
-    found = _VARIABLE.search(text)
+    match = _VARIABLE.search(text)
     yield Diagnostic(
         code="shell_reference",
         severity=Severity.WARNING,
-        summary=f"no shell reads this: `{found[0][:80] if found else '~/'}` stays as it is",
+        summary=f"no shell reads this: `{match[0][:80] if match else '~/'}` stays as it is",
         place=place_of(node),
         hint=_hint(names[0] if names else "HOME"),
     )

@@ -20,14 +20,14 @@ def read_variables(
         block: the node of `variables`: each entry a scalar, or `{default, description}`.
         options: `--var name=value`, later ones win. Their text is read as if unquoted.
     """
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     given = dict(options)
     entries: dict[str, Node] = {}
     keys: dict[str, Place] = {}
     if isinstance(block, Mapping):
         entries, keys = block.entries, block.keys
     elif block is not None and not _nothing(block):
-        found.append(
+        findings.append(
             _wrong(
                 "wrong_type",
                 "`variables` must be a mapping",
@@ -38,7 +38,7 @@ def read_variables(
     for name in given:
         if name not in entries:
             near = nearest(name, entries)
-            found.append(
+            findings.append(
                 _wrong(
                     "unknown_variable",
                     f"no variable `{name}` is declared",
@@ -49,13 +49,13 @@ def read_variables(
     values: dict[str, Scalar] = {}
     for name, entry in entries.items():
         default, wrong = _default(name, entry)
-        found += wrong
+        findings += wrong
         if name in given:
             values[name] = Scalar(given[name], True, 1, 1, f"--var {name}", default)  # noqa: FBT003
         elif default is not None:
             values[name] = default
         elif not wrong:
-            found.append(
+            findings.append(
                 _wrong(
                     "variable_without_value",
                     f"the variable `{name}` has no value",
@@ -64,7 +64,7 @@ def read_variables(
                 )
             )
             values[name] = Scalar("", False, keys[name].line, keys[name].column, keys[name].file)  # noqa: FBT003
-    return values, tuple(found)
+    return values, tuple(findings)
 
 
 def _default(name: str, entry: Node) -> tuple[Scalar | None, list[Diagnostic]]:

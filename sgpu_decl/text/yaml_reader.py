@@ -46,9 +46,9 @@ def load(
     except Stop:
         pass
     except yaml.YAMLError as error:
-        reader.found.append(_syntax(error, file))
+        reader.findings.append(_syntax(error, file))
     if root is None or reader.stopped:
-        return None, tuple(reader.found)
+        return None, tuple(reader.findings)
     if not isinstance(root, Mapping):
         what = "a list" if isinstance(root, Sequence) else "a single value"
         reader.note(
@@ -57,9 +57,9 @@ def load(
             place_of(root),
             "start with `name: my-run`, or `sgpu init`",
         )
-        return None, tuple(reader.found)
+        return None, tuple(reader.findings)
     document = Document(file=file, source=source, root=root, nodes=reader.count, size=size)
-    return document, tuple(reader.found)
+    return document, tuple(reader.findings)
 
 
 def _decode(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnostic, ...]]:

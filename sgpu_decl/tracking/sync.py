@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.diagnostics.masks import mask
@@ -21,9 +20,6 @@ from sgpu_decl.tracking.stores.client import PATIENCE
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import change_record, read_record
 from sgpu_decl.tracking.tracking_request import BATCH
-
-if TYPE_CHECKING:
-    from mlflow.entities import Run
 
 _ORIGIN = "sgpu.origin_run_id"  # on the server: the id that a run has in the local store
 _PARENT = "mlflow.parentRunId"
@@ -84,7 +80,7 @@ class _Push:
             left=tuple(self._left),
         )
 
-    def _family(self, own: "Run") -> "Iterator[Run]":
+    def _family(self, own: Run) -> "Iterator[Run]":
         """The attempt's run, then the others that its ranks made here, parents before children."""
         yield own
         visited = {own.info.run_id}
@@ -100,7 +96,7 @@ class _Push:
                 yield run
 
     @staticmethod
-    def _is_of(run: "Run", own: "Run") -> bool:
+    def _is_of(run: Run, own: Run) -> bool:
         """Whether a run belongs to this attempt: a new state of the project counts attempts from
         one again, so address and number alone do not tell."""
         token = run.data.tags.get("sgpu.token", own.data.tags.get("sgpu.token"))
@@ -116,7 +112,7 @@ class _Push:
             if not token:
                 return runs
 
-    def _push(self, run: "Run", ids: Mapping[str, str]) -> str:
+    def _push(self, run: Run, ids: Mapping[str, str]) -> str:
         name = str(self._here.get_experiment(run.info.experiment_id).name)
         experiment = self._experiment(name)
         tags = {**run.data.tags, _ORIGIN: run.info.run_id}

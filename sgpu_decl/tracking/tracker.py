@@ -56,7 +56,7 @@ def main() -> int:
         with OpenRun.begin(home, request.token, folder) as entry:
             return _track(request, folder, entry)
     except (OSError, TypeError, ValueError) as error:
-        return _give_up(folder, error)
+        return _give_up(folder, f"{type(error).__name__}: {error}")
 
 
 def _track(request: TrackingRequest, folder: Path, entry: OpenRun) -> int:
@@ -66,7 +66,8 @@ def _track(request: TrackingRequest, folder: Path, entry: OpenRun) -> int:
         run, request, store, reason = _make(request, folder)
     except StoreError as error:
         entry.forget()
-        return _give_up(folder, error)
+        lost = "; what ranks log is lost with their nodes" if request.home is None else ""
+        return _give_up(folder, f"{error}{lost}")
     entry.note_created(run.run_id, request.tracking_uri)
     instead: dict[str, Json] = {}
     if reason is not None:
@@ -148,11 +149,10 @@ def _answer(request: TrackingRequest, run: CreatedRun) -> dict[str, Json]:
     }
 
 
-def _give_up(folder: Path, error: Exception) -> int:
+def _give_up(folder: Path, reason: str) -> int:
     """Record that there is no run: ranks wait for this file."""
-    text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
-    write_record(folder, TRACKED, {"error": text})
-    _say(f"no MLflow run: {text}")
+    write_record(folder, TRACKED, {"error": reason})
+    _say(f"no MLflow run: {reason}")
     return 1
 
 

@@ -45,7 +45,7 @@ def attempt_diff_text(diff: AttemptDiff, *, now: datetime, colour: bool) -> str:
                 f"{name}:",
                 *(f"  {_painted(sign, line, on=colour)}" for sign, line in inner),
             ]
-    same = [name for name, inner in parts.items() if not inner]
+    same = [name for name, inner in parts.items() if not inner and name not in diff.unknown]
     if same:
         lines += ["", f"no difference in {', '.join(same)}"]
     lines += [f"not compared: {escape(gap)}" for gap in diff.gaps]

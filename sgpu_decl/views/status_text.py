@@ -236,11 +236,11 @@ def supervision_words(view: AttemptView, now: datetime) -> str:
 def links(view: AttemptView) -> list[tuple[str, str]]:
     """Where an attempt's things are: `folder`, `mlflow.run_id`, the dashboard of its Ray cluster;
     what ranks are given is no link."""
-    found = [(name, to) for name, to in _flat(view.links) if not name.startswith("mlflow.env")]
+    pairs = [(name, to) for name, to in _flat(view.links) if not name.startswith("mlflow.env")]
     if view.ray is not None:
         cluster = {"dashboard": view.ray.dashboard, "token_file": view.ray.token_file}
-        found += [(f"ray.{name}", to) for name, to in cluster.items() if to is not None]
-    return found
+        pairs += [(f"ray.{name}", to) for name, to in cluster.items() if to is not None]
+    return pairs
 
 
 def _took(view: AttemptView, now: datetime | None) -> str:

@@ -167,6 +167,19 @@ def test_the_index_of_a_stream_begins_with_its_first_byte(make_attempt: Make) ->
     assert len((attempt.folder / "ranks/0/0/stdout.idx").read_bytes()) == 16
 
 
+def test_a_traceback_was_written_after_what_was_printed_before_it(make_attempt: Make) -> None:
+    source = "import time\nprint('one')\ntime.sleep(0.02)\nprint('two')\nraise ValueError"
+    attempt = make_attempt(source, world_size=1)
+    assert attempt.launch().wait()["state"] == "failed"
+    printed, shown = (
+        list(struct.iter_unpack("<QQ", (attempt.folder / f"ranks/0/0/{name}.idx").read_bytes()))
+        for name in ("stdout", "stderr")
+    )
+    assert [offset for _, offset in printed] == [0, 4, 8]
+    assert [offset for _, offset in shown] == [0]
+    assert printed[1][0] < shown[0][0]
+
+
 PARTIAL = """
 import os, sys
 print("printed", end="")

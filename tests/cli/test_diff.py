@@ -107,3 +107,5 @@ def test_what_was_freed_is_said(twice: Shell) -> None:
     assert "~ args.lr  1 -> 2" in shown
     assert "not compared: the code of `train#1` is not in the store" in shown
     assert "not compared: what `train#1` left was deleted" in shown
+    (same,) = (line for line in shown.splitlines() if line.startswith("no difference"))
+    assert "code" not in same

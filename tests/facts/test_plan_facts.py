@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.backends.local.attempts import LocalAttempts
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Plan
 
 
@@ -215,3 +218,36 @@ def test_a_run_on_another_backend_finds_no_output_of_this_one(
     assert said() == ["it finds the output of `a#1` in SGPU_PREVIOUS_OUTPUT_DIR"]
     (folder / "run.yaml").write_text(f"{text}backend: {{kind: ray, storage: {folder}/shared}}\n")
     assert said() == ["no earlier attempt left output: it starts from the beginning"]
+
+
+def test_only_runs_that_are_launched_are_asked_for_earlier_output(
+    folder: Path,
+    open_file: Callable[..., Session],
+    apply: Callable[..., Plan],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (folder / "train.py").write_text(
+        "import os\ndef main(lr):\n    open(os.environ['SGPU_OUTPUT_DIR'] + '/a', 'w').close()\n"
+    )
+    run = "{gpus: 1, type: CPU, entrypoint: train.py:main, mlflow: {enabled: false}, resume: auto"
+    text = f"project: {{name: p}}\nruns:\n  a: {run}, args: {{lr: 1}}}}\n"
+    (folder / "sgpu.yml").write_text(f"{text}  b: {run}, args: {{lr: 1}}}}\n")
+    apply("sgpu.yml")
+    asked = []
+    answer = LocalAttempts.left_output
+
+    def noted(self: LocalAttempts, record: LaunchRecord, config: RunConfig) -> bool:
+        asked.append(str(record.ref))
+        return answer(self, record, config)
+
+    monkeypatch.setattr(LocalAttempts, "left_output", noted)
+
+    def said() -> list[str]:
+        with open_file("sgpu.yml") as session:
+            checks = session.plan(PlanOptions()).plan.checks
+        return [f"{check.address}: {check.summary}" for check in checks if check.id == "resumes"]
+
+    assert (said(), asked) == ([], [])
+    (folder / "sgpu.yml").write_text(f"{text}  b: {run}, args: {{lr: 2}}}}\n")
+    assert said() == ["run.b: it finds the output of `b#1` in SGPU_PREVIOUS_OUTPUT_DIR"]
+    assert asked == ["b#1"]

@@ -177,18 +177,20 @@ def test_types_tell_the_list_of_ranks_from_the_value_of_a_driver() -> None:
     def train(n: int) -> str:
         return str(n)
 
-    assert_type(distributed(train), DistributedFunction[Results[str]])
-    assert_type(distributed(gpus=1)(train), DistributedFunction[Results[str]])
-    assert_type(
-        distributed(run_async=True)(train),
-        DistributedFunction[DistributedFunctionCall[Results[str]]],
-    )
-    assert_type(ray_launch(train), DistributedFunction[str])
-    assert_type(ray_launch(ray={"num_cpus": 1})(train), DistributedFunction[str])
-    assert_type(
-        ray_launch(num_gpus=None, run_async=True)(train),
-        DistributedFunction[DistributedFunctionCall[str]],
-    )
+    def calls() -> None:  # for mypy alone
+        assert_type(distributed(train).distributed(n=1), Results[str])
+        assert_type(distributed(gpus=1)(train).distributed(1), Results[str])
+        assert_type(
+            distributed(run_async=True)(train).distributed(1), DistributedFunctionCall[Results[str]]
+        )
+        assert_type(ray_launch(train).distributed(1), str)
+        assert_type(ray_launch(ray={"num_cpus": 1})(train).distributed(1), str)
+        assert_type(
+            ray_launch(num_gpus=None, run_async=True)(train).distributed(1),
+            DistributedFunctionCall[str],
+        )
+
+    assert callable(calls)
 
 
 @pytest.mark.parametrize("ray", [5, "yes", ["num_cpus"], {1: 2}, {"env": object()}, False])

@@ -16,6 +16,7 @@ from sgpu_decl.agent.processes import send_signal
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions.call_results import Results
 from sgpu_decl.functions.running_call import DistributedFunctionCall
+from tests.applying.conftest import sgpu
 from tests.functions.conftest import SETTINGS
 from tests.support import PATIENCE
 
@@ -31,6 +32,18 @@ def test_each_rank_returns_a_value_in_rank_order(project: Path) -> None:
     assert result == [(5, 3, str(project)), (7, 3, str(project)), (9, 3, str(project))]
     assert isinstance(result, Results)
     assert "train#1" in result._repr_html_()
+
+
+def test_the_code_of_calls_on_this_machine_is_not_compared(project: Path) -> None:
+    @distributed(gpus=1, gpu_type="CPU")
+    def train() -> None: ...
+
+    train.distributed()
+    train.distributed()
+
+    shown = sgpu(project, "diff", "train").out
+    assert "not compared: the code of `train#1` was not recorded" in shown
+    assert "no difference in config, packages, results, metrics" in shown
 
 
 def test_what_json_would_change_comes_back_as_it_was() -> None:

@@ -19,7 +19,9 @@ from sgpu_decl.functions.function import DistributedFunction
 from tests.support import PATIENCE, until
 
 
-def ranks(function: Callable[..., object], gpus: int = 2) -> DistributedFunction[Results[object]]:
+def ranks(
+    function: Callable[..., object], gpus: int = 2
+) -> DistributedFunction[..., Results[object]]:
     return distributed(gpus=gpus, gpu_type="CPU")(function)
 
 

@@ -1,45 +1,49 @@
 """The plan says what a launch with `resume` finds."""
 
-from dataclasses import replace
-
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import DesiredRun
+from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.resume_checks import resume_checks
 
 
-def desired(key: str = "", found: int | None = None, *, resumes: bool = True) -> DesiredRun:
-    address = Address.run("train", key)
+def desired(key: str = "") -> DesiredRun:
     return DesiredRun(
-        address=address,
+        address=Address.run("train", key),
         backend="local",
         owner="run.yaml",
         spec="{}",
         until="success",
         on_active="error",
-        resumes=resumes,
-        resumes_from=AttemptRef(address, found) if found is not None else None,
+        resumes=True,
     )
 
 
-def said(*runs: DesiredRun) -> list[str]:
-    return [check.summary for check in resume_checks(runs)]
+def checks(found: dict[str, int | None], *others: str) -> tuple[Check, ...]:
+    """Those of a matrix whose cells find these attempts; it is not known what the others find."""
+    runs = [desired(key) for key in (*found, *others)]
+    attempts = {
+        run.address: AttemptRef(run.address, number) if number is not None else None
+        for run, number in zip(runs, found.values(), strict=False)
+    }
+    return resume_checks(runs, attempts)
+
+
+def said(found: dict[str, int | None], *others: str) -> list[str]:
+    return [check.summary for check in checks(found, *others)]
 
 
 def test_one_run_names_the_attempt() -> None:
-    assert said(desired(found=7)) == [
-        "it finds the output of `train#7` in SGPU_PREVIOUS_OUTPUT_DIR"
-    ]
-    assert said(desired()) == ["no earlier attempt left output: it starts from the beginning"]
-    assert said(desired(found=7, resumes=False)) == []
+    assert said({"": 7}) == ["it finds the output of `train#7` in SGPU_PREVIOUS_OUTPUT_DIR"]
+    assert said({"": None}) == ["no earlier attempt left output: it starts from the beginning"]
+    assert said({}, "") == []
 
 
 def test_the_cells_of_a_matrix_are_told_together() -> None:
-    runs = [desired("n=1", 2), desired("n=2"), desired("n=3", 1)]
-    assert said(*runs) == [
+    assert said({"n=1": 2, "n=2": None, "n=3": 1}, "n=4") == [
         "2 of 3 runs of `train` find the output of their last attempt in SGPU_PREVIOUS_OUTPUT_DIR"
     ]
-    assert said(*(replace(run, resumes_from=None) for run in runs)) == [
+    assert said({"n=1": None, "n=2": None}) == [
         "no earlier attempt of `train` left output: all start from the beginning"
     ]
-    assert [str(check.address) for check in resume_checks(runs[:1])] == ['run.train["n=1"]']
+    assert [str(check.address) for check in checks({"n=1": 2})] == ['run.train["n=1"]']

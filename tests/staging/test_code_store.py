@@ -1,3 +1,4 @@
+import hashlib
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ import pytest
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.staging.code_store import CodeStore
+from sgpu_decl.staging.reflink import CHUNK, SMALL
 from sgpu_decl.staging.snapshot import Snapshot, snapshot
 from tests.staging.conftest import Plant
 
@@ -98,6 +100,20 @@ def test_what_was_never_put_is_not_there(store: CodeStore, tmp_path: Path) -> No
         store.materialize("sha256:" + "0" * 64, tmp_path / "copy")
 
 
+@pytest.mark.parametrize("length", [0, SMALL - 1, SMALL, SMALL + 1, 3 * CHUNK])
+def test_a_file_of_any_length_is_copied_whole(
+    plant: Plant, store: CodeStore, tmp_path: Path, length: int
+) -> None:
+    root = plant({"data": ""})
+    content = bytes(number % 251 for number in range(length))
+    (root / "data").write_bytes(content)
+    taken = _take(root)
+    assert taken.entries[0].digest == hashlib.sha256(content).hexdigest()
+    store.put(taken)
+    store.materialize(taken.digest, tmp_path / "copy")
+    assert (tmp_path / "copy/data").read_bytes() == content
+
+
 @pytest.mark.parametrize("damage", ["altered", "shortened", "deleted"])
 def test_a_damaged_object_is_named_and_taken_in_anew(
     plant: Plant, store: CodeStore, tmp_path: Path, damage: str
@@ -122,8 +138,10 @@ def test_an_object_that_a_power_cut_left_short_is_written_again(
 ) -> None:
     taken = _take(plant({"a.py": "content"}))
     store.put(taken)
+    assert store.touch(taken.digest)
     (stored,) = _objects(tmp_path)
     stored.write_bytes(b"")
+    assert not store.touch(taken.digest)  # so the next launch puts it
     store.put(taken)
     store.materialize(taken.digest, tmp_path / "copy")
     assert (tmp_path / "copy/a.py").read_text() == "content"

@@ -44,14 +44,14 @@ def value(text: str, within: Scope) -> Scalar:
 def test_what_belongs_to_the_shell_or_to_others_is_untouched(text: str) -> None:
     within = scope(x="1")
     assert value(text, within).text == text.strip("'")
-    assert within.found == []
+    assert within.findings == []
 
 
 def test_every_namespace_has_its_values() -> None:
     text = "${var.x}-${target.name}-${project.name}-${git.commit}-${git.branch}-${env.HOME}"
     within = scope(x="1")
     assert value(text, within).text == "1-dev-shop-abc-main-/home/me"
-    assert within.found == []
+    assert within.findings == []
 
 
 def test_one_reference_keeps_its_type_and_text_around_it_makes_text() -> None:
@@ -76,23 +76,23 @@ def test_one_reference_keeps_its_type_and_text_around_it_makes_text() -> None:
 def test_an_unknown_name_is_told_with_the_nearest(text: str, code: str, hint: str) -> None:
     within = scope({"lr": Scalar("1", True, 1, 1, "f")}, epochs="5")
     value(text, within)
-    assert [found.code for found in within.found] == [code]
-    assert hint in (within.found[0].hint or "")
-    assert str(within.found[0].place) == "run.yaml:1:4"
+    assert [found.code for found in within.findings] == [code]
+    assert hint in (within.findings[0].hint or "")
+    assert str(within.findings[0].place) == "run.yaml:1:4"
 
 
 def test_variables_may_refer_to_others_but_not_to_themselves() -> None:
     assert value("${var.a}", scope(a="${var.b}x", b="1")).text == "1x"
     within = scope(a="${var.b}${var.b}", b="${var.a}${var.a}")
     value("${var.a}", within)
-    assert {found.code for found in within.found} == {"recursive_variable"}
+    assert {found.code for found in within.findings} == {"recursive_variable"}
 
 
 def test_variables_that_multiply_are_stopped() -> None:
     names = {f"v{n}": f"${{var.v{n + 1}}}" * 10 for n in range(12)}
     within = scope(None, **names, v12="x" * 1000)
     value("${var.v0}", within)
-    assert "too_long" in {found.code for found in within.found}
+    assert "too_long" in {found.code for found in within.findings}
 
 
 def test_axes_are_found_and_may_be_left_for_later() -> None:

@@ -101,7 +101,9 @@ def test_a_server_that_is_down_costs_the_run_nothing_but_its_mlflow_run(
 
     assert done.code == 0, done.err
     assert "MLFLOW_RUN_ID" not in done.out
-    reason = f"{door.uri} cannot be reached: Connection refused"
+    reason = (
+        f"{door.uri} cannot be reached: Connection refused; what ranks log is lost with their nodes"
+    )
     assert f"echo#1 is not tracked by MLflow: {reason}" in done.err
     assert link(nodes) == {"error": reason}
 

@@ -110,6 +110,7 @@ class RemoteLauncher(Launcher):
             end_earlier(self, self._attempts, launching.earlier)
         except BackendError as error:
             if staged_here:
+                self._unstage(record)
                 raise
             raise _maybe_started(record, error) from error
         try:

@@ -22,6 +22,7 @@ __all__ = [
     "LEASE",
     "LOCK",
     "STALE",
+    "YOUNG",
     "Lease",
     "gc_lock",
     "has_lease",
@@ -35,11 +36,13 @@ LOCK = "freeing-"
 STALE = 300.0
 """Seconds after which a lock is one of a process that died."""
 
+YOUNG = 86_400.0
+"""Seconds for which a launch that was not submitted keeps its lease."""
+
 LEASE = "staging"
 """The name of a file that is a lease and nothing else."""
 
 _CONTENT = b"1"  # not empty: whether a workspace takes empty files is not known (evidence: C23)
-_YOUNG = 86_400.0  # seconds for which a launch that was not submitted keeps its lease
 _AGAIN = 60.0  # seconds after which a lock is written once more
 _LOOK = 0.5  # seconds between two looks at a lock of another process
 
@@ -96,7 +99,7 @@ def has_lease(entries: Collection[RemoteEntry], now: float) -> bool:
     """Whether a folder, by what is in it, has a lease: its launch may yet be submitted, or it keeps
     objects for several launches. `now` is the time by the clock of the files."""
     moments = [item.modified for item in entries if not item.folder]
-    fresh = bool(moments) and now - max(moments) < _YOUNG
+    fresh = bool(moments) and now - max(moments) < YOUNG
     return fresh and all(item.name != MARKER for item in entries)
 
 

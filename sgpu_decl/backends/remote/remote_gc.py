@@ -65,12 +65,12 @@ def collect(area: StagingArea) -> int | None:
 
 def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None:
     files, layout = area.files, area.layout
-    if area.under_way():
-        return None
+    folders: set[str] = set()
     uses: list[Uses] = []
     for launch in _launches(files, layout.runs, area.files.now()):
         if launch.uses is None:
             return None
+        folders.add(launch.folder)
         uses.append(launch.uses)
     environments = {item.environment for item in uses if item.environment is not None}
     packs = {
@@ -81,6 +81,9 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
         layout.agents: {layout.agent(item.agent) for item in uses},
         layout.packs: {f"{layout.packs}/{name}" for name in packs},
     }
+    # Asked last: a launch may have looked for its objects before this gc had its lock.
+    if area.under_way(folders):
+        return None
     size = 0
     for folder, paths in needed.items():
         for item in files.list(folder):

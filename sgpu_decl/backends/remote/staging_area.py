@@ -1,7 +1,7 @@
 """A staging folder, and the files that it is among: what all launches of this process share."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 
 from sgpu_decl.backends.remote.files import RemoteFiles
@@ -19,7 +19,7 @@ class StagingArea:
         files: those of the staging folder.
         command_files: those that `layout.commands` is among, where these are others.
         key: what the backend finds the staging folder again by, in another process too.
-        under_way: whether a launch may need objects that no launch folder names yet.
+        under_way: whether a launch may need objects that none of these launch folders names.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class StagingArea:
         command_files: RemoteFiles | None = None,
         *,
         key: Mapping[str, Json],
-        under_way: Callable[[], bool] = lambda: False,
+        under_way: Callable[[Collection[str]], bool] = lambda _: False,
     ) -> None:
         self.key = key
         self.under_way = under_way

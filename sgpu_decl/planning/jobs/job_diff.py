@@ -41,11 +41,11 @@ _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_
 
 
 def job_change(
-    desired: DesiredJob, seen: ObservedJob, state: State, target: str | None
+    desired: DesiredJob, observed: ObservedJob, state: State, target: str | None
 ) -> tuple[Change, tuple[Check, ...]]:
     """Return the change of one job and what must be said about it."""
     resource = state.resources.get(desired.address)
-    change, checks = _changed(desired, resource, seen, state.lineage, target)
+    change, checks = _changed(desired, resource, observed, state.lineage, target)
     if change.action in (Action.CREATE, Action.UPDATE) and desired.run is not None:
         before = resource.spec if resource is not None and not resource.gone else "{}"
         change = _with_run(change, desired.run, launched_by(before), state.package_lists)
@@ -56,7 +56,7 @@ def job_change(
 def _changed(
     desired: DesiredJob,
     resource: Resource | None,
-    seen: ObservedJob,
+    observed: ObservedJob,
     lineage: str,
     target: str | None,
 ) -> tuple[Change, tuple[Check, ...]]:
@@ -64,17 +64,17 @@ def _changed(
     if resource is None or resource.gone or handle is None:
         fields = tuple(_new(desired, path, value) for path, value in leaves(parse(desired.spec)))
         change = _created(desired, resource, lineage, Reason.FIRST_RUN, _told(desired, fields))
-        return change, tuple(_namesakes(desired, seen, target))
-    if handle.workspace != seen.workspace:
-        refused = _elsewhere(desired, handle, seen, target)
+        return change, tuple(_namesakes(desired, observed, target))
+    if handle.workspace != observed.workspace:
+        refused = _elsewhere(desired, handle, observed, target)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
-    if seen.document is None:
+    if observed.document is None:
         differences = compare(resource.spec, desired.spec)
         fields = tuple(_field(desired, item, FieldEffect.IN_PLACE) for item in differences)
         return _created(
             desired, resource, lineage, Reason.PREVIOUS_LOST, _told(desired, fields)
         ), ()
-    return _kept(desired, resource, seen.document, staged=seen.staged)
+    return _kept(desired, resource, observed.document, staged=observed.staged)
 
 
 def _kept(
@@ -299,17 +299,17 @@ def _change(desired: DesiredJob, action: Action, reason: Reason) -> Change:
     )
 
 
-def _namesakes(desired: DesiredJob, seen: ObservedJob, target: str | None) -> Iterator[Check]:
-    if not seen.namesakes:
+def _namesakes(desired: DesiredJob, observed: ObservedJob, target: str | None) -> Iterator[Check]:
+    if not observed.namesakes:
         return
-    first, *more = seen.namesakes
-    ids = f"the job {first}" if not more else f"{len(seen.namesakes)} jobs ({first}, …)"
+    first, *more = observed.namesakes
+    ids = f"the job {first}" if not more else f"{len(observed.namesakes)} jobs ({first}, …)"
     yield Check(
         id="namesake",
         severity=Severity.WARNING,
         address=desired.address,
-        summary=f"`{seen.workspace}` has {ids} of the name `{desired.title}` already, and apply "
-        "would make another one",
+        summary=f"`{observed.workspace}` has {ids} of the name `{desired.title}` already, and "
+        "apply would make another one",
         hint=f"if it is this one, take it over with `sgpu adopt {desired.address} {first}"
         f"{target_option(target)}`; or give this one another `name`",
         place=place_of(desired.places, "name"),
@@ -336,14 +336,14 @@ def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Check]:
 
 
 def _elsewhere(
-    desired: DesiredJob, handle: JobHandle, seen: ObservedJob, target: str | None
+    desired: DesiredJob, handle: JobHandle, observed: ObservedJob, target: str | None
 ) -> Check:
     return Check(
         id="other_workspace",
         severity=Severity.ERROR,
         address=desired.address,
         summary=f"it is the job {handle.id} of `{handle.workspace}`, and the settings here lead to "
-        f"`{seen.workspace}`",
+        f"`{observed.workspace}`",
         hint="use a target of its own for each workspace; or destroy it there first, or forget it "
         f"with `sgpu state rm {desired.address}{target_option(target)}`",
         place=place_of(desired.places, "backend"),

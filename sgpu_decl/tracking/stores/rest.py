@@ -120,8 +120,8 @@ class RestRunStore:
                 "filter": filter_of_runs(some),
                 "max_results": BATCH,
             }
-            found = self._ask("POST", "runs/search", body).get("runs")
-            for run in found if isinstance(found, list) else ():
+            rows = self._ask("POST", "runs/search", body).get("runs")
+            for run in rows if isinstance(rows, list) else ():
                 try:
                     metrics[self._run_id(run)] = {
                         str(metric["key"]): float(metric["value"])

@@ -18,6 +18,7 @@ from sgpu_decl.agent.processes import carriers, variables
 from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.agent.ray.conftest import output, ray_folder, ray_pid
+from tests.ray_versions import NEWEST_RAY
 from tests.support import PATIENCE
 
 pytestmark = pytest.mark.ray
@@ -121,6 +122,28 @@ def test_everything_listens_on_loopback_and_asks_for_a_token(
     request_cancel(attempt.folder)
     assert attempt.wait()["state"] == "cancelled"
     _check_end(attempt, folder)
+
+
+@pytest.mark.expensive
+@NEWEST_RAY
+def test_a_cluster_that_was_killed_with_its_driver_was_not_lost(make_driver: Any) -> None:
+    """The end of a driver with much memory is seen after that of the small processes of Ray."""
+    source = """
+def main():
+    import ray
+    ray.init()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    held = bytearray(b"\\1") * (1 << 30)
+    leave("up")
+    while True: signal.pause()
+"""
+    attempt = make_driver(source).launch()
+    _until_up(attempt)
+
+    request_cancel(attempt.folder)
+
+    outcome = attempt.wait()
+    assert (outcome["state"], outcome["first_cause"]) == ("cancelled", None)
 
 
 @pytest.mark.expensive

@@ -128,6 +128,11 @@ class ClusterRun:
         )  # fmt: skip
         return answer.stdout.splitlines()
 
+    @property
+    def waiting(self) -> list[Path]:
+        """What waits here of launch folders until it travels in a package."""
+        return list(self.bench.project.glob(".sgpu/*/ray-packages/*"))
+
     # What must hold after a kill
 
     def assert_frees_everything(self) -> None:

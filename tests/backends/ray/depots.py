@@ -5,6 +5,7 @@ import signal
 from typing import Any
 from uuid import uuid4
 
+from sgpu_decl.backends.ray.cluster.head_names import DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
 from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
@@ -17,7 +18,7 @@ from tests.support import until
 def depot_jobs(cluster: RayCluster) -> list[dict[str, Any]]:
     """Those that were ever started."""
     jobs = cluster.get("/api/jobs/")
-    return [job for job in jobs if (job["submission_id"] or "").startswith("sgpu-depot-")]
+    return [job for job in jobs if (job["submission_id"] or "").startswith(DEPOT_ID)]
 
 
 def depot_processes(cluster: RayCluster) -> list[int]:
@@ -32,13 +33,13 @@ def depot_processes(cluster: RayCluster) -> list[int]:
 def start_depot(cluster: RayCluster, **limits: float) -> str:
     """Start one with other limits than the usual ones, where none runs; the id of its job."""
     dashboard = Clusters().at(cluster.url)
-    name = f"sgpu-depot-{uuid4().hex[:12]}"
+    name = f"{DEPOT_ID}{uuid4().hex[:12]}"
     about = canonical({"v": 1, "job": name, **limits}).encode()
-    package, content = job_package({"depot.json": about})
+    package, content = job_package({DEPOT_FILE: about})
     put_value(dashboard, package, content)
-    submit_job(dashboard, name, package, {"sgpu.version": "1"})
+    submit_job(dashboard, name, package)
     # Until it serves, a client would start another one, and the first of them serves.
-    own = f"{ROOT}/.depot/depot.json"
+    own = f"{ROOT}/{DEPOT}/{DEPOT_FILE}"
     until(lambda: name.encode() in (HeadReader(dashboard).find(own) or b""))
     return name
 

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
 _LAUNCHER = "sgpu_decl.backends.ray.launching.launcher"
 _MARK = "sgpu_decl.backends.remote.launches,RemoteLaunches,mark"
+_FORGET = "sgpu_decl.backends.ray.head.packaged_files,PackagedFiles,forget"
 _SUBMIT = "sgpu_decl.backends.ray.launching.launcher,,submit_job"
 _PUT_SECRETS, _PUT_PACKAGE = (f"{_LAUNCHER},,put_value,after,{number}" for number in (1, 2))
 STEPS = {
@@ -32,6 +33,15 @@ STEPS = {
     "launched": f"{_LAUNCHER},RayLauncher,launch,after,1",
     "recording": f"{RECORDED},launched,before,1",
 }
+PACKAGED_STEPS = {
+    "files written": f"{_MARK},before,1",
+    "staged": f"{_LAUNCHER},RayLauncher,stage,after,1",
+    "package put": f"{_LAUNCHER},,put_value,after,1",
+    "submitted": f"{_SUBMIT},after,1",
+    "remembered": f"{_FORGET},before,1",
+}
+"""Those at which something else is there without storage: the files of the launch folder wait on
+this machine until its job is submitted."""
 
 
 @pytest.fixture
@@ -53,6 +63,24 @@ def test_a_client_that_dies_is_followed_by_one_launch(secret_run: ClusterRun, st
     assert (run["attempt"], run["state"]) == (1, "succeeded")
     assert bench.launches == 2  # one for each rank
     secret_run.assert_frees_everything()
+
+
+@NEWEST_CLUSTER
+@pytest.mark.parametrize("step", PACKAGED_STEPS.values(), ids=PACKAGED_STEPS)
+def test_a_client_that_dies_without_storage_is_followed_by_one_launch(
+    cluster: RayCluster, tmp_path: Path, step: str
+) -> None:
+    run = ClusterRun(cluster, tmp_path, storage=False)
+    run.bench.declare("value", args={"gate": str(run.bench.gate)}, gpus=1)
+    run.bench.killed(step, "apply", "-y", "--detach")
+    assert len(run.waiting) == 1
+
+    ended = run.bench.ran()
+
+    assert (ended["attempt"], ended["state"]) == (1, "succeeded")
+    assert run.bench.launches == 1
+    assert len(run.jobs) == 1
+    assert run.waiting == []
 
 
 @pytest.fixture

@@ -23,8 +23,34 @@ assert error == {"code": "no_room", "message": "No space left on device"}, error
 assert client.ask(b"y" * 1_000_000, do="put", path="a").get("error") is None
 error = client.ask(b"z" * 4_000_000, do="put", path="a")["error"]
 assert error["code"] == "no_room", error
+for number, size in ((0, 1), (1, 4), (1, 1)):  # the second one takes the first with it
+    place = {"number": number, "offset": number * 500_000}
+    client.ask(b"x" * size * 500_000, do="piece", upload="cd", **place)
+error = client.ask(do="join", path="b", upload="cd", pieces=2)["error"]
+assert error["message"] == "a piece of it is missing", error
 assert client.there() == {"a"} and (client.root / "a").read_bytes() == b"y" * 1_000_000
 """
+
+STARTED_ON_A_FULL_DISK = """
+import sys
+from pathlib import Path
+from sgpu_decl.backends.ray.cluster import depot
+root = Path(sys.argv[1]) / "sgpu"
+store = {b"gcs://sgpu-depot-c-1": b'{"do": "delete", "path": "runs/old", "sha256": "%s"}\\n'}
+depot._internal_kv_list = lambda _: list(store)
+depot._internal_kv_get, depot._internal_kv_del = store.get, store.pop
+started = depot._Depot(str(root), idle=0.0)
+for name in ("objects/code/c", "runs/old/large"):
+    (root / name).parent.mkdir(parents=True)
+try:
+    (root / "runs/old/large").write_bytes(bytes(4_000_000))
+except OSError:
+    pass
+assert started.run("job") == 0
+assert not (root / "runs/old").exists() and not store
+assert "error" not in (root / ".depot/answers/c-1").read_text()
+assert (root / "objects/.index").exists()
+""".replace("%s", hashlib.sha256().hexdigest())
 
 
 class Client:
@@ -165,15 +191,17 @@ def test_a_message_of_another_version_is_refused(client: Client, message: dict[s
     assert client.ask(b"x", **message)["error"]["code"] == "remote_broken"
 
 
-def test_a_full_disk_is_said_and_takes_the_next_file_that_fits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [ON_A_FULL_DISK, STARTED_ON_A_FULL_DISK])
+def test_a_depot_works_on_a_full_disk(tmp_path: Path, program: str) -> None:
+    """It takes the next file that fits, and deletes what it is asked to."""
     mounted = f"mount -t tmpfs -o size=3m tmpfs {tmp_path}"
     probe = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     if subprocess.run([*probe, mounted], capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted here")
     script = f'{mounted}; exec "$@"'
-    program = [sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path)]
+    command = [sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(
-        [*probe, script, "sh", *program], capture_output=True, text=True, check=False,
+        [*probe, script, "sh", *command], capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

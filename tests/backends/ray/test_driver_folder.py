@@ -5,8 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.backends.ray.cluster.driver import _unusable, main
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
+from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
+from sgpu_decl.backends.ray.cluster.head_folder import write_launch
 
 
 @contextmanager
@@ -23,8 +28,6 @@ def another_user() -> Iterator[None]:
 
 
 def test_a_folder_of_another_user_is_refused_with_both_users(tmp_path: Path) -> None:
-    from sgpu_decl.backends.ray.cluster.driver import _unusable
-
     launch = tmp_path / "launch"
     launch.mkdir()
     assert _unusable(str(launch)) is None
@@ -40,9 +43,37 @@ def test_a_folder_of_another_user_is_refused_with_both_users(tmp_path: Path) -> 
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    from sgpu_decl.backends.ray.cluster.driver import _unusable
-
     assert "is not on this node" in str(_unusable(str(tmp_path / "nothing")))
+
+
+def test_a_cluster_that_the_driver_cannot_join_is_said_and_ends_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise ConnectionError("no cluster answers")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    monkeypatch.setattr("ray.init", refuse)
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "agent.zip").touch()
+    (package / "launch.json").write_text('{"launch": "runs/1", "back": "runs/1/back", "sent": {}}')
+
+    assert main(str(package)) == NO_STORAGE
+
+    said = capfd.readouterr().err
+    assert "`runs/1` cannot be written on the head node" in said
+    assert "no cluster answers" in said
+
+
+def test_the_marker_of_a_launch_is_not_there_before_its_other_files(tmp_path: Path) -> None:
+    folder = tmp_path / "runs/1"
+    files = {"marker": b"", "spec.json": b"{}", "nowhere/file": b""}
+    with pytest.raises(FileNotFoundError):
+        write_launch(str(tmp_path), str(folder), files, last="marker")
+    assert (folder / "spec.json").exists()
+    assert not (folder / "marker").exists()
 
 
 def test_the_status_says_when_it_was_written(tmp_path: Path) -> None:

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_reader import ROOT
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.watching import attempts
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
+from tests.backends.ray.depots import start_depot
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
@@ -59,6 +63,7 @@ def test_a_head_that_kept_what_it_knew_says_that_the_driver_is_gone(new_run: New
     run.hold()
     processes = run.processes
     before = run.cluster.get("/api/version")["session_name"]
+    depot = start_depot(run.cluster)
     run.cluster.kill_node(0)
     assert_gone(processes)
 
@@ -68,3 +73,10 @@ def test_a_head_that_kept_what_it_knew_says_that_the_driver_is_gone(new_run: New
     assert cause(run.bench.ended())[:2] in (("lost", "node_lost"), BY_AGENT)
     assert len(run.jobs) == 1
     run.assert_is_freed()
+
+    # So it does of a depot, and another one is started.
+    assert run.cluster.get(f"/api/jobs/{depot}")["status"] == "RUNNING"
+    files = RayFiles(Clusters().at(run.cluster.url))
+    files.make_folder(f"{ROOT}/folder")
+    files.put(f"{ROOT}/folder/file", b"content")
+    assert files.get(f"{ROOT}/folder/file") == b"content"

@@ -75,4 +75,9 @@ def test_a_shared_folder_that_others_can_write_is_not_used(
     shared.mkdir()
     shared.chmod(0o777)
 
-    assert new_folder().parent != shared
+    gone = new_folder()
+    os.close(create_held(f"{gone}.lock"))
+
+    assert gone.parent != shared
+    assert new_folder().parent == gone.parent
+    assert not gone.exists()

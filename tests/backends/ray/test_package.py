@@ -24,5 +24,13 @@ def test_it_holds_all_programs_of_the_cluster_and_little_else() -> None:
     assert len(content) < 300_000
 
 
+def test_its_files_are_for_their_owner_alone() -> None:
+    _, content = job_package({"launch.json": b"{}"})
+
+    members = zipfile.ZipFile(io.BytesIO(content)).infolist()
+
+    assert {member.external_attr >> 16 for member in members} == {0o600}
+
+
 def test_the_text_of_the_job_is_one_that_a_shell_can_read() -> None:
     subprocess.run(["sh", "-n", "-c", ENTRYPOINT], check=True)

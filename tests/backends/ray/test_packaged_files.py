@@ -1,6 +1,7 @@
 """Files of launches that wait for the package of their job."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.head.ray_files import SMALL
 from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.lease import YOUNG
+from sgpu_decl.backends.remote.remote_layout import MARKER
 from tests.backends.ray.answers import Answers, answering
 
 LAUNCH = "/sgpu/runs/lineage/train/1-token"
@@ -72,6 +75,24 @@ def test_a_file_that_a_killed_process_was_writing_is_no_file_of_the_launch(
     assert files.packaged(LAUNCH) == {"spec.json": b"{}"}
 
 
+def test_what_waits_of_launches_that_were_given_up_is_deleted_after_a_day(
+    files: PackagedFiles, tmp_path: Path
+) -> None:
+    staged, young = f"{LAUNCH}0", f"{LAUNCH}1"
+    files.make_folder(staged)
+    files.put(f"{staged}/{MARKER}", b"{}")
+    for path in (tmp_path / "waiting").iterdir():
+        os.utime(path, (time.time() - YOUNG - 60,) * 2)
+    files.make_folder(young)
+    files.put(f"{young}/spec.json", b"{}")
+
+    files.sweep()
+
+    assert files.packaged(LAUNCH) == {}
+    assert files.packaged(staged) == {MARKER: b"{}"}
+    assert files.packaged(young) == {"spec.json": b"{}"}
+
+
 def test_content_goes_to_the_head_after_a_lease_of_each_launch_whose_files_stay_here(
     answers: Answers, files: PackagedFiles
 ) -> None:
@@ -98,7 +119,7 @@ def test_content_goes_to_the_head_after_a_lease_of_each_launch_whose_files_stay_
     assert files.packaged(LAUNCH) == {"spec.json": b"{}"}
 
 
-def test_a_job_is_under_way_until_its_driver_has_written_the_folder(
+def test_a_job_is_under_way_whose_launch_folder_is_not_known(
     answers: Answers, files: PackagedFiles
 ) -> None:
     job = {"status": "PENDING", "metadata": {FOLDER: LAUNCH}}
@@ -111,7 +132,5 @@ def test_a_job_is_under_way_until_its_driver_has_written_the_folder(
         ([{**job, "status": "RUNNING", "driver_info": {"id": "01000000"}}], True),
     ):
         answers.by_path[JOBS] = jobs
-        assert files.under_way() is under_way
-
-    answers.by_path |= {JOBS: [job], NAMES: {"data": {"result": {"internal": ["sgpu/x"]}}}}
-    assert not files.under_way()
+        assert files.under_way([f"{LAUNCH}0"]) is under_way
+        assert not files.under_way([LAUNCH])

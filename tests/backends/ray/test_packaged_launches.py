@@ -46,3 +46,5 @@ def test_a_cluster_that_has_everything_gets_a_package_and_a_job(
     assert run.bench.ended()["state"] == "succeeded"
     assert run.bench.results() == [(0, {"rank": 0, "n": 1}), (1, {"rank": 1, "n": 1})]
     assert len(depot_jobs(cluster)) == before
+    unpacked = cluster.folder.glob("0/*/runtime_resources/working_dir_files/*/launch.json")
+    assert {path.parent.stat().st_mode & 0o777 for path in unpacked} == {0o700}

@@ -54,6 +54,28 @@ def test_a_file_that_is_not_there_is_missing(answers: Answers, files: RayFiles) 
     assert files.list("/sgpu/a") == ()
 
 
+def test_the_head_is_looked_for_again_while_nothing_is_found_on_it(
+    answers: Answers, files: RayFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.head.head_reader._SELDOM", 0.0)
+    assert files.find("/sgpu/a/b") is None
+    new_head = {**HEAD, "node_id": "i"}
+    answers.by_path[NODES] = {"data": {"result": {"result": [new_head]}}}
+
+    assert files.find("/sgpu/a/b") is None
+
+    asked = [query for query in answers.queries if query.startswith("node_id=")]
+    assert [query.partition("&")[0] for query in asked] == ["node_id=h", "node_id=i"]
+
+
+def test_one_look_for_the_head_is_enough_while_a_file_is_waited_for(
+    answers: Answers, files: RayFiles
+) -> None:
+    for _ in range(5):
+        assert files.find("/sgpu/a/b") is None
+    assert sum(request == f"GET {NODES}" for request, _ in answers.requests) == 1
+
+
 def test_what_is_not_there_is_deleted_without_a_depot(answers: Answers, files: RayFiles) -> None:
     has(answers)
     files.delete("/sgpu/a/b")
@@ -69,6 +91,19 @@ def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
     with pytest.raises(BackendError, match="outside of the output"):
         fetch_output(files, "/sgpu/back/0", {0: {}}, tmp_path / "here", Quiet())
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("node", "starts"), [("h", 0), ("gone", 1), (None, 0)])
+def test_a_depot_is_started_where_the_node_of_the_last_one_is_gone(
+    answers: Answers, files: RayFiles, node: str | None, starts: int
+) -> None:
+    answers.by_path[FILE] = {"v": 1, "now": time.time(), "job": "depot"}
+    answers.by_path["/api/jobs/depot"] = {"status": "RUNNING", "driver_node_id": node}
+    answers.by_path |= {"/api/packages/gcs/*": {}, "/api/jobs/": {"submission_id": "another"}}
+
+    files.now()
+
+    assert [request for request, _ in answers.requests].count("POST /api/jobs/") == starts
 
 
 @pytest.mark.parametrize("failing", ["sent", "answered"])

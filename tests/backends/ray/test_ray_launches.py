@@ -56,6 +56,12 @@ def stage(launches: RayLaunches) -> None:
     launches.mark(RECORD, USES)
 
 
+def waiting(launches: RayLaunches) -> dict[str, bytes]:
+    files = launches.area(RECORD).files
+    assert isinstance(files, PackagedFiles)
+    return files.packaged(LAUNCH)
+
+
 def has_job(answers: Answers, status: str, **fields: Any) -> None:
     job = {"status": status, "metadata": {FOLDER: LAUNCH}, **fields}
     answers.by_path[f"/api/jobs/{RECORD.token}"] = job
@@ -97,9 +103,31 @@ def test_the_marker_of_the_head_counts_for_more_than_one_that_waits(
 
     assert launches.marker(RECORD) == written
 
-    files = launches.area(RECORD).files
-    assert isinstance(files, PackagedFiles)
-    assert files.packaged(LAUNCH) == {}
+    assert waiting(launches) == {}
+
+
+def test_what_waits_is_deleted_that_a_process_left_when_it_died_after_the_start(
+    answers: Answers, launches: RayLaunches
+) -> None:
+    stage(launches)
+    started = {"token": RECORD.token, "address": answers.url, "session": "one"}
+    launches.memory.remember(RECORD, marker=started)
+
+    assert launches.marker(RECORD) == started
+
+    assert waiting(launches) == {}
+
+
+def test_a_launch_that_is_given_up_leaves_nothing_here_while_its_cluster_does_not_answer(
+    answers: Answers, launches: RayLaunches
+) -> None:
+    stage(launches)
+    assert waiting(launches).keys() == {MARKER}
+    answers.by_path |= {FILE: (503, "soon"), NAMES: (503, "soon")}
+
+    launches.unstage(RECORD)
+
+    assert waiting(launches) == {}
 
 
 def test_a_job_that_ended_without_a_launch_folder_leaves_what_waits(

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ray.exceptions import RayActorError, RayTaskError
 
 from sgpu_decl.agent.environment.packs import Index, Pack, index_name
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.node_actors import _not_sent
 from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
 from sgpu_decl.backends.ray.cluster.sent_files import _BATCH, _PIECE, SentFiles, _batches
+from tests.support import until
 
 
 class Head:
@@ -72,21 +75,27 @@ def test_an_environment_that_was_deleted_in_part_is_sent_again_by_the_next_apply
     assert entries.keys() == {"e4.manifest"}
 
 
-def test_a_gc_that_goes_on_is_waited_for(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    head.lock.touch()
-
-    def gc_goes_on(_: float) -> None:
-        head.code.unlink()
-        head.lock.unlink()
-
-    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.time.sleep", gc_goes_on)
-    assert str(head.code) in str(head.files.missing_content())
-
-
-def test_a_gc_that_died_is_not_waited_for(head: Head) -> None:
-    head.lock.touch()
-    os.utime(head.lock, (time.time() - 400,) * 2)
+def test_content_that_was_looked_for_is_in_use(head: Head) -> None:
+    os.utime(head.code, (0, 0))
     assert head.files.missing_content() is None
+    assert head.code.stat().st_mtime > time.time() - 1000
+
+
+def test_content_is_in_use_while_its_launch_waits(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files._RENEWAL", 0.01)
+    os.utime(head.code, (0, 0))
+    with head.files.kept_content():
+        until(lambda: head.code.stat().st_mtime > time.time() - 1000)
+
+
+def test_a_gc_goes_on_while_it_renews_its_lock(head: Head) -> None:
+    assert not head.files.gc_goes_on()
+    head.lock.touch()
+    assert head.files.gc_goes_on()
+    os.utime(head.lock, (time.time() - 400,) * 2)
+    assert not head.files.gc_goes_on()
 
 
 class Node:
@@ -113,23 +122,76 @@ def test_an_attempt_that_nobody_brings_anything_back_of_is_in_the_index(
     back = tmp_path / "runs/1/back"
     back.mkdir(parents=True)
     for number in range(2):
-        head.files.send([node], str(tmp_path / f"runs/1/logs/{number}"))
+        list(head.files.send([node], str(tmp_path / f"runs/1/logs/{number}")))
         assert str(number) in json.loads((back / ".index").read_text())["entries"]
     assert "back" in json.loads((back.parent / ".index").read_text())["entries"]
+
+
+def test_nothing_is_sent_of_a_launch_that_is_stopped_before(
+    head: Head, node: Node, tmp_path: Path
+) -> None:
+    pieces = head.files.send([node], str(tmp_path / "runs/1/logs/0"))
+    next(pieces)
+    del pieces  # nobody goes on with them
+    assert not (tmp_path / "node/objects/code/c0de.tar.gz").exists()
+
+
+def test_a_large_file_of_a_node_comes_in_pieces_and_is_there_once_it_is_whole(
+    head: Head, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files._PIECE", 2)
+    list(head.files.send([node], str(tmp_path / "runs/1/logs/0")))
+    left = tmp_path / "node/run.files/runs/1/back/0/node_0"
+    left.mkdir(parents=True)
+    (left / "large").write_bytes(b"large")
+    here = tmp_path / "runs/1/back/0/node_0"
+
+    pieces = head.files.collect(0)
+    next(pieces)
+    assert os.listdir(here) == ["large.tmp"]
+    del pieces  # nobody goes on with them
+    assert os.listdir(here) == []
+    assert len(list(head.files.collect(0))) == 3
+
+    assert (here / "large").read_bytes() == b"large"
+
+
+def test_a_node_with_a_full_disk_is_named(tmp_path: Path) -> None:
+    files = NodeFiles(str(tmp_path / "node/run"), 3)
+    partial = tmp_path / "node/run.files/partial/objects/code/a"
+    partial.parent.mkdir(parents=True)
+    partial.symlink_to("/dev/full")
+
+    with pytest.raises(OSError, match="No space left on device on node 3") as raised:
+        files.receive("objects/code/a", 0, 3, b"abc")
+
+    assert not partial.is_symlink()
+    path = tmp_path / "node/objects/code/a"
+    by_ray = RayTaskError("receive", "a traceback", raised.value).as_instanceof_cause()
+    assert isinstance(by_ray, RayTaskError)
+    lost = _not_sent(by_ray)
+    assert lost.failure == "staging_failed"
+    assert lost.summary == (
+        f"the files of the launch cannot be sent: No space left on device on node 3: `{path}`"
+    )
+
+
+def test_a_node_that_ends_while_files_are_sent_is_lost() -> None:
+    assert _not_sent(RayActorError()).failure == "node_lost"
 
 
 def test_a_node_gets_what_it_lacks_and_its_files_come_back(
     head: Head, node: Node, tmp_path: Path
 ) -> None:
     head.code.write_bytes(b"code")
-    head.files.send([node], str(tmp_path / "runs/1/logs/0"))
+    list(head.files.send([node], str(tmp_path / "runs/1/logs/0")))
     assert (tmp_path / "node/objects/code/c0de.tar.gz").read_bytes() == b"code"
     left = tmp_path / "node/run.files/runs/1/back/0/node_0"
     left.mkdir(parents=True)
     (left / "outcome.json").write_bytes(b"{}")
     (left.parents[4] / "log").write_bytes(b"a line")
 
-    head.files.collect(0)
+    list(head.files.collect(0))
 
     back = tmp_path / "runs/1/back/0/node_0"
     assert (back / "outcome.json").read_bytes() == b"{}"

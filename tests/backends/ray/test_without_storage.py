@@ -1,5 +1,6 @@
 """Runs on clusters without a shared folder, when their processes are killed; see `test_kills`."""
 
+import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.remote.lease import LOCK
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.depots import depot_processes
+from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -58,6 +61,41 @@ def test_a_second_run_of_the_same_code_sends_no_code(run: ClusterRun) -> None:
 
     assert [path.stat().st_ino for path in archives] == written
     assert run.bench.results() == [(0, {"rank": 0, "n": 1}), (1, {"rank": 1, "n": 1})]
+
+
+@NEWEST_CLUSTER
+def test_runs_with_large_arguments_are_launched_side_by_side(run: ClusterRun) -> None:
+    (run.bench.project / "count.py").write_text("def letters(text):\n    return len(text)\n")
+    common = {**run.fields(), "gpus": 1, "entrypoint": "count.py:letters"}
+    lengths = {"one": 1_200_000, "two": 1_300_000, "three": 1_400_000}
+    runs = {name: {**common, "args": {"text": "x" * size}} for name, size in lengths.items()}
+    project = {"project": {"name": "counts"}, "runs": runs}
+    (run.bench.project / "sgpu.yml").write_text(json.dumps(project))
+
+    run.bench.launched()
+
+    for name, size in lengths.items():
+        assert run.bench.ended(name)["state"] == "succeeded"
+        assert run.bench.results(name) == [(0, size)]
+    assert run.waiting == []
+
+
+@NEWEST_CLUSTER
+def test_a_run_that_waits_for_gc_can_be_cancelled(run: ClusterRun) -> None:
+    run.bench.declare("value", args={"gate": str(run.bench.gate)})
+    # The driver sees it. The apply does not: no index has files of this kind.
+    lock = run.shared / "objects/agent" / f"{LOCK}test.tmp"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    try:
+        run.bench.launched()
+        until(lambda: run.bench.status().get("waiting_for") == "the end of `sgpu gc`")
+        run.bench.done("cancel", "hello")
+        assert run.bench.ended()["state"] == "cancelled"
+    finally:
+        lock.unlink()
+    assert not (run.bench.gate / "launches").exists()
+    run.assert_frees_everything()
 
 
 def declare_large(run: ClusterRun) -> None:

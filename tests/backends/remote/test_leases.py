@@ -1,11 +1,12 @@
 """Leases of launches against gc, over a plain shared folder."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sgpu_decl.backends.remote import lease
 from sgpu_decl.backends.remote.lease import gc_lock
 from sgpu_decl.backends.remote.remote_gc import collect, free_launch, unstage_launch
 from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.backends.remote.staging_area import StagingArea
 from tests.backends.remote.conftest import Shared
 from tests.support import PATIENCE, until
 
@@ -68,6 +70,28 @@ def test_one_lease_keeps_the_objects_of_all_launches_of_an_apply(shared: Make) -
     machine.mark(second, uses[1])
     assert collect(machine.area) == 0
     assert len(names(machine)) == 3
+
+
+def test_a_launch_whose_folder_appears_while_gc_looks_keeps_its_objects(shared: Make) -> None:
+    machine = shared()
+    launching = machine.launching(SOURCE)
+    (uses,) = machine.stage(launching)
+    folder = machine.folder(launching)
+    shutil.rmtree(folder)
+    needed = names(machine)
+
+    def under_way(known: Collection[str]) -> bool:
+        machine.files.make_folder(folder)
+        machine.mark(launching, uses)
+        return folder not in known
+
+    area = StagingArea(
+        machine.area.layout, machine.files, key=machine.area.key, under_way=under_way
+    )
+
+    assert collect(area) is None
+    assert collect(area) == 0
+    assert names(machine) == needed
 
 
 def test_the_lease_of_an_apply_that_died_ends_after_a_day(shared: Make) -> None:

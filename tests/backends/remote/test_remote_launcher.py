@@ -237,3 +237,4 @@ def test_a_launch_that_may_have_been_started_stays_staged_if_an_earlier_attempt_
     with pytest.raises(BackendError) as raised:
         launcher.launch(again)
     assert not isinstance(raised.value, OutcomeUnknown)
+    assert not launcher.staged(launching.record)

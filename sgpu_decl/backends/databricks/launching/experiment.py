@@ -3,12 +3,11 @@ wants its folder to be there, below `/Workspace`."""
 
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sgpu_decl.config.run import RunConfig
 
 EXPERIMENT_VARIABLE = "MLFLOW_EXPERIMENT_NAME"

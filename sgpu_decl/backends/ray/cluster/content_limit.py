@@ -6,13 +6,15 @@ import contextlib
 import os
 import time
 
-__all__ = ["MOST", "prune", "use"]
+__all__ = ["MOST", "NEEDED", "prune", "use"]
 
 MOST = 50_000_000_000
 """Bytes."""
 
+NEEDED = 3600.0
+"""Seconds for which a launch may need what was used."""
+
 _SHARE = 0.2  # of the disk
-_NEEDED = 3600.0  # seconds for which a launch may need what was used
 
 
 def use(path: str) -> bool:
@@ -24,10 +26,10 @@ def use(path: str) -> bool:
     return True
 
 
-def prune(folder: str, *, most: int = MOST, needed: float = _NEEDED) -> bool:
+def prune(folder: str, *, most: int = MOST, needed: float = NEEDED) -> None:
     """Delete the files below a folder that were not used for longest, until the rest is at most
-    `most` bytes and a fifth of the disk; return whether there were any. Hidden files stay, and what
-    was used in the last `needed` seconds. Raises OSError."""
+    `most` bytes and a fifth of the disk. Hidden files stay, and what was used in the last `needed`
+    seconds. Raises OSError."""
     disk = os.statvfs(folder)
     room = min(most, int(_SHARE * disk.f_blocks * disk.f_frsize))
     files = []
@@ -40,11 +42,9 @@ def prune(folder: str, *, most: int = MOST, needed: float = _NEEDED) -> bool:
                 status = os.stat(path)
                 files.append((status.st_mtime, status.st_size, path))
     size = sum(item[1] for item in files)
-    before = size
     for used, length, path in sorted(files):
         if size <= room or time.time() - used < needed:
             break
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         size -= length
-    return size < before

@@ -39,12 +39,12 @@ from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.locks import try_lock
 from sgpu_decl.backends.ray.cluster.content_limit import MOST, prune
 from sgpu_decl.backends.ray.cluster.head_folder import (
-    OWN,
     head_folder,
     index_folder,
     index_tree,
     make_folder,
 )
+from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_KEYS = "gcs://sgpu-depot-"
+_KEYS = f"gcs://{DEPOT_ID}"
 _NAME = re.compile(r"[0-9a-f][0-9a-f-]{0,99}")
 _IDLE = 120.0  # seconds without a message, after which it ends
 _OLD = 300.0  # seconds
@@ -70,11 +70,12 @@ def main(folder: str) -> int:
     """Serve until no client has anything to do. `depot.json` in `folder` has the id of this `job`,
     and may have other limits than the usual ones: `idle`, in seconds, and `most`, in bytes of
     content."""
-    with open(os.path.join(folder, "depot.json"), encoding="utf-8") as file:
+    with open(os.path.join(folder, DEPOT_FILE), encoding="utf-8") as file:
         about = json.load(file)
     os.chdir("/")
     ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False)
-    depot = _Depot(head_folder(), idle=about.get("idle", _IDLE), most=about.get("most", MOST))
+    limits = {name: about[name] for name in ("idle", "most") if name in about}
+    depot = _Depot(head_folder(), **limits)
     shutil.rmtree(folder, ignore_errors=True)
     return depot.run(str(about["job"]))
 
@@ -92,8 +93,8 @@ class _Depot:
         self._root = root
         self._idle = idle
         self._most = most
-        self._own = os.path.join(root, OWN)
-        self._answers = os.path.join(self._own, "answers")
+        self._own = os.path.join(root, DEPOT)
+        self._answers = os.path.join(root, ANSWERS)
         self._uploads = os.path.join(self._own, "uploads")
         for folder in (self._answers, self._uploads):
             os.makedirs(folder, exist_ok=True)
@@ -104,9 +105,11 @@ class _Depot:
             attempt_files.say("another depot serves this head")
             return 0
         about = attempt_files.encode({"v": 1, "job": job})
-        attempt_files.write_atomic(self._own, "depot.json", about)
-        index_tree(self._root)  # the last depot may have been killed before it had
-        worked = swept = time.monotonic()
+        try:
+            attempt_files.write_atomic(self._own, DEPOT_FILE, about)
+        except OSError as error:  # clients start others, which end at once
+            attempt_files.say(f"clients do not know this depot: {error}")
+        worked, swept = time.monotonic(), float("-inf")
         while True:
             now = time.monotonic()
             done = self._turn()
@@ -206,7 +209,7 @@ class _Depot:
                 written = os.pwrite(descriptor, data, at)
                 data, at = data[written:], at + written
         except OSError:
-            _unlink(partial)  # a full disk has room again, for the answer too
+            self._drop(message["upload"])  # a full disk has room again, for the answer too
             raise
         finally:
             os.close(descriptor)
@@ -250,6 +253,16 @@ class _Depot:
             raise _Refused("remote_broken", "an upload cannot have this name")
         return os.path.join(self._uploads, message["upload"])
 
+    def _files_of(self, upload: str) -> list[str]:
+        """The notes of the pieces of an upload, and the file of it last."""
+        names = [name for name in os.listdir(self._uploads) if name.partition(".")[0] == upload]
+        return [os.path.join(self._uploads, name) for name in sorted(names, reverse=True)]
+
+    def _drop(self, upload: str) -> None:
+        """Delete an upload. A note that outlived its piece would say that the piece is here."""
+        for path in self._files_of(upload):
+            _unlink(path)
+
     def _require(self, folder: str) -> None:
         if not os.path.isdir(folder):
             raise _Refused("remote_missing", f"there is no folder `{folder}`")
@@ -259,16 +272,17 @@ class _Depot:
         for answer in list(os.scandir(self._answers)):
             if time.time() - answer.stat().st_mtime > _OLD:
                 _unlink(answer.path)
-        for name in os.listdir(self._uploads):
-            path = os.path.join(self._uploads, name)
-            # An upload is as old as its last piece, whatever is noted of earlier ones.
-            upload = os.path.join(self._uploads, name.partition(".")[0])
-            written = os.path.getmtime(upload if os.path.exists(upload) else path)
-            if time.time() - written > _ABANDONED:
-                _unlink(path)
+        for upload in {name.partition(".")[0] for name in os.listdir(self._uploads)}:
+            # It is as old as its last piece, whatever is noted of earlier ones.
+            if time.time() - max(map(os.path.getmtime, self._files_of(upload))) > _ABANDONED:
+                self._drop(upload)
         objects = os.path.join(self._root, "objects")
-        if os.path.isdir(objects) and prune(objects, most=self._most):
-            index_tree(objects)
+        try:
+            if os.path.isdir(objects):
+                prune(objects, most=self._most)
+                index_tree(objects)  # a depot that was killed may have deleted some, too
+        except OSError as error:  # a client that needs room is told so in its answer
+            attempt_files.say(f"old objects cannot be deleted, or not all: {error}")
 
 
 def _unlink(path: str) -> None:

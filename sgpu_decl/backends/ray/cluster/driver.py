@@ -5,8 +5,8 @@ says how the run ended.
 `NodeActor.run`), `placement`, `retry`, `grace` and `startup_timeout`. `secrets` and `credentials`
 are the keys of values in the key-value store: of the run's secrets, and of the credentials of its
 tracking server. If there is no storage, `sent` is what `SentFiles` needs, paths are relative to the
-head's folder, and the driver writes the launch folder, which is `files` of the package. The exit
-code is the run's.
+head's folder, and the driver writes the launch folder, which is `files` of the package, the
+`marker` of `sent` last. The exit code is the run's.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def main(folder: str) -> int:
     if launch["sent"] is None:
         reason = _unusable(launch["launch"])
     else:
-        _connect()
-        root = head_folder()
-        launch = _on_head(root, launch)
         try:
-            write_launch(root, launch["launch"], files)
-        except OSError as error:
-            reason = f"`{launch['launch']}` cannot be written: {error.strerror}"
+            _connect()
+            root = head_folder()
+            launch = _on_head(root, launch)
+            write_launch(root, launch["launch"], files, last=launch["sent"]["marker"])
+        except Exception as error:  # noqa: BLE001  whatever it is, it ends the run, and is said
+            reason = f"`{launch['launch']}` cannot be written on the head node: {error!r}"
     if reason is not None:
         attempt_files.say(reason)
         return NO_STORAGE
@@ -109,9 +109,25 @@ class _Driver:
         if self._launch["credentials"]:  # without them the run is not tracked
             value = pop_value(self._launch["credentials"], patience=_STORE_ANSWERS)
             secrets = {**json.loads(value or "{}"), **secrets}
-        missing = self._sent.missing_content() if self._sent is not None else None
+        if self._sent is None:
+            return self._attempts(secrets)
+        self._await_gc(self._sent)
+        if self._stop_requested():
+            return cancelled_outcome(None, "stopped before it had nodes", "driver")
+        missing = self._sent.missing_content()
         if missing is not None:
             return _failed("staging_failed", missing)
+        with self._sent.kept_content():
+            return self._attempts(secrets)
+
+    def _await_gc(self, sent: SentFiles) -> None:
+        while sent.gc_goes_on() and not self._stop_requested():
+            self._status.write(state="queued", waiting_for="the end of `sgpu gc`")
+            time.sleep(_POLL)
+        self._status.write(waiting_for=None)
+
+    def _attempts(self, secrets: dict[str, str]) -> dict[str, Any]:
+        """Run the ranks as often as `retry` wants; return the last outcome."""
         number = 0
         while True:
             outcome = self._attempt(number, secrets)
@@ -140,10 +156,15 @@ class _Driver:
         finally:
             self._copy.finish()
             nodes.close()
+        if lost is None:
+            return cancelled_outcome(None, "stopped before its ranks were started", "driver")
         return self._outcome(before, lost)
 
-    def _watch(self, nodes: NodeGroup, number: int, secrets: dict[str, str]) -> list[LostNode]:
-        """Start the node programs, and wait for their end; return the nodes that were lost."""
+    def _watch(
+        self, nodes: NodeGroup, number: int, secrets: dict[str, str]
+    ) -> list[LostNode] | None:
+        """Start the node programs, and wait for their end; return the nodes that were lost. None if
+        the run was stopped before any started."""
         try:
             nodes.await_actors()
         except LostNode as error:
@@ -153,9 +174,12 @@ class _Driver:
         now = attempt_files.stamp()
         self._status.write(state="starting", nodes=nodes.places, started_at=now, ray=None)
         try:
-            self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
+            for _ in nodes.send_files(logs):
+                if self._stop_requested():
+                    return None
         except LostNode as error:
             return [error]
+        self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
         every: list[LostNode] = []
         asked = writing = False
         deadline: float | None = None  # once a node is lost
@@ -175,9 +199,8 @@ class _Driver:
                 self._status.write(**_status_fields(seen))
             elif asked:
                 self._status.write(state="stopping")
-            if deadline is not None and time.monotonic() > deadline:
-                break
-            if self._out_of_time():
+            late = deadline is not None and time.monotonic() > deadline
+            if (late and not nodes.collecting) or self._out_of_time():
                 break
         return every
 

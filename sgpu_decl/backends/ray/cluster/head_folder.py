@@ -15,30 +15,19 @@ import os
 from ray._private import worker
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.backends.ray.cluster.head_names import DEPOT, HEAD_FOLDER, INDEX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "INDEX",
-    "OWN",
-    "head_folder",
-    "index_folder",
-    "index_tree",
-    "make_folder",
-    "write_launch",
-]
-
-INDEX = ".index"
-OWN = ".depot"
-"""The folder of the depot itself."""
+__all__ = ["head_folder", "index_folder", "index_tree", "make_folder", "write_launch"]
 
 
 def head_folder() -> str:
     """The path of the folder, on the head node, once this process has joined the cluster."""
     session = str(worker.global_worker.node.get_session_dir_path())
-    return os.path.join(session, "logs", "sgpu")
+    return os.path.join(session, "logs", HEAD_FOLDER)
 
 
 def make_folder(root: str, folder: str) -> None:
@@ -53,11 +42,12 @@ def make_folder(root: str, folder: str) -> None:
     index_folder(above)
 
 
-def write_launch(root: str, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files of a launch folder, by name. Raises OSError."""
+def write_launch(root: str, folder: str, files: Mapping[str, bytes], *, last: str) -> None:
+    """Write files of a launch folder, by name, and that of the name `last` after all others: it
+    says that they are there. Raises OSError."""
     make_folder(root, folder)
-    for name, content in files.items():
-        attempt_files.write_atomic(folder, name, content)
+    for name in sorted(files, key=lambda name: name == last):
+        attempt_files.write_atomic(folder, name, files[name])
     index_folder(folder)
 
 
@@ -70,7 +60,7 @@ def index_folder(folder: str) -> None:
         entries: dict[str, dict[str, float]] = {}
         with os.scandir(folder) as found:
             for item in found:
-                if item.name in (INDEX, OWN) or item.name.endswith(".tmp"):
+                if item.name in (INDEX, DEPOT) or item.name.endswith(".tmp"):
                     continue
                 if item.is_dir(follow_symlinks=False):
                     entries[item.name] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import shlex
 import shutil
@@ -227,16 +228,17 @@ def _run_folder(agent: bytes) -> str:
 
 
 def _private_folder() -> str:
-    """The folder of all node programs of this user here; a new one if somebody else has taken its
-    name, or could write there."""
-    folder = os.path.join(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}")
+    """The folder of all node programs of this user here. If somebody else has taken its name, or
+    could write there, it is one with a longer name, which later actors find again and sweep."""
+    name = os.path.join(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}")
     with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
-    status = os.lstat(folder)
-    private = status.st_uid == os.getuid() and not status.st_mode & 0o077
-    if private and stat.S_ISDIR(status.st_mode):
-        return folder
-    return tempfile.mkdtemp(prefix="sgpu-nodes-")
+        os.mkdir(name, 0o700)
+    for folder in (name, *sorted(glob.glob(f"{glob.escape(name)}-*"))):
+        status = os.lstat(folder)
+        private = status.st_uid == os.getuid() and not status.st_mode & 0o077
+        if private and stat.S_ISDIR(status.st_mode):
+            return folder
+    return tempfile.mkdtemp(prefix=f"{os.path.basename(name)}-")
 
 
 def _add_packages(archive: str) -> None:

@@ -19,7 +19,7 @@ from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from ray.util.placement_group import PlacementGroup
@@ -37,7 +37,8 @@ for _module in (node_actor, node_files, content_limit):
 
 
 class LostNode(Exception):
-    """A node that ended by itself. `failure` is the class, `summary` the reason."""
+    """A node that ended by itself, or cannot start. `failure` is the class, `summary` the
+    reason."""
 
     def __init__(self, failure: str, summary: str) -> None:
         super().__init__(summary)
@@ -86,6 +87,7 @@ class NodeGroup:
             for number, greeting in enumerate(self._connections.greetings)
         ]
         self._runs: dict[Any, int] = {}
+        self._collections: dict[int, Iterator[None]] = {}  # of what nodes left, by node
         self._pending_status: Any = None
         self.places: list[dict[str, Any]] = []
 
@@ -108,25 +110,36 @@ class NodeGroup:
             summary = f"node {absent[0]} ({place['address']}) lost its connection to the driver"
             raise LostNode("node_lost", summary)
 
+    def send_files(self, logs: str) -> Iterator[None]:
+        """Send the files of the launch, if there is no storage; yields before each piece. Lines of
+        the nodes go to the folder `logs`.
+
+        Raises:
+            LostNode: one is gone, or does not get its files.
+        """
+        if self._sent is None:
+            return
+        missing = self._sent.missing_content()  # the launch may have waited for nodes for hours
+        if missing is not None:
+            raise LostNode("staging_failed", missing)
+        try:
+            yield from self._sent.send(self._actors, logs)
+        except (RayError, OSError) as error:
+            raise _not_sent(error) from error
+
     def start(self, start: Mapping[str, Any], logs: str, secrets: Mapping[str, str]) -> list[str]:
-        """Start the node programs; return the paths of their logs, which lie in the folder `logs`.
-        Without a storage there are none: `SentFiles` takes their lines.
+        """Start the node programs, once they have their files; return the paths of their logs,
+        which lie in the folder `logs`. Without a storage there are none: `SentFiles` takes their
+        lines.
 
         Args:
             start: see `NodeActor.run`.
             secrets: variables of the ranks of all nodes.
-
-        Raises:
-            LostNode: one is gone.
         """
         first = self.places[0]
-        paths = [os.path.join(logs, f"{number}.log") for number in range(len(self._actors))]
-        if self._sent is not None:
-            paths = []
-            try:
-                self._sent.send(self._actors, logs)
-            except RayError as error:
-                raise LostNode("node_lost", f"a node was lost: {_words(error)}") from error
+        paths = []
+        if self._sent is None:
+            paths = [os.path.join(logs, f"{number}.log") for number in range(len(self._actors))]
         for number, actor in enumerate(self._actors):
             position = {
                 "NODE_RANK": str(number),
@@ -140,11 +153,12 @@ class NodeGroup:
         return paths
 
     def wait(self, seconds: float) -> list[LostNode]:
-        """Wait until a node program ends, at most that long; return the nodes that are lost."""
-        if not self._runs:
-            return []
-        ended, _ = ray.wait(list(self._runs), timeout=seconds)
-        lost = []
+        """Wait until a node program ends, at most that long, and take a piece of what those left
+        that have ended; return the nodes that are lost."""
+        ended: list[Any] = []
+        lost: list[LostNode] = []
+        if self._runs:
+            ended, _ = ray.wait(list(self._runs), timeout=0 if self.collecting else seconds)
         for run in ended:
             number = self._runs.pop(run)
             try:
@@ -152,13 +166,16 @@ class NodeGroup:
             except RayError as error:
                 lost.append(_loss(number, self.places[number], error))
                 continue
-            lost += self._collected(number)
+            if self._sent is not None:
+                self._collections[number] = self._sent.collect(number)
             code = answer.get("code")
             if "refused" in answer:
                 lost.append(self._lost_actor(number) or LostNode(*answer["refused"]))
             elif code is not None and code < 0:
                 summary = f"the node program of node {number} was ended by {signal_name(-code)}"
                 lost.append(self._lost_actor(number) or LostNode("killed", summary))
+        for number in list(self._collections):
+            lost += self._collect_piece(number)
         return lost
 
     def _lost_actor(self, number: int) -> LostNode | None:
@@ -172,25 +189,33 @@ class NodeGroup:
             return _loss(number, self.places[number], error)
         return None
 
-    def _collected(self, number: int) -> list[LostNode]:
-        """Take what a node left whose program has ended; say what was lost meanwhile."""
-        if self._sent is None:
-            return []
+    def _collect_piece(self, number: int) -> list[LostNode]:
+        """Take a piece of what a node left; return what was lost meanwhile."""
+        lost: list[LostNode] = []
         try:
-            self._sent.collect(number)
+            next(self._collections[number])
+            return []
+        except StopIteration:
+            pass
         except RayError as error:
-            return [_loss(number, self.places[number], error)]
+            lost = [_loss(number, self.places[number], error)]
         except OSError as error:
             summary = f"what node {number} left cannot be written on the head node"
             summary += f": {error.strerror}"
             attempt_files.say(summary)  # the outcome of the ranks counts, if that could be written
-            return [LostNode("platform", summary)]
-        return []
+            lost = [LostNode("platform", summary)]
+        del self._collections[number]
+        return lost
 
     @property
     def running(self) -> bool:
-        """Whether a node program runs."""
-        return bool(self._runs)
+        """Whether a node program runs, or not all is here of what one left."""
+        return bool(self._runs) or self.collecting
+
+    @property
+    def collecting(self) -> bool:
+        """Whether not all is here of what a node program left that has ended."""
+        return bool(self._collections)
 
     def status(self) -> dict[str, Any] | None:
         """What the first agent said of the run last; None if that is nothing new."""
@@ -229,5 +254,16 @@ def _loss(number: int, place: Mapping[str, Any] | None, error: RayError) -> Lost
     return LostNode("node_lost", f"{where} was lost: {_words(error)}")
 
 
-def _words(error: RayError) -> str:
+def _not_sent(error: RayError | OSError) -> LostNode:
+    """Why nodes do not get the files of the launch. An error of a node is the `cause` of Ray's
+    (`RayTaskError` in `ray/exceptions.py`)."""
+    cause = getattr(error, "cause", error)
+    if isinstance(cause, OSError):
+        where = f": `{cause.filename}`" if cause.filename else ""
+        summary = f"the files of the launch cannot be sent: {cause.strerror or cause}{where}"
+        return LostNode("staging_failed", summary)
+    return LostNode("node_lost", f"a node was lost: {_words(error)}")
+
+
+def _words(error: Exception) -> str:
     return " ".join(str(error).split())[:500]

@@ -6,6 +6,7 @@ Ray sends the class by value: a node has no copy of this package.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -64,22 +65,21 @@ class NodeFiles:
 
     def receive(self, name: str, offset: int, size: int, data: bytes) -> None:
         """Write a part of a file that has `size` bytes in all. Parts come in any order, and two at
-        once."""
-        path = self._path(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        partial = f"{path}.{os.path.basename(self._own)}"
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        once. Raises OSError, which names the node."""
+        path, partial = self._path(name), os.path.join(self._own, "partial", name)
         try:
-            rest, at = memoryview(data), offset
-            while rest:
-                written = os.pwrite(descriptor, rest, at)
-                rest, at = rest[written:], at + written
-        finally:
-            os.close(descriptor)
-        with self._guard:
-            received = self._received[name] = self._received.get(name, 0) + len(data)
-        if received == size:
-            os.rename(partial, path)
+            for file in (path, partial):
+                os.makedirs(os.path.dirname(file), exist_ok=True)
+            _write_at(partial, offset, data)
+            with self._guard:
+                received = self._received[name] = self._received.get(name, 0) + len(data)
+            if received == size:
+                os.rename(partial, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)  # a full disk has room again
+            words = f"{error.strerror} on node {self._number}"
+            raise OSError(error.errno, words, path) from error
 
     def follow(self, earlier: list[int]) -> None:
         """Let the node program see `earlier` attempts of the driver."""
@@ -131,3 +131,14 @@ class NodeFiles:
     def _path(self, name: str) -> str:
         kept = name == "objects" or name.startswith("objects/")
         return os.path.join(self._above if kept else self._own, name)
+
+
+def _write_at(path: str, offset: int, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        rest, at = memoryview(data), offset
+        while rest:
+            written = os.pwrite(descriptor, rest, at)
+            rest, at = rest[written:], at + written
+    finally:
+        os.close(descriptor)

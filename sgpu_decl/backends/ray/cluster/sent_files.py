@@ -10,20 +10,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
 
 import ray
 
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.agent.node.earlier_output import newest_output
-from sgpu_decl.backends.ray.cluster.content_limit import use
-from sgpu_decl.backends.ray.cluster.head_folder import INDEX, index_folder, index_tree
+from sgpu_decl.backends.ray.cluster.content_limit import NEEDED, use
+from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
+from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, BinaryIO
 
     from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 
@@ -31,7 +33,7 @@ __all__ = ["SentFiles"]
 
 _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
-_PAUSE = 0.2  # seconds between two looks at a lock of gc
+_RENEWAL = NEEDED / 3  # seconds between two notes that content is used
 _BATCH = 500  # files that are taken at once
 _READS = 16  # of all logs, before the driver looks at something else
 _MUCH = 1 << 20  # bytes of a log that were new: there is more by now
@@ -61,20 +63,39 @@ class SentFiles:
         self._logs: list[LogChunks] = []
         self._reads: dict[int, Any] = {}
 
+    def gc_goes_on(self) -> bool:
+        """Whether a gc may delete content of this launch. It deletes nothing that the marker of a
+        launch folder names, but it may have begun before there was one."""
+        return any(map(self._is_locked, _paths(self._object("agent"))))
+
     def missing_content(self) -> str | None:
-        """Why the launch cannot be sent, if content is missing. gc deletes nothing that the marker
-        of a launch folder names; one that began before that is waited for."""
-        agents = os.path.join(self._sent["objects"], "agent")
-        while any(map(self._is_locked, _paths(agents))):
-            time.sleep(_PAUSE)
+        """Why the launch cannot be sent, if content is missing."""
         try:
-            missing = [path for path in self._objects().values() if not os.path.exists(path)]
+            missing = [path for path in self._objects().values() if not use(path)]
         except FileNotFoundError as error:
             missing = [str(error.filename)]
         if missing:
             self._forget_environment(missing)
             return f"`{missing[0]}` was deleted from the head node: apply again"
         return None
+
+    @contextlib.contextmanager
+    def kept_content(self) -> Iterator[None]:
+        """Note now and then that the content is used, however long the launch waits for nodes: what
+        was not used for a while may be deleted."""
+        over = threading.Event()
+
+        def keep() -> None:
+            while not over.wait(_RENEWAL):
+                with contextlib.suppress(OSError):
+                    for path in self._objects().values():
+                        use(path)
+
+        threading.Thread(target=keep, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
 
     def _forget_environment(self, missing: Sequence[str]) -> None:
         """Delete the index of an environment if some of its files are `missing`: an apply takes one
@@ -87,8 +108,9 @@ class SentFiles:
             os.unlink(index)
             index_folder(folder)
 
-    def send(self, actors: Sequence[Any], logs: str) -> None:
-        """Send what nodes lack. Their lines go to the folder `logs`. Raises RayError, OSError."""
+    def send(self, actors: Sequence[Any], logs: str) -> Iterator[None]:
+        """Send what nodes lack; yields before each piece. Their lines go to the folder `logs`.
+        Raises RayError, OSError."""
         self._actors = actors
         earlier = _numbers(self._back)
         self._attempt = max(earlier, default=-1) + 1
@@ -101,6 +123,7 @@ class SentFiles:
                 actor for actor, lacking in zip(actors, missing, strict=True) if name in lacking
             ]
             for offset, size, data in _pieces(path) if receivers else ():
+                yield
                 piece = ray.put(data)
                 under_way.append(
                     [actor.receive.remote(name, offset, size, piece) for actor in receivers]
@@ -139,8 +162,9 @@ class SentFiles:
                 break
         return found
 
-    def collect(self, node: int) -> None:
-        """Take what a node left, once its node program has ended. Raises RayError, OSError."""
+    def collect(self, node: int) -> Iterator[None]:
+        """Take what a node left, once its node program has ended; yields after each piece. Raises
+        RayError, OSError."""
         actor = self._actors[node]
         read = self._reads.pop(node, None)
         if read is not None:
@@ -152,7 +176,7 @@ class SentFiles:
         # `done` says that all is there.
         files.sort(key=lambda item: (item[0] == f"{mine}done", item[0]))
         for names, size in _batches(files):
-            self._fetch(actor, names, size)
+            yield from self._fetch(actor, names, size)
         ray.get(actor.discard.remote())
         attempt = os.path.join(self._back, str(self._attempt))
         if files:
@@ -160,22 +184,34 @@ class SentFiles:
         for folder in (attempt, self._back, self._launch):
             index_folder(folder)
 
-    def _fetch(self, actor: Any, names: list[str], size: int) -> None:
+    def _fetch(self, actor: Any, names: list[str], size: int) -> Iterator[None]:
         """Take files of `size` bytes in all: several small ones at once, a large one in pieces."""
         if size <= _PIECE:
             for name, content in zip(names, ray.get(actor.read_whole.remote(names)), strict=True):
-                self._write_file(name, [content])
+                with self._new_file(name) as file:
+                    file.write(content)
+            yield
             return
         for name in names:
-            pieces = (ray.get(actor.read.remote(name, at, _PIECE)) for at in range(0, size, _PIECE))
-            self._write_file(name, pieces)
+            with self._new_file(name) as file:
+                for at in range(0, size, _PIECE):
+                    file.write(ray.get(actor.read.remote(name, at, _PIECE)))
+                    yield
 
-    def _write_file(self, name: str, pieces: Iterable[bytes]) -> None:
+    @contextlib.contextmanager
+    def _new_file(self, name: str) -> Iterator[BinaryIO]:
+        """A file that is there once it is whole."""
         path = os.path.join(self._above, name.removeprefix("runs/"))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(f"{path}.tmp", "wb") as file:
-            file.writelines(pieces)
-        os.rename(f"{path}.tmp", path)
+        partial = f"{path}.tmp"
+        try:
+            with open(partial, "wb") as file:
+                yield file
+            os.rename(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)  # a full disk has room again
+            raise
 
     def _write(self, node: int, lines: bytes) -> None:
         if lines:
@@ -184,12 +220,9 @@ class SentFiles:
 
     def _files(self) -> dict[str, str]:
         """What nodes need, by the names that it has there."""
-        objects = self._objects()
-        for path in objects.values():
-            use(path)
         names = self._sent["files"]
         return {
-            **objects,
+            **self._objects(),
             **{f"launch/{name}": os.path.join(self._launch, name) for name in names},
         }
 

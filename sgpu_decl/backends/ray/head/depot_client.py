@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
+from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
 from sgpu_decl.backends.ray.launching.jobs import find_job, put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
@@ -19,8 +21,6 @@ from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = ["DepotClient"]
 
-_KEYS = "sgpu-depot-"
-_OWN = f"{ROOT}/.depot"
 _SHORTEST, _LONGEST = 0.005, 0.1  # seconds between two looks for an answer
 _SILENT = 2.0  # seconds without an answer, after which the depot may have ended
 _PATIENCE = 120.0  # seconds for one answer
@@ -35,14 +35,14 @@ class DepotClient:
         self._name = uuid4().hex[:12]
         self._count = 0
         self._lock = threading.Lock()
-        self._starting = threading.Lock()
-        self._ahead: float | None = None
+        self._learning = threading.Lock()
+        self._clock_offset: float | None = None
         self._started: str | None = None  # the job of a depot
 
     def now(self) -> float:
         """The time by the clock of the head."""
-        self._greet()
-        return time.time() + (self._ahead or 0.0)
+        self._learn_clock()
+        return time.time() + (self._clock_offset or 0.0)
 
     def ask(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> None:
         """Have the depot do something; return when it is done. Raises BackendError."""
@@ -50,13 +50,13 @@ class DepotClient:
 
     def send(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> str:
         """Send a message; return its id, for `await_answer`."""
-        self._greet()
+        self._learn_clock()
         message = {"do": do, "path": below_root(path), **fields}
         return self._send({**message, "sent": self.now()}, data)
 
     def send_piece(self, data: bytes, **fields: Json) -> str:
         """Send a piece of a file: it may be long on its way."""
-        self._greet()
+        self._learn_clock()
         return self._send({"do": "piece", **fields}, data)
 
     def await_answer(self, message: str) -> None:
@@ -68,7 +68,7 @@ class DepotClient:
             summary = f"the head node of `{self._url}` refuses it: {error['message']}"
             if error["code"] == RemoteMissing.code:
                 raise RemoteMissing(summary, hint="apply again")
-            hint = "apply again; the log of the job `sgpu-depot-...` in the dashboard may say more"
+            hint = f"apply again; the log of the job `{DEPOT_ID}...` in the dashboard may say more"
             if error["code"] == "no_room":
                 hint = "free space on the disk of the head node, with `sgpu gc` for example"
             raise BackendError(summary, hint=hint, code=error["code"])
@@ -77,14 +77,14 @@ class DepotClient:
     def _url(self) -> str:
         return self._reader.dashboard.address.url
 
-    def _greet(self) -> None:
-        """Learn what time it is there."""
-        if self._ahead is None:
-            with self._starting:
-                if self._ahead is None:
-                    self._start()
+    def _learn_clock(self) -> None:
+        """Learn how far the clock of the head is ahead of this one, from a first answer."""
+        if self._clock_offset is None:
+            with self._learning:
+                if self._clock_offset is None:
+                    self._start_depot()
                     answer = self._answer(self._send({"do": "hello"}, None))
-                    self._ahead = float(answer["now"]) - time.time()
+                    self._clock_offset = float(answer["now"]) - time.time()
 
     def _send(self, message: Mapping[str, Json], data: bytes | None) -> str:
         with self._lock:
@@ -93,24 +93,24 @@ class DepotClient:
         data = data or b""
         message = {**message, "sha256": hashlib.sha256(data).hexdigest()}
         content = canonical(message).encode() + b"\n" + data
-        put_value(self._reader.dashboard, f"{_KEYS}{name}", content)
+        put_value(self._reader.dashboard, f"{DEPOT_ID}{name}", content)
         return name
 
     def _answer(self, message: str) -> dict[str, Any]:
         begun = asked = time.monotonic()
         pause, starts = _SHORTEST, 0
-        while (content := self._reader.find(f"{_OWN}/answers/{message}")) is None:
+        while (content := self._reader.find(f"{ROOT}/{ANSWERS}/{message}")) is None:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
             now = time.monotonic()
             if now - asked > _SILENT:
                 asked = now
                 if starts < _STARTS:
-                    starts += self._start()
+                    starts += self._start_depot()
             if now - begun > _PATIENCE:
                 error = BackendError(
                     f"nobody takes files on the head node of `{self._url}`",
-                    hint="see the jobs `sgpu-depot-...` in the dashboard of Ray",
+                    hint=f"see the jobs `{DEPOT_ID}...` in the dashboard of Ray",
                     code="unavailable",
                 )
                 error.retryable = True
@@ -118,17 +118,21 @@ class DepotClient:
         answer: dict[str, Any] = json.loads(content)
         return answer
 
-    def _start(self) -> bool:
-        """Start a depot, unless one runs; return whether that was necessary."""
+    def _start_depot(self) -> bool:
+        """Start a depot, unless one runs; return whether that was necessary. After a head with
+        fault tolerance came back, jobs that ran on it stay RUNNING until somebody submits one, on
+        a node that is not alive (tried with 2.60)."""
         dashboard = self._reader.dashboard
-        about = self._reader.find(f"{_OWN}/depot.json")
+        about = self._reader.find(f"{ROOT}/{DEPOT}/{DEPOT_FILE}")
         for known in (self._started, json.loads(about)["job"] if about else None):
             job = find_job(dashboard, known) if known else None
             if job is not None and job["status"] in ACTIVE:
-                return False
-        name = f"{_KEYS}{uuid4().hex[:12]}"
-        package, content = job_package({"depot.json": canonical({"v": 1, "job": name}).encode()})
+                node = job.get("driver_node_id")
+                if not node or node in living_nodes(dashboard):
+                    return False
+        name = f"{DEPOT_ID}{uuid4().hex[:12]}"
+        package, content = job_package({DEPOT_FILE: canonical({"v": 1, "job": name}).encode()})
         put_value(dashboard, package, content)
-        submit_job(dashboard, name, package, {"sgpu.version": "1"})
+        submit_job(dashboard, name, package)
         self._started = name
         return True

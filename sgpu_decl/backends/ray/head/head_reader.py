@@ -3,20 +3,23 @@ Ray's session by name."""
 
 import glob
 import threading
+import time
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
+from sgpu_decl.backends.ray.cluster.head_names import HEAD_FOLDER
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 
 __all__ = ["ROOT", "HeadReader", "below_root"]
 
-ROOT = "/sgpu"
+ROOT = f"/{HEAD_FOLDER}"
 """What paths of the head's folder begin with, here and in states."""
 
 _FILE, _NAMES, _NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
 _PATIENCE = 600  # seconds that Ray may take for one file
 _MOST = 10_000  # nodes, the most that Ray lists
+_SELDOM = 5.0  # seconds between two looks for the head, while nothing is found on it
 
 
 class HeadReader:
@@ -26,6 +29,7 @@ class HeadReader:
     def __init__(self, dashboard: Dashboard) -> None:
         self.dashboard = dashboard
         self._node: str | None = None
+        self._looked_at = 0.0
         self._lock = threading.Lock()
 
     def find(self, path: str) -> bytes | None:
@@ -37,7 +41,9 @@ class HeadReader:
                 _FILE, node_id=self._head(), filename=_name(path), lines=-1, timeout=_PATIENCE
             )
         except Refused:
-            return None
+            content = b""
+        if not content and time.monotonic() - self._looked_at > _SELDOM:
+            self._node = None  # Ray answers the same about a node that was the head before
         return content or None
 
     def read(self, path: str) -> bytes:
@@ -79,7 +85,7 @@ class HeadReader:
                 self._node = None  # another node may be the head now
         groups: dict[str, Any] = self.dashboard.part(_NAMES, answer, "data.result", dict)
         found = {name for names in groups.values() for name in names}
-        return sorted(f"{ROOT}{name.removeprefix('sgpu')}" for name in found)
+        return sorted(f"{ROOT}{name.removeprefix(HEAD_FOLDER)}" for name in found)
 
     def _head(self) -> str:
         with self._lock:
@@ -99,7 +105,7 @@ class HeadReader:
                     )
                     error.retryable = True
                     raise error
-                self._node = heads[0]
+                self._node, self._looked_at = heads[0], time.monotonic()
             return self._node
 
 

@@ -1,14 +1,17 @@
-"""The head's folder, for launches: what their launch folders are to have travels in the package of
-the job, so that nothing but content needs the depot.
+"""The head's folder, as launches use it. The files of a launch folder wait on this machine until
+they travel in the package of the job, so a cluster that has all content needs no depot.
 
-Until then it waits on this machine, where a later command finds it if this one is killed. If
-something else must be written to the head meanwhile, each launch folder gets a lease there first:
-it keeps what is sent from gc.
+They wait in a folder of the project, where a later command finds them if this one is killed. If
+content is sent to the head meanwhile, each launch folder first gets a lease there, which keeps gc
+from deleting that content.
 """
 
 import hashlib
 import shutil
 import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.ray_files import SMALL, RayFiles
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
-from sgpu_decl.backends.remote.lease import LEASE
+from sgpu_decl.backends.remote.lease import LEASE, YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
 from sgpu_decl.model.step_progress import Sent
 
@@ -52,15 +55,23 @@ class PackagedFiles(RayFiles):
             self._leased.pop(folder, None)
         shutil.rmtree(self._here(folder), ignore_errors=True)
 
-    def under_way(self) -> bool:
-        """Whether a driver has not written its launch folder yet. That it has joined the cluster
-        does not say it."""
+    def sweep(self) -> None:
+        """Delete what waits of launches that ended before they were staged. A launch that has its
+        marker is completed by a later apply, however old it is."""
+        for here in self._waiting.iterdir() if self._waiting.is_dir() else ():
+            with suppress(FileNotFoundError):  # somebody else deletes it
+                if time.time() - here.stat().st_mtime > YOUNG and not (here / MARKER).exists():
+                    shutil.rmtree(here, ignore_errors=True)
+
+    def under_way(self, known: Collection[str]) -> bool:
+        """Whether a job goes on whose launch folder is not among those `known`. Its driver may not
+        have written it yet, also when it has joined the cluster."""
         dashboard, path = self._reader.dashboard, "/api/jobs/"
         jobs: Any = dashboard.get(path)
         active = [job for job in jobs if job.get("status") in ACTIVE]
         metadata = [dashboard.optional_part(path, job, "metadata", dict) for job in active]
-        folders = [facts[FOLDER] for facts in metadata if facts and FOLDER in facts]
-        return any(not self.names(folder, MARKER) for folder in folders)
+        folders = {facts[FOLDER] for facts in metadata if facts and FOLDER in facts}
+        return not folders.issubset(known)
 
     def make_folder(self, folder: str) -> None:
         if not folder.startswith(_LAUNCHES):

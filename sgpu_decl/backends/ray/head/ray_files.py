@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.head.depot_client import DepotClient
 from sgpu_decl.backends.ray.head.head_reader import HeadReader
 from sgpu_decl.backends.remote.files import (
@@ -24,7 +25,6 @@ from sgpu_decl.model.step_progress import Sent
 
 __all__ = ["SMALL", "RayFiles"]
 
-_INDEX = ".index"
 SMALL = 1 << 20
 """Bytes of a file that is sent whole, whatever else is sent."""
 
@@ -73,7 +73,7 @@ class RayFiles(RemoteFiles):
             try:
                 for number in pieces:
                     piece = stream.read(_PIECE)
-                    # Nobody waits for room who takes some.
+                    # Two files that each wait for the room of the other would wait for ever.
                     while not self._room.acquire(blocking=not under_way):
                         self._settle(under_way)
                     place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
@@ -129,7 +129,7 @@ class RayFiles(RemoteFiles):
         received(len(content))
 
     def list(self, folder: str) -> tuple[RemoteEntry, ...]:
-        path = f"{folder}/{_INDEX}"
+        path = f"{folder}/{INDEX}"
         try:
             content = self._reader.read(path)
         except RemoteMissing:

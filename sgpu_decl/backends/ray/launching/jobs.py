@@ -57,8 +57,16 @@ def put_value(dashboard: Dashboard, name: str, content: bytes) -> None:
         dashboard.put(path, content)
 
 
-def submit_job(dashboard: Dashboard, token: str, package: str, metadata: Mapping[str, str]) -> None:
+def submit_job(
+    dashboard: Dashboard, token: str, package: str, metadata: Mapping[str, str] = {}
+) -> None:
     """Submit the job of a launch, unless the cluster has it.
+
+    Args:
+        token: the id of the job.
+        package: the name of its package, see `job_package`.
+        metadata: what `ray job list` and the dashboard show of it, beside the version of sgpu's
+            jobs.
 
     Raises:
         OutcomeUnknown: it may have been submitted.
@@ -68,7 +76,7 @@ def submit_job(dashboard: Dashboard, token: str, package: str, metadata: Mapping
         "entrypoint": ENTRYPOINT,
         "submission_id": token,
         "runtime_env": {"working_dir": f"gcs://{package}"},
-        "metadata": dict(metadata),
+        "metadata": {"sgpu.version": "1", **metadata},
         "entrypoint_resources": dict(_HEAD),
     }
     try:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import ForcedStop, LaunchRequest
@@ -34,10 +34,11 @@ from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
 from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.model.step_progress import Progress, Quiet
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -69,6 +70,14 @@ class RayLauncher(RemoteLauncher):
         planned_placement(launching)
         resolve_secrets(launching.config.env.secrets, os.environ)
         session_of(self._clusters.of(launching.config))
+
+    def prepare(
+        self, launchings: Sequence[LaunchRequest], progress: Progress
+    ) -> Sequence[Diagnostic]:
+        for files in {self._launches.area(item.record).files for item in launchings}:
+            if isinstance(files, PackagedFiles):
+                files.sweep()
+        return super().prepare(launchings, progress)
 
     def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
         before = self._earlier_submission(launching.record)
@@ -195,7 +204,6 @@ def _launch_files(files: PackagedFiles, folder: str, facts: Mapping[str, Json]) 
 def _metadata(record: LaunchRecord) -> dict[str, str]:
     """What `ray job list` and the dashboard show of a launch."""
     return {
-        "sgpu.version": "1",
         "sgpu.lineage": record.lineage,
         "sgpu.address": str(record.ref.address),
         "sgpu.attempt": str(record.ref.number),

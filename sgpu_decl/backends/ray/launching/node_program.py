@@ -15,6 +15,7 @@ from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.lease import LOCK, STALE
+from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 
@@ -55,6 +56,7 @@ class RayNodes(NodeProgram):
                 "files": list[Json](start.files),
                 "resume": config.resume is not None,
                 "gc_lock": {"name": LOCK, "seconds": STALE},
+                "marker": MARKER,
             }
             # The words stand for folders of each node (`NodeFiles.folders`).
             start = replace(start, launch="LAUNCH", objects="OBJECTS", back="BACK")

@@ -13,20 +13,26 @@ from importlib import resources
 from sgpu_decl.backends.archives import agent_zip
 
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # what a zip can say
+_PRIVATE = 0o600 << 16  # the mode of a file, as a zip says it
 
 ENTRYPOINT = (
-    'umask 077; folder=$(mktemp -d) && cp -R . "$folder" && '
+    'umask 077; chmod 700 .; folder=$(mktemp -d) && cp -R . "$folder" && '
     "raylet=$(tr '\\0' '\\n' </proc/$PPID/environ | sed -n 's/^RAY_RAYLET_PID=//p') && "
     "python=$(tr '\\0' '\\n' </proc/$raylet/cmdline"
     " | sed -n 's/^--python_worker_command=\\([^ ]*\\).*/\\1/p'); "
     'exec "${python:-python3}" "$folder"'
 )
-"""The job: it copies its working folder, which Ray may delete while the job runs, and starts the
-driver with the interpreter that runs Ray there, which the command line of the raylet names."""
+"""The job: it closes its working folder to other users of the head node, copies it, because Ray may
+delete it while the job runs, and starts the driver with the interpreter that runs Ray there, which
+the command line of the raylet names."""
 
 
 def job_package(own: Mapping[str, bytes]) -> tuple[str, bytes]:
     """Return the package of a job, and its name.
+
+    Ray makes a working folder that every user of the head node can read. Files in it get the modes
+    that the package gives them from Ray 2.60, and not from 2.49.1 (`unzip_package` in
+    `ray/_private/runtime_env/packaging.py`).
 
     Args:
         own: the files of this job alone, by name.
@@ -39,6 +45,8 @@ def job_package(own: Mapping[str, bytes]) -> tuple[str, bytes]:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(name, _OLDEST), content, zipfile.ZIP_DEFLATED)
+            member = zipfile.ZipInfo(name, _OLDEST)
+            member.external_attr = _PRIVATE
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED)
     data = packed.getvalue()
     return f"sgpu_{hashlib.sha256(data).hexdigest()[:40]}.zip", data

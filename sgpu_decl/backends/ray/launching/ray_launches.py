@@ -53,10 +53,13 @@ class RayLaunches(RemoteLaunches):
 
     def marker(self, record: LaunchRecord) -> Mapping[str, Any] | None:
         marker = super().marker(record)
-        packaged = self._packaged(record)
-        if packaged is None or (marker is not None and is_started(marker)):
+        packaged, folder = self._packaged(record), self.folder(record)
+        if packaged is None:
             return marker
-        dashboard, folder = self._clusters.of(self.config(record)), self.folder(record)
+        if marker is not None and is_started(marker):
+            packaged.forget(folder)  # a process that was killed in `mark` had not
+            return marker
+        dashboard = self._clusters.of(self.config(record))
         job = find_job(dashboard, record.token)
         if job is None or (job.get("metadata") or {}).get(FOLDER) != folder:
             return marker
@@ -79,6 +82,12 @@ class RayLaunches(RemoteLaunches):
             return
         self.memory.remember(record, marker={"token": record.token, **facts})
         packaged.forget(self.folder(record))
+
+    def unstage(self, record: LaunchRecord) -> None:
+        packaged = self._packaged(record)
+        if packaged is not None:
+            packaged.forget(self.folder(record))  # also where the cluster does not answer
+        super().unstage(record)
 
     def _packaged(self, record: LaunchRecord) -> PackagedFiles | None:
         """The files of its staging area, if there is no storage."""

@@ -73,8 +73,8 @@ def judge(
     if own and now - ended < _VISIBLE:
         return {**driver, "state": "stopping"}  # it wrote an outcome, which is not seen here yet
     if status == "SUCCEEDED":
-        return _lost(driver, "supervisor_lost", "its driver ended, and what it wrote to "
-                     "`backend.storage` is not visible on this machine")  # fmt: skip
+        return _lost(driver, "supervisor_lost", "its driver ended, and the outcome in its launch "
+                     "folder is not visible on this machine")  # fmt: skip
     message = " ".join(str(job.get("message") or "").split())
     if own_end:
         return _lost(driver, "supervisor_lost", f"its driver was killed or crashed: {message}")

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["NotAllowed", "enter"]
 

@@ -1,0 +1,58 @@
+"""Code of many small files: the first apply of a run with it, and its next attempt, beside `cp -a`
+of the folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from measuring import Measurement, Row, measure
+
+__all__ = ["code_copies"]
+
+FILES = 10_000
+FOLDERS = 100
+ROUNDS = 3
+BODY = "def function(x):\n    return x\n" * 100  # 3 kB
+RUN = "name: one\ngpus: 1\ntype: CPU\ncommand: ['true']\nmlflow: {enabled: false}\n"
+
+
+def code_copies(scratch: Path, sgpu: str) -> Iterator[Row]:
+    """Each round has stores and caches of its own, and a folder that was not copied before. What an
+    apply takes with code of one file is no part of the figures."""
+    copies, firsts, nexts = [], [], []
+    for number in range(ROUNDS):
+        home, folder, bare = (scratch / f"code-{name}{number}" for name in ("home", "many", "bare"))
+        _write_code(folder, number)
+        bare.mkdir()
+        (bare / "run.yaml").write_text(RUN)
+        copies.append(measure(("cp", "-a", str(folder), f"{folder}-copy"), scratch).seconds)
+        apply = ("env", f"XDG_DATA_HOME={home}/data", f"XDG_CACHE_HOME={home}/cache", sgpu, "apply",
+                 "-y", "run.yaml")  # fmt: skip
+        measure(apply, bare)
+        again = (*apply, "--rerun", "run.one")
+        least = measure(again, bare).seconds
+        firsts.append(_beyond(measure(apply, folder), least))
+        nexts.append(_beyond(measure(again, folder), measure(again, bare).seconds))
+    peer = sorted(copies)[ROUNDS // 2]
+    for what, rounds, limit in (("first apply", firsts, 8), ("next attempt", nexts, 4)):
+        mine = Measurement.median(rounds)
+        yield Row(
+            what=f"{what} with code of {FILES:,} files, beyond one file",
+            took=str(mine),
+            against=f"cp -a, {peer:.2f} s, n={ROUNDS}",
+            ratio=mine.seconds / peer,
+            limit=limit,
+        )
+
+
+def _write_code(folder: Path, number: int) -> None:
+    for inner in range(FOLDERS):
+        package = folder / f"package{inner}"
+        package.mkdir(parents=True)
+        for module in range(FILES // FOLDERS):
+            text = f"# {number} {inner} {module}\n{BODY}"
+            (package / f"module{module}.py").write_text(text)
+    (folder / "run.yaml").write_text(RUN)
+
+
+def _beyond(whole: Measurement, least: float) -> Measurement:
+    return Measurement(seconds=whole.seconds - least, memory=whole.memory)
