@@ -20,7 +20,7 @@ from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.state_store import Patience, StateStore
-from sgpu_decl.storing.stores import open_state_store
+from sgpu_decl.storing.stores import SharedPlace, open_state_store, shared_store
 from tests.side_programs import start_program
 from tests.storing.conftest import Launched, make_launch
 
@@ -31,7 +31,12 @@ def _sqlite(folder: Path) -> str:
     return f"sqlite:{folder}/.sgpu/default/state.db"
 
 
-STORES: dict[str, Callable[[Path], str]] = {"sqlite": _sqlite}
+def _folder(folder: Path) -> str:
+    place = SharedPlace(kind="folder", address=f"{folder}/shared", project="p")
+    return shared_store(place, folder / ".sgpu" / "default").url
+
+
+STORES: dict[str, Callable[[Path], str]] = {"sqlite": _sqlite, "folder": _folder}
 
 
 @pytest.fixture(params=STORES)
