@@ -9,22 +9,34 @@ from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
 from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
+    from sgpu_decl.storing.journal.lease import Lease
     from sgpu_decl.storing.journal.port import Journal
 
 FOLDER = "folder"
 POSTGRES = "postgres"
 SHARED = (FOLDER, POSTGRES)
+DEFAULT_SCHEMA = "sgpu"
 REPLICA = "replica.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPlace:
-    """Where a project keeps the state that machines share. `kind` and `address` are those of the
-    `state` block; `commit` is the git commit of the project, for the log."""
+    """Where a project keeps the state that machines share.
+
+    Attributes:
+        kind: one of `SHARED`.
+        address: the path of a folder, or the URL of a server. It holds no password.
+        project: the name of the project.
+        schema: of a database.
+        password: a reference, `env:NAME`.
+        commit: the git commit of the project, for the log.
+    """
 
     kind: str
     address: str
     project: str
+    schema: str | None = None
+    password: str | None = None
     commit: str | None = None
 
 
@@ -33,25 +45,27 @@ def local_store(folder: Path) -> StateStore:
     return SqliteStore(folder / "state.db")
 
 
-def shared_store(place: SharedPlace, folder: Path) -> StateStore:
+def shared_store(place: SharedPlace, folder: Path, *, lease: "Lease | None" = None) -> StateStore:
     """The store of a target on this place. Its copy lies in `folder` of this machine, which has the
-    target's name."""
+    target's name. `lease` is that of its locks."""
     from sgpu_decl.storing.journal.store import JournalStore
 
-    def url(target: str, replica: Path) -> str:
+    def url(replica: Path) -> str:
         fields = {
             "address": place.address,
             "project": place.project,
-            "target": target,
+            "schema": place.schema,
+            "password": place.password,
             "replica": replica.absolute(),
         }
-        return f"{place.kind}:?{urlencode(fields)}"
+        written = {name: value for name, value in fields.items() if value is not None}
+        return f"{place.kind}:?{urlencode(written)}"
 
     return JournalStore(
         _journal(place, folder.name),
         folder / REPLICA,
-        target=folder.name,
         url=url,
+        lease=lease,
         commit=place.commit,
     )
 
@@ -64,11 +78,25 @@ def open_state_store(url: str) -> StateStore | None:
     if scheme not in SHARED:
         return None
     fields = {name: values[0] for name, values in parse_qs(rest.removeprefix("?")).items()}
-    place = SharedPlace(kind=scheme, address=fields["address"], project=fields["project"])
+    place = SharedPlace(
+        kind=scheme,
+        address=fields["address"],
+        project=fields["project"],
+        schema=fields.get("schema"),
+        password=fields.get("password"),
+    )
     return shared_store(place, Path(fields["replica"]).parent)
 
 
 def _journal(place: SharedPlace, target: str) -> "Journal":
+    if place.kind == POSTGRES:
+        from sgpu_decl.storing.postgres.journal import PostgresJournal
+        from sgpu_decl.storing.postgres.server import Server
+
+        server = Server(
+            url=place.address, schema=place.schema or DEFAULT_SCHEMA, password=place.password
+        )
+        return PostgresJournal(server, project=place.project, target=target)
     from sgpu_decl.storing.folder.journal import FolderJournal
 
     return FolderJournal(Path(place.address), project=place.project, target=target)

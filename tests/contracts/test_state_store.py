@@ -1,6 +1,6 @@
 """What every state store promises (`storing.state_store`).
 
-A new store joins by one more value of `STORES`: a function that gives the URL of an empty state.
+A new store joins by one more parameter of `url`.
 """
 
 import os
@@ -20,29 +20,21 @@ from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.state_store import Patience, StateStore
-from sgpu_decl.storing.stores import SharedPlace, open_state_store, shared_store
+from sgpu_decl.storing.stores import SHARED, local_store, open_state_store, shared_store
+from tests.shared_places import new_place
 from tests.side_programs import start_program
 from tests.storing.conftest import Launched, make_launch
 
 TRAIN = Address.run("train")
 
 
-def _sqlite(folder: Path) -> str:
-    return f"sqlite:{folder}/.sgpu/default/state.db"
-
-
-def _folder(folder: Path) -> str:
-    place = SharedPlace(kind="folder", address=f"{folder}/shared", project="p")
-    return shared_store(place, folder / ".sgpu" / "default").url
-
-
-STORES: dict[str, Callable[[Path], str]] = {"sqlite": _sqlite, "folder": _folder}
-
-
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["sqlite", *SHARED])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """That of a state which is not there yet."""
-    return STORES[request.param](tmp_path)
+    folder = tmp_path / ".sgpu" / "default"
+    if request.param == "sqlite":
+        return local_store(folder).url
+    return shared_store(new_place(request, request.param, tmp_path), folder).url
 
 
 def _open(url: str) -> StateStore:

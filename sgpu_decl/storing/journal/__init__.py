@@ -5,7 +5,7 @@ the lock, the fence, the transaction and the audit log.
 
     another machine ──▶ entries 1, 2, 3 … (PostgreSQL, a folder) ──▶ replica.db ──▶ reads
 
-- An entry (`entry.py`) holds calls of a `StateWriter` (`ops.py`) and the digest of the entry before.
+- An entry (`entry.py`) holds calls of a `StateWriter` (`ops.py`) and the digest of the one before.
 - The replica (`replica.py`) is a database with the tables of SQLite's store. It is caught up before
   it is read, and answers with the code of that store. If it is deleted, the next command makes it
   again.

@@ -48,7 +48,7 @@ class JournalStore:
     Args:
         journal: the entries.
         replica: the database on this machine that is made of them.
-        url: how `open_state_store` finds this store again, by the target.
+        url: how `open_state_store` finds the store of a replica again.
         commit: the git commit of the project, for the log.
     """
 
@@ -57,14 +57,12 @@ class JournalStore:
         journal: Journal,
         replica: Path,
         *,
-        target: str,
-        url: Callable[[str, Path], str],
+        url: Callable[[Path], str],
         lease: Lease | None = None,
         commit: str | None = None,
     ) -> None:
         self._journal = journal
         self._replica = Replica(replica, journal)
-        self._target = target
         self._url = url
         self._lease = lease or Lease()
         self._commit = commit
@@ -72,7 +70,7 @@ class JournalStore:
 
     @property
     def url(self) -> str:
-        return self._url(self._target, self._replica.path)
+        return self._url(self._replica.path)
 
     @property
     def file(self) -> Path | None:
@@ -86,7 +84,6 @@ class JournalStore:
         return JournalStore(
             self._journal.of_target(target),
             path.parent.with_name(target) / path.name,
-            target=target,
             url=self._url,
             lease=self._lease,
             commit=self._commit,
