@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ def running_server(programs: Path) -> Iterator[str]:
         until(lambda: socket.exists() and _answers(str(home)))
         yield f"postgresql://owner@/postgres?host={home}"
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # it does not wait for its clients
         server.wait()
         shutil.rmtree(home, ignore_errors=True)
 

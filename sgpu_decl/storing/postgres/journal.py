@@ -1,8 +1,8 @@
 """Entries as rows of a PostgreSQL database.
 
-Each call is one statement of its own, and no statement is prepared, so that a pooler which gives out
-connections by transaction is no problem. Rows are only ever added: whoever writes needs SELECT and
-INSERT alone once the tables are there.
+Each call is one statement of its own, and no statement is prepared, so that a pooler which gives
+out connections by transaction is no problem. Rows are only ever added: once the tables are there,
+who writes needs SELECT and INSERT alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["PostgresJournal"]
 
 _T = TypeVar("_T")
-_MAKE: tuple[LiteralString, ...] = (
-    "CREATE SCHEMA IF NOT EXISTS {schema}",
+_SCHEMA: LiteralString = "CREATE SCHEMA IF NOT EXISTS {schema}"
+_ENTRIES: LiteralString = (
     "CREATE TABLE IF NOT EXISTS {schema}.entries (project text, target text, number bigint, "
     "entry text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(), "
-    "PRIMARY KEY (project, target, number))",
+    "PRIMARY KEY (project, target, number))"
+)
+_CHECKPOINTS: LiteralString = (
     "CREATE TABLE IF NOT EXISTS {schema}.checkpoints (project text, target text, number bigint, "
-    "content bytea NOT NULL, PRIMARY KEY (project, target, number))",
+    "content bytea NOT NULL, PRIMARY KEY (project, target, number))"
 )
 _APPEND: LiteralString = (
     "INSERT INTO {schema}.entries (project, target, number, entry) VALUES (%s, %s, %s, %s) "
@@ -123,7 +125,7 @@ class PostgresJournal:
     def _make_tables(self) -> None:
         from psycopg.errors import DuplicateSchema, DuplicateTable, UniqueViolation
 
-        for statement in _MAKE:
+        for statement in (_SCHEMA, _ENTRIES, _CHECKPOINTS):
             # Two first applies at once: the other one has made it.
             with suppress(DuplicateSchema, DuplicateTable, UniqueViolation):
                 self._execute(statement, ())
