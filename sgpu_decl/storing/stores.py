@@ -62,7 +62,7 @@ def shared_store(place: SharedPlace, folder: Path, *, lease: "Lease | None" = No
         return f"{place.kind}:?{urlencode(written)}"
 
     return JournalStore(
-        _journal(place, folder.name),
+        shared_journal(place, folder.name),
         folder / REPLICA,
         url=url,
         lease=lease,
@@ -88,7 +88,8 @@ def open_state_store(url: str) -> StateStore | None:
     return shared_store(place, Path(fields["replica"]).parent)
 
 
-def _journal(place: SharedPlace, target: str) -> "Journal":
+def shared_journal(place: SharedPlace, target: str) -> "Journal":
+    """The entries of a target on this place."""
     if place.kind == POSTGRES:
         from sgpu_decl.storing.postgres.journal import PostgresJournal
         from sgpu_decl.storing.postgres.server import Server

@@ -5,7 +5,7 @@ A new store joins by one more parameter of `url`.
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -44,8 +44,10 @@ def _open(url: str) -> StateStore:
 
 
 @pytest.fixture
-def store(url: str) -> StateStore:
-    return _open(url)
+def store(url: str) -> Iterator[StateStore]:
+    opened = _open(url)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from sgpu_decl import __version__
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
@@ -129,11 +129,22 @@ class JournalWriter:
                 try:
                     ops.perform(op, self._tables, self._connection, self._lineage)
                     return
+                except Locked as refused:
+                    if refused.code == "lock_lost":
+                        self._say_who_holds()
+                    raise
                 except NumberTaken:
                     # Either somebody took the lock: the check of the next round finds that out. Or
                     # the answer to an entry of our own was lost for good.
                     self._replica.catch_up()
                     self._tables = self._new_tables()
+
+    def _say_who_holds(self) -> None:
+        """Raise the error about a lost lock again, with who holds it now: elsewhere, it may have
+        been taken since the replica was caught up."""
+        with suppress(SgpuError):
+            self._replica.catch_up()
+        check_lock(self._connection, str(self._cells["id"]))
 
     def _append(self) -> None:
         """The last step of a transaction: append its entry.
