@@ -13,7 +13,7 @@ from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
-from sgpu_decl.storing.stores import local_store
+from sgpu_decl.storing.stores import local_store, shared_store
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -40,7 +40,7 @@ class OpenedProject:
         self.location = location
         self.root = opened.root
         self.state_dir = opened.state_dir
-        self._states = local_store(opened.state_dir)
+        self._states: StateStore | None = None
         self._closed = False
         self._backends: dict[str, Backend] = {}
         self._pythons: dict[bool, Pythons] = {}
@@ -49,10 +49,11 @@ class OpenedProject:
 
     @property
     def states(self) -> "StateStore":
-        """The store of the state.
+        """The store of the state: the one that the project file names, else that of this machine.
 
         Raises:
             SgpuError: the project was closed.
+            InvalidInput: the file names a store, and the block is wrong.
         """
         if self._closed:
             raise SgpuError(
@@ -60,6 +61,12 @@ class OpenedProject:
                 hint="call it inside the `with` block that opened it, or open another one",
                 code="session_closed",
             )
+        if self._states is None:
+            from sgpu_decl.facts.shared_state import shared_place
+
+            place = shared_place(self.opened, self.location)
+            folder = self.opened.state_dir
+            self._states = local_store(folder) if place is None else shared_store(place, folder)
         return self._states
 
     @cached_property
@@ -185,7 +192,8 @@ class OpenedProject:
     def close(self) -> None:
         """Close the store of the state, and what the backends hold open."""
         self._closed = True
-        self._states.close()
+        if self._states is not None:
+            self._states.close()
         while self._backends:
             _, backend = self._backends.popitem()
             if backend.close is not None:

@@ -92,12 +92,12 @@ def shared_journal(place: SharedPlace, target: str) -> "Journal":
     """The entries of a target on this place."""
     if place.kind == POSTGRES:
         from sgpu_decl.storing.postgres.journal import PostgresJournal
-        from sgpu_decl.storing.postgres.server import Server
+        from sgpu_decl.storing.postgres.server import Server, ServerConnection
 
         server = Server(
             url=place.address, schema=place.schema or DEFAULT_SCHEMA, password=place.password
         )
-        return PostgresJournal(server, project=place.project, target=target)
+        return PostgresJournal(ServerConnection(server), project=place.project, target=target)
     from sgpu_decl.storing.folder.journal import FolderJournal
 
     return FolderJournal(Path(place.address), project=place.project, target=target)

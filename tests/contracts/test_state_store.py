@@ -6,7 +6,7 @@ A new store joins by one more parameter of `url`.
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,17 +37,22 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return shared_store(new_place(request, request.param, tmp_path), folder).url
 
 
-def _open(url: str) -> StateStore:
-    store = open_state_store(url)
-    assert store is not None
-    return store
+@pytest.fixture
+def open_store() -> Iterator[Callable[[str], StateStore]]:
+    with ExitStack() as opened:
+
+        def open_one(url: str) -> StateStore:
+            store = open_state_store(url)
+            assert store is not None
+            opened.callback(store.close)
+            return store
+
+        yield open_one
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[StateStore]:
-    opened = _open(url)
-    yield opened
-    opened.close()
+def store(url: str, open_store: Callable[[str], StateStore]) -> StateStore:
+    return open_store(url)
 
 
 @pytest.fixture
@@ -76,9 +81,10 @@ def test_reading_before_anything_was_applied_makes_nothing(store: StateStore) ->
     assert store.presence("lin") is Presence.MISSING
 
 
-def test_a_store_is_found_again_by_its_url(filled: StateStore) -> None:
-    found = open_state_store(filled.url)
-    assert found is not None
+def test_a_store_is_found_again_by_its_url(
+    filled: StateStore, open_store: Callable[[str], StateStore]
+) -> None:
+    found = open_store(filled.url)
     assert found.read() == filled.read()
     assert found.url == filled.url
 
@@ -151,8 +157,10 @@ def test_a_job_is_made_by_its_intent(store: StateStore, launch: Callable[..., La
     assert store.read().intents == ()
 
 
-def test_a_lock_is_waited_for_as_long_as_patience_lasts(url: str) -> None:
-    first, second = _open(url), _open(url)
+def test_a_lock_is_waited_for_as_long_as_patience_lasts(
+    url: str, open_store: Callable[[str], StateStore]
+) -> None:
+    first, second = open_store(url), open_store(url)
     waits: list[Locked] = []
     with (
         first.lock("apply", lineage="lin"),
@@ -165,9 +173,9 @@ def test_a_lock_is_waited_for_as_long_as_patience_lasts(url: str) -> None:
 
 
 def test_a_first_look_that_takes_longer_than_the_patience_is_told_and_not_the_last(
-    url: str,
+    url: str, open_store: Callable[[str], StateStore]
 ) -> None:
-    first, second = _open(url), _open(url)
+    first, second = open_store(url), open_store(url)
     waits: list[Locked] = []
     with (
         first.lock("apply", lineage="lin"),

@@ -8,14 +8,11 @@ who writes needs SELECT and INSERT alone.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
-from sgpu_decl.storing.postgres.server import Server, connect
-
-if TYPE_CHECKING:
-    import psycopg
+from sgpu_decl.storing.postgres.server import ServerConnection
 
 __all__ = ["PostgresJournal"]
 
@@ -53,15 +50,14 @@ _TARGETS: LiteralString = (
 class PostgresJournal:
     """The entries of one project and target, in the tables of a schema."""
 
-    def __init__(self, server: Server, *, project: str, target: str) -> None:
+    def __init__(self, server: ServerConnection, *, project: str, target: str) -> None:
         self._server = server
         self._project = project
         self._target = target
-        self._connection: psycopg.Connection[Any] | None = None
 
     @property
     def name(self) -> str:
-        return self._server.shown
+        return self._server.server.shown
 
     def append(self, number: int, text: str) -> datetime | None:
         values = (self._project, self._target, number, text)
@@ -81,7 +77,7 @@ class PostgresJournal:
 
     def put_checkpoint(self, number: int, data: bytes) -> None:
         values = (self._project, self._target, number, data)
-        self._adding(lambda: self._execute(_PUT_CHECKPOINT, values))
+        self._adding(lambda: self._server.execute(_PUT_CHECKPOINT, values))
 
     def now(self) -> datetime:
         with self._explained():
@@ -97,9 +93,8 @@ class PostgresJournal:
         return PostgresJournal(self._server, project=self._project, target=target)
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        """Close the connection, which the journals of all targets share."""
+        self._server.close()
 
     def _reading(self, statement: LiteralString, values: Sequence[object]) -> list[Any]:
         """The rows of a statement; none where there are no tables yet."""
@@ -107,7 +102,7 @@ class PostgresJournal:
 
         with self._explained():
             try:
-                return self._execute(statement, values).fetchall()
+                return self._server.execute(statement, values).fetchall()
             except (UndefinedTable, InvalidSchemaName):
                 return []
 
@@ -128,33 +123,25 @@ class PostgresJournal:
         for statement in (_SCHEMA, _ENTRIES, _CHECKPOINTS):
             # Two first applies at once: the other one has made it.
             with suppress(DuplicateSchema, DuplicateTable, UniqueViolation):
-                self._execute(statement, ())
+                self._server.execute(statement, ())
 
     def _row(self, statement: LiteralString, values: Sequence[object]) -> Any:
-        return self._execute(statement, values).fetchone()
-
-    def _execute(self, statement: LiteralString, values: Sequence[object]) -> "psycopg.Cursor[Any]":
-        from psycopg import sql
-
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(self._server)
-        query = sql.SQL(statement).format(schema=sql.Identifier(self._server.schema))
-        return self._connection.execute(query, values)
+        return self._server.execute(statement, values).fetchone()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
         import psycopg
         from psycopg.errors import InsufficientPrivilege
 
+        schema = self._server.server.schema
         try:
             yield
         except InsufficientPrivilege as error:
             raise SgpuError(
                 f"the shared state in `{self.name}` refuses this: {_first_line(error)}",
                 hint="who owns the database runs: "
-                f"`GRANT USAGE ON SCHEMA {self._server.schema} TO ROLE; GRANT SELECT, INSERT ON "
-                f"ALL TABLES IN SCHEMA {self._server.schema} TO ROLE` (a role that only plans "
-                "needs SELECT alone)",
+                f"`GRANT USAGE ON SCHEMA {schema} TO ROLE; GRANT SELECT, INSERT ON ALL TABLES IN "
+                f"SCHEMA {schema} TO ROLE` (a role that only plans needs SELECT alone)",
                 code="state_unreachable",
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:

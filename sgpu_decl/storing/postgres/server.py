@@ -2,7 +2,8 @@
 only once a state names such a server."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
@@ -11,7 +12,7 @@ from sgpu_decl.model.server_url import ENCRYPTED, hosts, is_near, sslmode
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Server", "connect"]
+__all__ = ["Server", "ServerConnection"]
 
 OLDEST = 13
 _CONNECT_SECONDS = 10
@@ -32,7 +33,34 @@ class Server:
         return f"{self.url} (schema {self.schema})"
 
 
-def connect(server: Server) -> "psycopg.Connection[Any]":
+class ServerConnection:
+    """One connection, opened when it is needed. Threads may share it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._open: psycopg.Connection[Any] | None = None
+
+    def execute(self, statement: LiteralString, values: Sequence[object]) -> "psycopg.Cursor[Any]":
+        """Run a statement, whose `{schema}` is that of the state.
+
+        Raises:
+            psycopg.Error: it cannot be run.
+            SgpuError: the server cannot be used.
+        """
+        from psycopg import sql
+
+        if self._open is None or self._open.closed:
+            self._open = _connect(self.server)
+        query = sql.SQL(statement).format(schema=sql.Identifier(self.server.schema))
+        return self._open.execute(query, values)
+
+    def close(self) -> None:
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+
+def _connect(server: Server) -> "psycopg.Connection[Any]":
     """A connection whose statements are transactions of their own.
 
     Raises:
@@ -45,7 +73,7 @@ def connect(server: Server) -> "psycopg.Connection[Any]":
         raise SgpuError(
             "a state in PostgreSQL needs the package `psycopg`, which is not installed",
             hint="`pip install 'sgpu[postgres]'`",
-            code="missing_package",
+            code="sdk_missing",
         ) from error
     connection = psycopg.connect(
         server.url,

@@ -1,0 +1,91 @@
+"""Two clones of one project that share a state."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.storing.stores import FOLDER, POSTGRES, SharedPlace
+from tests.cli.conftest import Shell
+from tests.shared_places import new_place
+
+PROJECT = """project: {{name: p}}
+state: {{kind: {kind}, {where}}}
+runs:
+  hello: {{gpus: 1, type: CPU, command: [echo, hello], mlflow: {{enabled: false}}}}
+"""
+
+
+def where(place: SharedPlace) -> str:
+    if place.kind == FOLDER:
+        return f"path: {place.address}"
+    return f'url: "{place.address}", schema: {place.schema}'
+
+
+@pytest.fixture(params=[FOLDER, POSTGRES])
+def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple[Shell, Shell]:
+    place = new_place(request, request.param, tmp_path)
+    found = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "sgpu.yml").write_text(PROJECT.format(kind=place.kind, where=where(place)))
+        found.append(replace(sgpu, folder=folder))
+    return found[0], found[1]
+
+
+def actions(sgpu: Shell) -> dict[str, str]:
+    answer = sgpu("plan", "-o", "json")
+    assert answer.code == 0, answer.err
+    return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
+
+
+def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, two = clones
+    assert actions(two) == {"run.hello": "create"}
+    assert not (two.folder / ".sgpu" / "default" / "replica.db").exists()
+    applied = one("apply", "-y")
+    assert applied.code == 0, applied.err
+    assert actions(one) == {"run.hello": "no_op"}
+    assert actions(two) == {"run.hello": "no_op"}
+    shown = two("state", "list")
+    assert "run.hello" in shown.out
+    assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
+
+
+def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert one("apply", "-y").code == 0
+    file = two.folder / "sgpu.yml"
+    file.write_text(file.read_text().replace("  hello:", "  other:"))
+    assert two("apply", "-y").code == 0
+    pulled = json.loads(one("state", "pull").out)
+    gone = {item["address"]: item["gone"] for item in pulled["resources"]}
+    assert gone == {"run.hello": True, "run.other": False}
+
+
+def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert one("apply", "-y").code == 0
+    before = one("state", "pull").out
+    shutil.rmtree(one.folder / ".sgpu")
+    assert one("state", "pull").out == before
+    assert two("state", "pull").out == before
+
+
+def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
+    sgpu.write(
+        "sgpu.yml",
+        "project: {name: p}\nstate:\n  kind: postgres\n"
+        "  url: postgresql://me:hunter2hunter2@db.example.com/sgpu\n",
+    )
+    for command in ("validate", "plan", "status"):
+        answer = sgpu(command)
+        assert answer.code == 1
+        assert "sgpu.yml:4:8" in answer.err
+        assert "PGPASSWORD" in answer.err
+        assert "hunter2" not in answer.err + answer.out
