@@ -71,6 +71,10 @@ class StateWriter(Protocol):
     def state(self) -> State:
         """The state as of now, this writer's own changes included."""
 
+    def check_held(self) -> None:
+        """Check that the lock is held still, and for a while yet: before a side effect that the
+        store cannot take back."""
+
     def begin(self, intent: Intent) -> None:
         """Record an intent, before its side effect. The same token again is the same intent."""
 

@@ -301,6 +301,21 @@ def test_a_paused_holder_whose_lease_was_taken_over_cannot_write(machines: Machi
         assert not writer.applied("second")
 
 
+def test_a_holder_that_was_paused_launches_nothing_before_it_has_written(
+    machines: Machines,
+) -> None:
+    here = machines.store("here")
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        writer.check_held()
+        writer._renewed -= 51
+        with pytest.raises(Locked, match="recorded nothing for 51 s") as caught:
+            writer.check_held()
+        assert caught.value.code == "lock_lost"
+        writer.plan_applied("p")
+        writer.check_held()
+
+
 def test_a_holder_that_was_paused_and_not_replaced_goes_on(machines: Machines) -> None:
     here = machines.store("here")
     with here.lock("apply", lineage="lin") as writer:
@@ -328,6 +343,62 @@ def test_who_holds_the_lock_is_told_elsewhere_and_the_lock_can_be_broken_there(
         with there.lock("state mv", lineage="lin"), pytest.raises(Locked, match="`state mv`"):
             writer.plan_applied("p")
     assert here.read().serial == 0
+
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from sgpu_decl.storing.stores import SharedPlace, shared_store
+from tests.storing.conftest import make_launch
+
+class DyingJournal:
+    def __init__(self, journal):
+        self._journal = journal
+    def __getattr__(self, name):
+        return getattr(self._journal, name)
+    def append(self, number, text):
+        last = number == int(sys.argv[3])
+        if last and sys.argv[4] == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        at = self._journal.append(number, text)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return at
+
+store = shared_store(SharedPlace(**eval(sys.argv[1])), Path(sys.argv[2]))
+store._journal = store._replica._journal = DyingJournal(store._journal)
+done = make_launch()
+with store.lock("apply", lineage="lin") as writer:
+    writer.begin(done.intent)
+    writer.launched(done.intent, done.resource, done.attempt)
+    writer.plan_applied("plan-1")
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_whoever_comes_after_a_kill_finds_what_was_appended_and_goes_on(
+    machines: Machines, number: int, moment: str
+) -> None:
+    fields = {
+        name: getattr(machines.place, name) for name in ("kind", "address", "project", "schema")
+    }
+    folder = machines.replica("killed").parent
+    with start_program(DIES, fields, folder, number, moment) as killed:
+        assert killed.wait() == -signal.SIGKILL
+    appended = number if moment == "after" else number - 1
+    serial = min(max(appended - 1, 0), 3)
+    here, again = machines.store("here"), machines.store("killed")
+    with here.lock("apply", lineage="lin") as writer:
+        state = writer.state
+        assert state.serial == serial
+        assert bool(state.intents) is (appended == 2)
+        assert bool(state.resources) is (appended >= 3)
+        writer.plan_applied("plan-2")
+    with again.lock("apply", lineage="lin") as writer:
+        assert writer.applied("plan-2")
+        assert writer.state.serial == serial + 1
+    assert again.read_all() == here.read_all()
 
 
 # Answers that are lost

@@ -408,6 +408,17 @@ def test_a_writer_whose_lock_was_broken_cannot_write(
     assert store.holder() is None
 
 
+def test_a_writer_knows_whether_its_lock_is_held(store: StateStore) -> None:
+    with store.lock("apply", lineage="lin") as writer:
+        writer.check_held()
+    with store.lock("apply", lineage="lin") as writer:
+        holder = store.holder()
+        assert holder is not None
+        store.unlock(holder.id)
+        with pytest.raises(Locked, match="unlocked by hand"):
+            writer.plan_applied("p")
+
+
 def test_unlock_takes_only_the_id_that_is_held(store: StateStore) -> None:
     with pytest.raises(NotFound):
         store.unlock("nothing")

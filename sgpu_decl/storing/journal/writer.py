@@ -68,6 +68,18 @@ class JournalWriter:
         with self._guard:
             return self._tables.state
 
+    def check_held(self) -> None:
+        """The lease is judged by a clock of this machine that began before the last entry was
+        appended: it ends here before it ends for others."""
+        silent = elapsed() - self._renewed
+        if silent > self._lease.seconds - self._lease.margin:
+            raise Locked(
+                f"this process may have lost the state lock: it has recorded nothing for "
+                f"{silent:.0f} s",
+                hint="nothing more was launched; run `sgpu plan` again",
+                code="lock_lost",
+            )
+
     def begin(self, intent: Intent) -> None:
         self._write(ops.begin(intent))
 

@@ -123,6 +123,11 @@ class SqliteWriter:
                 package_lists=queries.package_lists_of(self._connection),
             )
 
+    def check_held(self) -> None:
+        """Nobody takes the lock of a process that lives; it may have been broken by hand."""
+        with self._guard, explained(self._path):
+            self._check()
+
     def begin(self, intent: Intent) -> None:
         """Commit an intent before its side effect. The same token again is the same intent."""
         with self._writing():
