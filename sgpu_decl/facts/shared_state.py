@@ -3,19 +3,18 @@ commands that read the state alone need neither YAML nor pydantic then."""
 
 import os
 import re
+from pathlib import Path
 from urllib.parse import quote
 
-from sgpu_decl.diagnostics.diagnostic import has_errors
-from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.location import Location, Opened
-from sgpu_decl.facts.project_file import invalid_file, read_bytes
 from sgpu_decl.model.target import Mode
+from sgpu_decl.regular_files import open_regular
 from sgpu_decl.storing.stores import SharedPlace
 
 __all__ = ["shared_place"]
 
 _PROJECT_FILE = "sgpu.yml"
-_MAY_NAME_ONE = re.compile(rb"""(^|[\s{,"'])state["']?\s*:""")
+_KEY = re.compile(rb"""(^|[\s{,"'])state["']?\s*:""")
 
 
 def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
@@ -25,17 +24,17 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         InvalidInput: the file names a store, and the block is wrong.
     """
     file = opened.root / _PROJECT_FILE
-    if not file.is_file():
-        return None
-    raw = read_bytes(file)
-    if _MAY_NAME_ONE.search(raw) is None:
+    if not _may_name_one(file):
         return None
     from sgpu_decl.config.state_reader import read_state
+    from sgpu_decl.diagnostics.diagnostic import has_errors
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.project_file import invalid_file, read_bytes
 
     checkout = Checkout(opened.root)
     shown = os.path.relpath(file)
     declared, findings = read_state(
-        raw,
+        read_bytes(file),
         shown,
         target=opened.target,
         variables=location.variables,
@@ -54,6 +53,15 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         schema=block.schema,
         password=block.password,
     )
+
+
+def _may_name_one(file: Path) -> bool:
+    """Whether a file can have the key, by its bytes alone."""
+    try:
+        with open_regular(file) as opened:
+            return _KEY.search(opened.read()) is not None
+    except OSError:  # whoever needs the file says why it cannot be read
+        return False
 
 
 def _key(project: str, mode: Mode) -> str:

@@ -59,7 +59,7 @@ def test_a_variable_may_name_the_store() -> None:
 @pytest.mark.parametrize(
     ("block", "code", "says"),
     [
-        ("{kind: s3, path: /x}", "bad_value", "kind"),
+        ("{kind: s3, path: /x}", "unknown_value", "kind"),
         ("{kind: folder}", "missing_key", "needs `path`"),
         ("{kind: postgres}", "missing_key", "needs `url`"),
         ("{path: /x}", "missing_key", "state.kind"),

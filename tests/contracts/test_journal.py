@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -83,10 +84,17 @@ def fill(store: JournalStore, *, plans: int = 1) -> None:
 # The port
 
 
+def added(journal: Journal, number: int, text: str) -> datetime:
+    at = journal.append(number, text)
+    assert at is not None
+    return at
+
+
 def test_an_entry_is_read_as_it_was_appended(journal: Journal) -> None:
     before = journal.now()
     assert journal.after(0) == []
-    times = [journal.append(number, f'{{"n":{number},"t":"\\u00e9"}}') for number in (1, 2, 3)]
+    texts = {number: f'{{"n":{number},"t":"\\u00e9"}}' for number in (1, 2, 3)}
+    times = [added(journal, number, text) for number, text in texts.items()]
     found = journal.after(1)
     assert [item.number for item in found] == [2, 3]
     assert found[1] == Stored(number=3, text='{"n":3,"t":"\\u00e9"}', at=times[2])
@@ -429,7 +437,7 @@ def test_a_lost_answer_is_found_out_and_nothing_is_written_twice(
     here = machines.store("here")
     with here.lock("apply", lineage="lin") as writer:
         assert isinstance(writer, JournalWriter)
-        writer._journal = LossyJournal(journal, lost)
+        writer._journal = cast("Journal", LossyJournal(journal, lost))
         writer.plan_applied("first")
         writer.plan_applied("second")
     assert here.read().serial == 2
@@ -450,9 +458,9 @@ def change(place: SharedPlace, number: int, text: str | None) -> None:
     with psycopg.connect(place.address, autocommit=True) as connection:
         table = f"{place.schema}.entries"
         if text is None:
-            connection.execute(f"DELETE FROM {table} WHERE number = {number}")  # type: ignore[arg-type]
+            connection.execute(f"DELETE FROM {table} WHERE number = {number}")
         else:
-            connection.execute(f"UPDATE {table} SET entry = %s WHERE number = {number}", [text])  # type: ignore[arg-type]
+            connection.execute(f"UPDATE {table} SET entry = %s WHERE number = {number}", [text])
 
 
 def test_an_entry_that_was_changed_is_named(machines: Machines, journal: Journal) -> None:
