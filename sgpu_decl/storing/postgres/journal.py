@@ -141,15 +141,16 @@ class PostgresJournal:
                 f"the shared state in `{self.name}` refuses this: {_first_line(error)}",
                 hint="who owns the database runs: "
                 f"`GRANT USAGE ON SCHEMA {schema} TO ROLE; GRANT SELECT, INSERT ON ALL TABLES IN "
-                f"SCHEMA {schema} TO ROLE` (a role that only plans needs SELECT alone)",
+                f"SCHEMA {schema} TO ROLE` (a role that only plans needs SELECT alone); before "
+                "the first apply, `CREATE` on the database too",
                 code="state_unreachable",
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             self.close()
             raise StoreDown(
-                f"the shared state in `{self.name}` does not answer: {_first_line(error)}",
-                hint="is the database up, and can it be reached from here? what was recorded "
-                "still stands",
+                f"the shared state in `{self.name}` cannot be reached: {_first_line(error)}",
+                hint="is the server up, does the database exist, and may this user connect from "
+                "here? what was recorded still stands",
             ) from error
         except psycopg.Error as error:
             raise SgpuError(

@@ -16,6 +16,13 @@ __all__ = ["Server", "ServerConnection"]
 
 OLDEST = 13
 _CONNECT_SECONDS = 10
+_KEEPALIVE = {
+    "keepalives_idle": 10,  # seconds
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds
+}
+"""A server that is gone is noticed within half a minute, not after hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +88,7 @@ def _connect(server: Server) -> "psycopg.Connection[Any]":
         prepare_threshold=None,
         connect_timeout=_CONNECT_SECONDS,
         application_name="sgpu",
+        **_KEEPALIVE,
         password=_password(server),
         sslmode=_sslmode(server),
     )
