@@ -73,7 +73,7 @@ def run_fields() -> Iterator[FieldHelp]:
 def project_fields() -> Iterator[FieldHelp]:
     for field in describe("project").children:
         yield field
-        if _path(field) == "project":
+        if _path(field) in ("project", "state"):
             yield from describe(field.path).children
         if _path(field) == "jobs":
             for child in describe(f"{field.path}.NAME").children:
