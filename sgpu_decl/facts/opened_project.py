@@ -52,7 +52,7 @@ class OpenedProject:
         """The store of the state: the one that the project file names, else that of this machine.
 
         Raises:
-            SgpuError: the project was closed.
+            SgpuError: the project was closed, or this machine still has a state of its own.
             InvalidInput: the file names a store, and the block is wrong.
         """
         if self._closed:
@@ -66,7 +66,11 @@ class OpenedProject:
 
             place = shared_place(self.opened, self.location)
             folder = self.opened.state_dir
-            self._states = local_store(folder) if place is None else shared_store(place, folder)
+            if place is None:
+                self._states = local_store(folder)
+            else:
+                _refuse_left_behind(local_store(folder))
+                self._states = shared_store(place, folder)
         return self._states
 
     @cached_property
@@ -224,6 +228,19 @@ class OpenedProject:
             operation,
             lineage=lineage or self.state().lineage,
             patience=patience or self.patience,
+        )
+
+
+def _refuse_left_behind(local: "StateStore") -> None:
+    """Refuse a shared state beside one of this machine: runs that only the latter knows would be
+    launched again."""
+    if local.file is not None and local.file.exists():
+        raise SgpuError(
+            f"the project names a shared state, and this machine has one of its own: `{local.file}`",
+            hint="the runs in it are unknown to the shared state, and would be launched again. Is "
+            f"that what you want? Then `mv {local.file} {local.file}.old`; else remove `state` "
+            "from `sgpu.yml`",
+            code="state_left_behind",
         )
 
 

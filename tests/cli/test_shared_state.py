@@ -77,6 +77,23 @@ def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, S
     assert two("state", "pull").out == before
 
 
+def test_a_machine_with_a_state_of_its_own_does_not_lose_it_unseen(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, _ = clones
+    file = one.folder / "sgpu.yml"
+    shared = file.read_text()
+    file.write_text("".join(line for line in shared.splitlines(True) if "state:" not in line))
+    assert one("apply", "-y").code == 0
+    file.write_text(shared)
+    refused = one("plan")
+    assert refused.code == 1
+    own = one.folder / ".sgpu" / "default" / "state.db"
+    assert f"mv {own} {own}.old" in refused.err
+    own.rename(own.with_name("state.db.old"))
+    assert one("plan").code == 0
+
+
 def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
     sgpu.write(
         "sgpu.yml",

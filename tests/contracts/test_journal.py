@@ -444,6 +444,59 @@ def test_a_lost_answer_is_found_out_and_nothing_is_written_twice(
     assert machines.store("there").read() == here.read()
 
 
+class DownJournal(LossyJournal):
+    """A journal that does not answer while it is down."""
+
+    down = False
+
+    def append(self, number: int, text: str) -> datetime | None:
+        if self.down:
+            raise StoreDown("nobody answers", hint="ask again")
+        return self._journal.append(number, text)
+
+
+def test_nothing_is_recorded_while_the_store_is_down_and_all_goes_on_after(
+    machines: Machines, journal: Journal
+) -> None:
+    here, done = machines.store("here"), make_launch()
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        fragile = DownJournal(journal, 0)
+        writer._journal = cast("Journal", fragile)
+        writer.begin(done.intent)
+        fragile.down, writer._patience = True, 0.2
+        for _ in range(5):  # once is waited for, not five times
+            with pytest.raises(StoreDown):
+                writer.launched(done.intent, done.resource, done.attempt)
+        assert writer.state.serial == 1
+        assert writer.state.intents == (done.intent,)
+        fragile.down = False
+        writer.launched(done.intent, done.resource, done.attempt)
+    there = machines.store("there").read()
+    assert there is not None
+    assert there.serial == 2
+    assert there.intents == ()
+
+
+def test_what_the_store_did_not_take_is_settled_by_the_next_machine(
+    machines: Machines, journal: Journal
+) -> None:
+    here, done = machines.store("here"), make_launch()
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        fragile = DownJournal(journal, 0)
+        writer._journal = cast("Journal", fragile)
+        writer.begin(done.intent)
+        fragile.down, writer._patience = True, 0.0
+        with pytest.raises(StoreDown):
+            writer.launched(done.intent, done.resource, done.attempt)
+    there = machines.store("there")
+    assert there.holder() is not None  # its release was not taken either: the lease ends by itself
+    state = there.read()
+    assert state is not None
+    assert state.intents == (done.intent,)
+
+
 # A chain that nobody can change
 
 

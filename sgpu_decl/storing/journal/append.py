@@ -6,15 +6,15 @@ from datetime import datetime
 
 from sgpu_decl.storing.journal.port import Journal, StoreDown
 
-__all__ = ["append_once"]
+__all__ = ["PATIENCE", "append_once"]
 
-_PATIENCE = 60.0
+PATIENCE = 60.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
 
 def append_once(
-    journal: Journal, number: int, text: str, *, patience: float = _PATIENCE
+    journal: Journal, number: int, text: str, *, patience: float = PATIENCE
 ) -> datetime | None:
     """Append an entry, and try again for `patience` seconds while the store does not answer. An
     entry with this very text under this number is the one whose answer was lost.

@@ -122,13 +122,13 @@ class JournalStore:
         return lock[0] if lock else None
 
     def abandoned_lock(self) -> LockHolder | None:
-        from sgpu_decl.storing.sqlite.liveness import provably_dead
+        from sgpu_decl.storing.sqlite.liveness import provably_dead_here
 
         head = self._head()
         if head.lock is None:
             return None
         over = silence(head.position.at, self._journal.now()) >= head.seconds
-        return head.lock[0] if over or provably_dead(head.lock[1]) else None
+        return head.lock[0] if over or provably_dead_here(head.lock[1]) else None
 
     @contextmanager
     def lock(
@@ -190,13 +190,13 @@ class JournalStore:
             Locked: it is held.
         """
         from sgpu_decl.storing.journal import ops
-        from sgpu_decl.storing.sqlite.liveness import provably_dead
+        from sgpu_decl.storing.sqlite.liveness import provably_dead_here
         from sgpu_decl.storing.sqlite.lock_row import new_lock
 
         while True:
             now = self._journal.now()
             head = self._head()
-            if head.lock is not None and not provably_dead(head.lock[1]):
+            if head.lock is not None and not provably_dead_here(head.lock[1]):
                 silent = silence(head.position.at, now)
                 left = head.seconds - silent
                 if left > 0:

@@ -12,11 +12,11 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing.journal import ops
-from sgpu_decl.storing.journal.append import append_once
+from sgpu_decl.storing.journal.append import PATIENCE, append_once
 from sgpu_decl.storing.journal.entry import Author, Entry, digest
 from sgpu_decl.storing.journal.lease import Lease, elapsed
 from sgpu_decl.storing.journal.ops import Op
-from sgpu_decl.storing.journal.port import Journal
+from sgpu_decl.storing.journal.port import Journal, StoreDown
 from sgpu_decl.storing.journal.position import Position, position_of, put_position
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.sqlite import queries
@@ -57,6 +57,7 @@ class JournalWriter:
         self._cells = cells
         self._lease = lease
         self._renewed = renewed
+        self._patience = PATIENCE
         self._guard = threading.RLock()
         self._stamp = _stamp()
         self._op: Op = {}
@@ -176,7 +177,12 @@ class JournalWriter:
             ops=(self._op,),
         )
         text, began = entry.text, elapsed()
-        at = append_once(self._journal, entry.number, text)
+        try:
+            at = append_once(self._journal, entry.number, text, patience=self._patience)
+        except StoreDown:
+            self._patience = 0.0  # the next calls, some for each launch, do not wait as long again
+            raise
+        self._patience = PATIENCE
         if at is None:
             raise NumberTaken
         self._renewed = began
