@@ -236,7 +236,7 @@ def _refuse_left_behind(local: "StateStore") -> None:
     launched again."""
     if local.file is not None and local.file.exists():
         raise SgpuError(
-            f"the project names a shared state, and this machine has one of its own: `{local.file}`",
+            f"the project names a shared state, and this machine has its own: `{local.file}`",
             hint="the runs in it are unknown to the shared state, and would be launched again. Is "
             f"that what you want? Then `mv {local.file} {local.file}.old`; else remove `state` "
             "from `sgpu.yml`",

@@ -16,13 +16,6 @@ __all__ = ["Server", "ServerConnection"]
 
 OLDEST = 13
 _CONNECT_SECONDS = 10
-_KEEPALIVE = {
-    "keepalives_idle": 10,  # seconds
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,  # milliseconds
-}
-"""A server that is gone is noticed within half a minute, not after hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +81,11 @@ def _connect(server: Server) -> "psycopg.Connection[Any]":
         prepare_threshold=None,
         connect_timeout=_CONNECT_SECONDS,
         application_name="sgpu",
-        **_KEEPALIVE,
+        # A server that is gone is noticed within half a minute, not after hours.
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+        tcp_user_timeout=20_000,  # milliseconds
         password=_password(server),
         sslmode=_sslmode(server),
     )
