@@ -1,5 +1,6 @@
 """A state in PostgreSQL: rights, and what a server may refuse."""
 
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.state_store import StateStore
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, shared_store
@@ -124,6 +126,18 @@ def test_a_password_that_is_not_set_is_named(
     assert store.read() is None
     assert "hunter2" not in store.url
     store.close()
+
+
+def test_a_machine_without_the_library_is_told_how_to_install_it(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = database.store(tmp_path)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SgpuError, match="psycopg") as caught:
+        store.read()
+    assert caught.value.code == "sdk_missing"
+    assert "pip install 'sgpu[postgres]'" in str(caught.value.hint)
+    assert store.presence("lin") is Presence.UNKNOWN
 
 
 def test_a_table_of_another_program_is_refused(database: Database, tmp_path: Path) -> None:

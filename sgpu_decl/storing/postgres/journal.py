@@ -12,7 +12,7 @@ from typing import Any, LiteralString, TypeVar
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
-from sgpu_decl.storing.postgres.server import ServerConnection
+from sgpu_decl.storing.postgres.server import ServerConnection, require_psycopg
 
 __all__ = ["PostgresJournal"]
 
@@ -98,9 +98,9 @@ class PostgresJournal:
 
     def _reading(self, statement: LiteralString, values: Sequence[object]) -> list[Any]:
         """The rows of a statement; none where there are no tables yet."""
-        from psycopg.errors import InvalidSchemaName, UndefinedTable
-
         with self._explained():
+            from psycopg.errors import InvalidSchemaName, UndefinedTable
+
             try:
                 return self._server.execute(statement, values).fetchall()
             except (UndefinedTable, InvalidSchemaName):
@@ -108,9 +108,9 @@ class PostgresJournal:
 
     def _adding(self, add: Callable[[], _T]) -> _T:
         """What `add` returns; the tables are made where they are missing."""
-        from psycopg.errors import InvalidSchemaName, UndefinedTable
-
         with self._explained():
+            from psycopg.errors import InvalidSchemaName, UndefinedTable
+
             try:
                 return add()
             except (UndefinedTable, InvalidSchemaName):
@@ -130,6 +130,7 @@ class PostgresJournal:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
+        require_psycopg()
         import psycopg
         from psycopg.errors import InsufficientPrivilege
 

@@ -12,7 +12,7 @@ from sgpu_decl.model.server_url import ENCRYPTED, hosts, is_near, sslmode
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Server", "ServerConnection"]
+__all__ = ["Server", "ServerConnection", "require_psycopg"]
 
 OLDEST = 13
 _CONNECT_SECONDS = 10
@@ -31,6 +31,18 @@ class Server:
     def shown(self) -> str:
         """For messages."""
         return f"{self.url} (schema {self.schema})"
+
+
+def require_psycopg() -> None:
+    """Raises SgpuError where it is not installed."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise SgpuError(
+            "a state in PostgreSQL needs the package `psycopg`, which is not installed",
+            hint="install it with `pip install 'sgpu[postgres]'`",
+            code="sdk_missing",
+        ) from error
 
 
 class ServerConnection:
@@ -65,16 +77,10 @@ def _connect(server: Server) -> "psycopg.Connection[Any]":
 
     Raises:
         psycopg.OperationalError: the server does not answer, or refuses.
-        SgpuError: psycopg is not installed, the server is too old, or a password is missing.
+        SgpuError: the server is too old, or a password is missing.
     """
-    try:
-        import psycopg
-    except ImportError as error:
-        raise SgpuError(
-            "a state in PostgreSQL needs the package `psycopg`, which is not installed",
-            hint="`pip install 'sgpu[postgres]'`",
-            code="sdk_missing",
-        ) from error
+    import psycopg
+
     connection = psycopg.connect(
         server.url,
         autocommit=True,
