@@ -15,6 +15,10 @@ from typing import cast
 import pytest
 
 from sgpu_decl.errors import Locked, SgpuError, StateError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.environment import Package, PackageList
+from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.journal.entry import read_entry
 from sgpu_decl.storing.journal.lease import Lease
 from sgpu_decl.storing.journal.port import Journal, Stored, StoreDown
@@ -24,7 +28,7 @@ from sgpu_decl.storing.state_store import Patience
 from sgpu_decl.storing.stores import SHARED, SharedPlace, shared_journal, shared_store
 from tests.shared_places import new_place
 from tests.side_programs import start_program
-from tests.storing.conftest import make_launch
+from tests.storing.conftest import NOON, make_launch
 from tests.support import PATIENCE
 
 FOR_LONG = Patience(seconds=PATIENCE)
@@ -191,6 +195,33 @@ def test_a_copy_made_of_a_checkpoint_is_that_made_of_all_entries(
     whole._replica._from_checkpoint = lambda: whole._replica.position()  # type: ignore[method-assign]
     assert whole.read() == here.read()
     assert dumped(machines.replica("whole")) == dumped(machines.replica("here"))
+
+
+def test_every_kind_of_change_is_the_same_on_another_machine(machines: Machines) -> None:
+    here, first, second, third = machines.store("here"), *map(make_launch, ("a", "b", "c"))
+    job = Resource(
+        address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
+        last=None, remote='{"job_id": 7}',
+    )  # fmt: skip
+    made = replace(first.intent, token="of the job", address=job.address, launch=None, job=job)
+    ended = replace(second.attempt, state=AttemptState.FAILED, exit_code=3, ended_at=NOON)
+    with here.lock("apply", lineage="lin") as writer:
+        for done in (first, second, third):
+            writer.begin(done.intent)
+            writer.launched(done.intent, done.resource, done.attempt)
+        writer.begin(made)
+        writer.made(made, job)
+        writer.begin(make_launch("a", 2).intent)
+        writer.abandon(make_launch("a", 2).intent)
+        writer.begin(make_launch("other").intent)
+        writer.record_packages([PackageList.of([Package("torch", "2.13.0")])])
+        writer.record_attempts([ended])
+        writer.record_resource(replace(first.resource, spec='{"gpus":4}', gone=True))
+        writer.plan_applied("plan-1")
+        writer.move(Address.run("b"), Address.run("d"))
+        writer.remove(Address.run("c"))
+    assert machines.store("there").read_all() == here.read_all()
+    assert dumped(machines.replica("there")) == dumped(machines.replica("here"))
 
 
 def test_a_checkpoint_that_is_not_whole_is_left_alone(machines: Machines, journal: Journal) -> None:
