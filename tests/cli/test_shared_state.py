@@ -2,13 +2,17 @@
 
 import json
 import shutil
+import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.storing.stores import FOLDER, POSTGRES, SharedPlace
+from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
+from tests.sampling import sampled
 from tests.shared_places import new_place
 
 PROJECT = """project: {{name: p}}
@@ -36,8 +40,8 @@ def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple
     return found[0], found[1]
 
 
-def actions(sgpu: Shell) -> dict[str, str]:
-    answer = sgpu("plan", "-o", "json")
+def actions(sgpu: Shell, *options: str) -> dict[str, str]:
+    answer = sgpu("plan", "-o", "json", *options)
     assert answer.code == 0, answer.err
     return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
 
@@ -77,6 +81,19 @@ def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, S
     assert two("state", "pull").out == before
 
 
+def test_two_developers_do_not_meet(sgpu: Shell, tmp_path: Path) -> None:
+    place = SharedPlace(kind=FOLDER, address=f"{tmp_path}/shared", project="p")
+    text = PROJECT.format(kind=FOLDER, where=where(place))
+    sgpu.write("sgpu.yml", text + "targets: {dev: {mode: development}}\n")
+    ann = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "ann"})
+    assert ann("apply", "-y", "-t", "dev").code == 0
+    shutil.rmtree(sgpu.folder / ".sgpu")  # bob has a checkout of his own
+    bob = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "DOMAIN\\\\bob"})
+    assert actions(bob, "-t", "dev") == {"run.hello": "create"}
+    assert actions(ann, "-t", "dev") == {"run.hello": "no_op"}
+    assert [item.name for item in sorted((tmp_path / "shared").iterdir())] == ["p@ann"]
+
+
 def test_a_machine_with_a_state_of_its_own_does_not_lose_it_unseen(
     clones: tuple[Shell, Shell],
 ) -> None:
@@ -92,6 +109,47 @@ def test_a_machine_with_a_state_of_its_own_does_not_lose_it_unseen(
     assert f"mv {own} {own}.old" in refused.err
     own.rename(own.with_name("state.db.old"))
     assert one("plan").code == 0
+
+
+APPEND = {
+    FOLDER: "sgpu_decl.storing.folder.journal,FolderJournal,append",
+    POSTGRES: "sgpu_decl.storing.postgres.journal,PostgresJournal,append",
+}
+ENTRIES = range(1, 7)  # lock, begin, launched, plan applied, unlock, and the lock after the run
+
+
+@pytest.mark.parametrize("kind", [FOLDER, POSTGRES])
+@pytest.mark.parametrize(
+    "moment", sampled([(when, nth) for nth in ENTRIES for when in ("before", "after")], quick=2)
+)
+def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
+    request: pytest.FixtureRequest,
+    sgpu: Shell,
+    tmp_path: Path,
+    kind: str,
+    moment: tuple[str, int],
+) -> None:
+    place = new_place(request, kind, tmp_path)
+    sgpu.write(
+        "sgpu.yml",
+        PROJECT.format(kind=kind, where=where(place)).replace(
+            "[echo, hello]", "[sh, -c, 'echo launched >> \"$SGPU_PROJECT_DIR/launches.log\"']"
+        ),
+    )
+    when, nth = moment
+    died = subprocess.run(
+        dying(f"{APPEND[kind]},{when},{nth}", "apply", "-y"),
+        cwd=sgpu.folder,
+        env=sgpu.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    again = sgpu("apply", "-y")
+    assert again.code == 0, again.err
+    assert sgpu("wait", "hello").code == 0
+    assert (sgpu.folder / "launches.log").read_text() == "launched\n"
+    assert actions(sgpu) == {"run.hello": "no_op"}
 
 
 def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
