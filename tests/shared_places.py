@@ -16,4 +16,6 @@ def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Shared
         name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
         url = request.getfixturevalue("postgres")
         return SharedPlace(kind=kind, address=url, project="p", schema=f"test_{name}")
-    return SharedPlace(kind=kind, address=f"{folder}/shared", project="p")
+    shared = folder / "shared"
+    shared.mkdir()
+    return SharedPlace(kind=kind, address=str(shared), project="p")

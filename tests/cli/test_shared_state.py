@@ -81,8 +81,22 @@ def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, S
     assert two("state", "pull").out == before
 
 
-def test_two_developers_do_not_meet(sgpu: Shell, tmp_path: Path) -> None:
-    place = SharedPlace(kind=FOLDER, address=f"{tmp_path}/shared", project="p")
+def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
+    sgpu: Shell, tmp_path: Path
+) -> None:
+    missing = tmp_path / "not mounted"
+    sgpu.write("sgpu.yml", PROJECT.format(kind=FOLDER, where=f'path: "{missing}"'))
+    for command in (("plan",), ("apply", "-y")):
+        answer = sgpu(*command)
+        assert answer.code == 1
+        assert f"mkdir -p {missing}" in answer.err
+    assert not missing.exists()
+
+
+def test_two_developers_do_not_meet(
+    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
+) -> None:
+    place = new_place(request, FOLDER, tmp_path)
     text = PROJECT.format(kind=FOLDER, where=where(place))
     sgpu.write("sgpu.yml", text + "targets: {dev: {mode: development}}\n")
     ann = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "ann"})

@@ -29,7 +29,8 @@ _PASSING = {errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EINTR,
 
 
 class FolderJournal:
-    """`path` is the folder of all projects."""
+    """`path` is the folder of all projects. It has to be there: where its file system is not
+    mounted, a new state would begin on the disk below."""
 
     def __init__(self, path: Path, *, project: str, target: str) -> None:
         self._path = path
@@ -133,6 +134,12 @@ class FolderJournal:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
+            if not self._path.is_dir():
+                raise SgpuError(
+                    f"the folder `{self._path}` of the shared state is not there",
+                    hint=f"is its file system mounted? For a first state: `mkdir -p {self._path}`",
+                    code="state_unreachable",
+                )
             yield
         except OSError as error:
             raise self._error(error) from error
