@@ -2,6 +2,7 @@
 backends."""
 
 import os
+import shlex
 import uuid
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -235,10 +236,11 @@ def _refuse_left_behind(local: "StateStore") -> None:
     """Refuse a shared state beside one of this machine: runs that only the latter knows would be
     launched again."""
     if local.file is not None and local.file.exists():
+        old, new = (shlex.quote(f"{local.file}{end}") for end in ("", ".old"))
         raise SgpuError(
             f"the project names a shared state, and this machine has its own: `{local.file}`",
             hint="the runs in it are unknown to the shared state, and would be launched again. Is "
-            f"that what you want? Then `mv {local.file} {local.file}.old`; else remove `state` "
+            f"that what you want? Then `mv {old} {new}`; else remove `state` "
             "from `sgpu.yml`",
             code="state_left_behind",
         )

@@ -89,7 +89,7 @@ def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
     for command in (("plan",), ("apply", "-y")):
         answer = sgpu(*command)
         assert answer.code == 1
-        assert f"mkdir -p {missing}" in answer.err
+        assert f"mkdir -p '{missing}'" in answer.err
     assert not missing.exists()
 
 

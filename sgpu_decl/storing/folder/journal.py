@@ -11,6 +11,7 @@ those that the file system gives to files, so they are the file server's.
 import errno
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -135,9 +136,10 @@ class FolderJournal:
     def _explained(self) -> Iterator[None]:
         try:
             if not self._path.is_dir():
+                named = shlex.quote(os.fspath(self._path))
                 raise SgpuError(
                     f"the folder `{self._path}` of the shared state is not there",
-                    hint=f"is its file system mounted? For a first state: `mkdir -p {self._path}`",
+                    hint=f"is its file system mounted? For a first state: `mkdir -p {named}`",
                     code="state_unreachable",
                 )
             yield
