@@ -10,7 +10,10 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["RunRow", "RunTable", "TableColumn"]
+__all__ = ["SYSTEM_METRICS", "RunRow", "RunTable", "TableColumn"]
+
+SYSTEM_METRICS = "system/"
+"""What the names of metrics begin with that MLflow takes of the machine. Text leaves them out."""
 
 _OWN = ("run", "address", "attempt", "state", "time", "seconds")
 """Names of columns that every table has, in one format or another."""

@@ -7,11 +7,13 @@ from typing import TypeAlias
 
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
-from sgpu_decl.model.attempt_view import AttemptView, time_text
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.run_table import SYSTEM_METRICS
 from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.plan_words import package_words, path_words
+from sgpu_decl.views.status_json import attempt_object
 from sgpu_decl.views.status_text import state_text
 from sgpu_decl.views.terminal import Colour, escape, json_text, paint, shorten
 
@@ -20,13 +22,12 @@ __all__ = ["attempt_diff_json", "attempt_diff_text"]
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "~": Colour.YELLOW, "@": Colour.CYAN}
 _Line: TypeAlias = tuple[str, str]  # the sign that gives it its colour, and its text
-_SYSTEM = "system/"  # metrics of the machine, which MLflow takes itself: in JSON alone
 _ROOM = 72  # columns of a value
 
 
 def attempt_diff_text(diff: AttemptDiff, *, now: datetime, colour: bool) -> str:
     """The attempts, then what differs in each part; the parts that are the same in one line."""
-    metrics = [one for one in diff.metrics if not one.name.startswith(_SYSTEM)]
+    metrics = [one for one in diff.metrics if not one.name.startswith(SYSTEM_METRICS)]
     parts = {
         "config": [line for field in diff.fields for line in _field(field)],
         "code": [line for file in diff.files for line in _file(file)],
@@ -55,8 +56,8 @@ def attempt_diff_text(diff: AttemptDiff, *, now: datetime, colour: bool) -> str:
 def attempt_diff_json(diff: AttemptDiff) -> dict[str, Json]:
     """`before` and `after` name the attempts; a side that is not there is null."""
     return {
-        "before": _attempt(diff.before),
-        "after": _attempt(diff.after),
+        "before": attempt_object(diff.before),
+        "after": attempt_object(diff.after),
         "fields": [
             {"path": field.path, "before": field.before, "after": field.after}
             for field in diff.fields
@@ -77,17 +78,6 @@ def attempt_diff_json(diff: AttemptDiff) -> dict[str, Json]:
         "results": _values(diff.results),
         "metrics": _values(diff.metrics),
         "not_compared": list(diff.gaps),
-    }
-
-
-def _attempt(view: AttemptView) -> dict[str, Json]:
-    return {
-        "address": str(view.ref.address),
-        "name": view.ref.address.label,
-        "attempt": view.ref.number,
-        "state": str(view.state),
-        "started_at": time_text(view.started_at),
-        "ended_at": time_text(view.ended_at),
     }
 
 

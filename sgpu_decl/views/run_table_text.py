@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from sgpu_decl.diagnostics.durations import duration
-from sgpu_decl.model.attempt_view import time_text
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.model.run_table import RunRow, RunTable, TableColumn
+from sgpu_decl.model.run_table import SYSTEM_METRICS, RunRow, RunTable, TableColumn
 from sgpu_decl.views.markdown import cell, code, prose
 from sgpu_decl.views.results_text import secret_references
+from sgpu_decl.views.status_json import attempt_object
 from sgpu_decl.views.status_text import state_text, tally
 from sgpu_decl.views.terminal import columns, escape, shorten
 
 __all__ = ["table_csv", "table_json", "table_markdown", "table_text"]
 
 _WIDEST = 32  # columns of one value
-_SYSTEM = "system/"  # metrics of the machine, which MLflow takes itself: in CSV and JSON alone
 
 
 def table_text(table: RunTable, *, now: datetime, colour: bool) -> str:
@@ -82,12 +81,7 @@ def table_json(table: RunTable, *, now: datetime) -> dict[str, Json]:
 def _object(row: RunRow, now: datetime) -> Json:
     view, seconds = row.view, row.seconds(now)
     return {
-        "address": str(view.ref.address),
-        "name": view.ref.address.label,
-        "attempt": view.ref.number,
-        "state": str(view.state),
-        "started_at": time_text(view.started_at),
-        "ended_at": time_text(view.ended_at),
+        **attempt_object(view),
         "seconds": None if seconds is None else round(seconds, 3),
         "axes": row.axes,
         "returned": row.returned,
@@ -107,7 +101,7 @@ def _shown(table: RunTable, now: datetime) -> tuple[list[str], list[list[str]]]:
     )
     name = TableColumn("run", lambda row: row.view.ref.address.name)
     own = [*(() if one_matrix else (name,)), *table.axes]
-    metrics = [column for column in table.metrics if not column.name.startswith(_SYSTEM)]
+    metrics = [column for column in table.metrics if not column.name.startswith(SYSTEM_METRICS)]
     values = [*table.returned, *metrics]
     header = [*_names(own), "attempt", "state", "time", *_names(values)]
     return header, [list(_row(row, own, values, now)) for row in table.rows]

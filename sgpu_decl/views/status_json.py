@@ -4,20 +4,32 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sgpu_decl.model.attempt_view import AttemptView, status_fields
+from sgpu_decl.model.attempt_view import AttemptView, status_fields, time_text
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.times import to_text
 
 if TYPE_CHECKING:
     from sgpu_decl.model.run_history import RunHistory
 
-__all__ = ["run_object", "status_object", "status_objects"]
+__all__ = ["attempt_object", "run_object", "status_object", "status_objects"]
 
 
 def status_object(view: AttemptView) -> dict[str, Json]:
     """The `status` object of an attempt."""
     address = view.ref.address
     return {"address": str(address), "name": address.label, **status_fields(view)}
+
+
+def attempt_object(view: AttemptView) -> dict[str, Json]:
+    """Which attempt it is, its state, and when it ran."""
+    return {
+        "address": str(view.ref.address),
+        "name": view.ref.address.label,
+        "attempt": view.ref.number,
+        "state": str(view.state),
+        "started_at": time_text(view.started_at),
+        "ended_at": time_text(view.ended_at),
+    }
 
 
 def status_objects(views: Iterable[AttemptView]) -> list[dict[str, Json]]:
