@@ -343,14 +343,14 @@ class ProjectRuns:
         running = [rank.rank for rank in view.ranks if rank.state == "running"]
         if not (view.state.active and running):
             raise NotFound(
-                f"no rank of `{ref}` runs now: it is {view.state}",
+                f"no rank of `{ref}` runs now: its state is {view.state}",
                 hint=self._project.shell_command(f"logs {shlex.quote(str(ref))}")
                 + " shows what its ranks wrote",
             )
         for rank in view.ranks:
             if ranks is not None and rank.rank in ranks and rank.rank not in running:
                 raise NotFound(
-                    f"rank {rank.rank} of `{ref}` does not run now: it is {rank.state}",
+                    f"rank {rank.rank} of `{ref}` does not run now: its state is {rank.state}",
                     hint="leave `--rank` out to see those that run",
                 )
         return self._attempts(record).stacks(record, ranks)

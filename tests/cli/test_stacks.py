@@ -19,7 +19,7 @@ def test_stacks_of_a_running_run_and_of_one_that_has_ended(sgpu: Shell) -> None:
     assert sgpu.here("cancel", "a").code == 0
     ended = sgpu.here("stacks", "a")
     assert ended.code == 1
-    assert "no rank of `a#1` runs now: it is cancelled" in ended.err
+    assert "no rank of `a#1` runs now: its state is cancelled" in ended.err
 
 
 def test_a_rank_that_has_ended_while_others_run(sgpu: Shell) -> None:
@@ -37,7 +37,7 @@ def test_a_rank_that_has_ended_while_others_run(sgpu: Shell) -> None:
     until(lambda: states() == ["running", "succeeded"])
     ended = sgpu.here("stacks", "a", "--rank", "1")
     assert (ended.code, ended.out) == (1, "")
-    assert "rank 1 of `a#1` does not run now: it is succeeded" in ended.err
+    assert "rank 1 of `a#1` does not run now: its state is succeeded" in ended.err
     assert sgpu.here("cancel", "a").code == 0
 
 
@@ -48,6 +48,6 @@ def test_an_attempt_that_has_no_ranks_yet(sgpu: Shell) -> None:
         assert sgpu.here("apply", "-y", "--detach").code == 0
     refused = sgpu.here("stacks", "a#2", "--rank", "0")
     assert refused.code == 1
-    assert "no rank of `a#2` runs now: it is queued" in refused.err
+    assert "no rank of `a#2` runs now: its state is queued" in refused.err
     assert sgpu.here("cancel", "a#1").code == 0
     assert sgpu.here("cancel", "a#2").code == 0
