@@ -38,12 +38,10 @@ def command(*, source: ProjectSource, before: str | None, after: str | None, out
         ref = runs.find_one(*names)
         refs = [runs.previous(ref), ref]
     diff = runs.diff(refs[0], refs[1])
-    if output == "json":
-        from sgpu_decl.views.attempt_diff_text import attempt_diff_json
+    from sgpu_decl.views.attempt_diff_text import attempt_diff_json, attempt_diff_text
 
+    if output == "json":
         answer(attempt_diff_json(diff))
         return 0
-    from sgpu_decl.views.attempt_diff_text import attempt_diff_text
-
     show(attempt_diff_text(diff, now=now(), colour=takes_colour(sys.stdout)))
     return 0
