@@ -13,11 +13,17 @@ PYTHON ?=
 COUNT ?= 20
 KILLS ?= 2000
 LAUNCHES ?= 200
+# Where `make test-all` takes a sample: see tests/sampling.py.
+SAMPLED := tests/agent/test_refused_calls.py tests/cli/test_system_errors.py tests/tracking/test_ranks.py
 # The oldest Ray that is supported; tests/ray_versions.py looks for it by this version.
 OLDEST_RAY := 2.49.1
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install
+# pip would compile 20,000 modules. Python compiles those that are imported, a few thousand, and keeps
+# the bytecode, which the variable would forbid.
+INSTALL := -m pip --disable-pip-version-check install --no-compile
+PIP := $(BIN)/python $(INSTALL)
+unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo      install, then plan and apply the FSDP training of examples/fsdp'
@@ -28,31 +34,35 @@ help:
 	@echo 'make bench     the benchmark table, as ratios'
 	@echo 'make faults    the fault tests beside torchrun, written to docs/faults.md'
 	@echo 'make soak      the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
-	@echo '               side by side'
+	@echo '               side by side; all cases where test-all takes a sample'
 	@echo 'make clean     remove .venv, caches and what the examples left'
 
 .venv/.made:
 	@scripts/make_venv.sh .venv $(PYTHON)
 	@touch $@
 
-.venv/.demo: pyproject.toml | .venv/.made
-	@echo 'Installing into .venv, by your pip configuration, once: $(TORCH), MLflow and what they need.'
+.venv/.torch: | .venv/.made
+	@echo 'Installing into .venv, by your pip configuration, once: $(TORCH).'
 	@echo 'On Linux the default build of torch brings CUDA: a download of several GB. Where pip is pointed at'
-	@echo "torch's CPU builds it is 200 MB; TORCH='...' takes other words for pip. MLflow: 200 MB."
+	@echo "torch's CPU builds it is 200 MB; TORCH='...' takes other words for pip."
 	$(PIP) $(TORCH)
+	@touch $@
+
+.venv/.demo: pyproject.toml | .venv/.torch
+	@echo 'Installing MLflow and what sgpu needs into .venv: 200 MB.'
 	$(PIP) --quiet --editable '.[torch,mlflow]'
 	@touch $@
 
-.venv/.test: .venv/.demo
-	@echo 'Installing the tools of the tests into .venv, Ray among them: 250 MB.'
+.venv/.test: pyproject.toml | .venv/.torch
+	@echo 'Installing sgpu, MLflow and the tools of the tests into .venv, Ray among them: 450 MB.'
 	$(PIP) --quiet --editable '.[torch,mlflow,testing]'
-	@touch $@
+	@touch .venv/.demo $@
 
 # One interpreter holds one Ray: the oldest has a virtual environment of its own.
 .venv/ray-$(OLDEST_RAY)/.made: | .venv/.made
 	@echo 'Installing Ray $(OLDEST_RAY) into .venv/ray-$(OLDEST_RAY): 100 MB.'
 	@scripts/make_venv.sh .venv/ray-$(OLDEST_RAY) $(BIN)/python
-	.venv/ray-$(OLDEST_RAY)/bin/python -m pip --disable-pip-version-check install --quiet 'ray[default]==$(OLDEST_RAY)' cloudpickle
+	.venv/ray-$(OLDEST_RAY)/bin/python $(INSTALL) --quiet 'ray[default]==$(OLDEST_RAY)' cloudpickle
 	@touch $@
 
 demo: .venv/.demo
@@ -89,6 +99,7 @@ faults: .venv/.test
 
 soak: .venv/.test
 	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; for warm in '' SGPU_WARM=1; do env $$warm $(BIN)/python -m pytest -q -x -n 2 tests/agent; done; done
+	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SAMPLED)
 	SGPU_KILLS=$(KILLS) $(BIN)/python -m pytest -q -n 2 tests/agent/test_random_kills.py
 	SGPU_LAUNCHES=$(LAUNCHES) $(BIN)/python -m pytest -q tests/agent/test_ports.py
 	SGPU_STOPPED=60 $(BIN)/python -m pytest -q tests/agent/test_faults.py -k stopped
