@@ -1,11 +1,19 @@
-"""Large matrices of cases: a few in every run of the tests, all of them in `make test-all`."""
+"""Large matrices of cases: a few in every run of the tests, the others in `make test-all`; of the
+largest a sample there, and all in `make soak`.
 
+`SGPU_SAMPLE` in the environment is `all`, or a number that shifts the sample.
+"""
+
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import pytest
 
-__all__ = ["sampled"]
+__all__ = ["sampled", "strided"]
+
+_SAMPLE: Final = os.environ.get("SGPU_SAMPLE", "0")
+_Case = TypeVar("_Case")
 
 
 def sampled(cases: Sequence[Any], *, quick: int = 3) -> list[Any]:
@@ -19,3 +27,12 @@ def sampled(cases: Sequence[Any], *, quick: int = 3) -> list[Any]:
         case if index in chosen else pytest.param(case, marks=pytest.mark.expensive)
         for index, case in enumerate(cases)
     ]
+
+
+def strided(cases: Sequence[_Case], stride: int) -> Sequence[_Case]:
+    """One case of each `stride`, or all of them.
+
+    Of a product of two lists, this takes the entries of the inner one in turn, if its length has no
+    factor in common with the stride.
+    """
+    return cases if _SAMPLE == "all" else cases[int(_SAMPLE) % stride :: stride]

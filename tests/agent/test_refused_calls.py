@@ -14,7 +14,7 @@ from sgpu_decl.agent.kernel_features import COSTS
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.rendering.spec import Tether, Warm
 from sgpu_decl.testing.refused_calls import REFUSABLE
-from tests.sampling import sampled
+from tests.sampling import sampled, strided
 
 Make = Callable[..., Any]
 
@@ -89,7 +89,7 @@ def _processes_of(attempt: Any) -> list[int]:
     return [*attempt.left(), *(int(path.read_text()) for path in started)]
 
 
-@pytest.mark.parametrize("case", sampled(_WAYS, quick=5))
+@pytest.mark.parametrize("case", sampled(strided(_WAYS, 5), quick=5))
 def test_a_run_ends_as_anywhere_and_leaves_nothing_behind(
     make_faulty: Make, case: tuple[Any, ...]
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_run_ends_as_anywhere_and_leaves_nothing_behind(
     assert all(text in said[0] for text in (*lacking, *map(COSTS.get, refused)) if lacking and text)
 
 
-@pytest.mark.parametrize("case", sampled([*_ALONE, *_TOGETHER], quick=1))
+@pytest.mark.parametrize("case", sampled([*strided(_ALONE, 3), *_TOGETHER], quick=1))
 def test_ranks_end_if_supervisor_and_guardian_are_killed(
     make_faulty: Make, case: tuple[str, Sequence[str]]
 ) -> None:
@@ -123,7 +123,7 @@ def test_ranks_end_if_supervisor_and_guardian_are_killed(
     assert attempt.read()["state"] == "lost"
 
 
-@pytest.mark.parametrize("case", sampled([*_ALONE, *_TOGETHER], quick=1))
+@pytest.mark.parametrize("case", sampled([*strided(_ALONE, 3), *_TOGETHER], quick=1))
 def test_an_attempt_ends_with_its_caller(
     make_faulty: Make, case: tuple[str, Sequence[str]]
 ) -> None:
