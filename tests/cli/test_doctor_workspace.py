@@ -7,11 +7,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sgpu_decl.backends.databricks.conformance import free_checks
 from sgpu_decl.model.assumptions import Measure, Profile, Value, assumptions
 from sgpu_decl.testing.workspace import Capacity, Effect, Fault, Offers, WorkspaceServer
 from sgpu_decl.testing.workspace.clock import ahead
@@ -267,7 +269,10 @@ def test_a_target_that_names_no_workspace_is_a_finding(sgpu: Shell, serve: Serve
 
 
 @pytest.mark.expensive
-def test_a_workspace_that_falls_silent_is_given_up(sgpu: Shell, serve: Serve) -> None:
+def test_a_workspace_that_falls_silent_is_given_up(
+    sgpu: Shell, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(free_checks, "_BRIEF", replace(free_checks._BRIEF, silence=4.0))  # of 10 s
     with serve() as server:
         pattern = "POST /api/2.0/ai-training/config:validate"
         server.faults.add(Fault(pattern=pattern, effect=Effect.DELAY, seconds=60, times=0))
@@ -293,9 +298,12 @@ def test_a_slow_login_is_a_warning(sgpu: Shell, serve: Serve) -> None:
 
 
 @pytest.mark.expensive
-def test_what_half_a_minute_does_not_suffice_for_is_said(sgpu: Shell, serve: Serve) -> None:
+def test_what_the_time_of_a_check_does_not_suffice_for_is_said(
+    sgpu: Shell, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(free_checks, "_LIMIT", 6.0)  # of 30 s
     with serve() as server:
-        server.faults.add(Fault(pattern="*", effect=Effect.DELAY, seconds=4, times=0))
+        server.faults.add(Fault(pattern="*", effect=Effect.DELAY, seconds=0.8, times=0))
         began = time.monotonic()
         answer = sgpu.here("doctor", "-t", "prod", "-o", "json")
         took = time.monotonic() - began
@@ -305,7 +313,7 @@ def test_what_half_a_minute_does_not_suffice_for_is_said(sgpu: Shell, serve: Ser
         if "not everything was measured" in finding["text"]
     ]
     assert "staging" in late
-    assert took < 90
+    assert took < 60
 
 
 def test_clocks_that_differ_are_said(sgpu: Shell, serve: Serve) -> None:
