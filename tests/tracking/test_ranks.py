@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.sampling import strided
 from tests.support import until
 
 pytest.importorskip("mlflow")
@@ -20,6 +21,19 @@ RUN = "name: choice\ngpus: {ranks}\ntype: CPU\ngrace: 1s\n"
 SCRIPT = RUN + "entrypoint: choices.py\nargs: ['{choice}']\n"
 FUNCTION = RUN + "entrypoint: choices.py:main\nargs: {{choice: '{choice}'}}\n"
 WARM = SCRIPT + "launch: {{warm: [mlflow]}}\n"
+FORMS = {"script": SCRIPT, "function": FUNCTION, "warm": WARM}
+CHOICES: list[tuple[str, set[tuple[str, int]]]] = [
+    ("experiment", {("other", 2)}),
+    ("our experiment", set()),
+    ("store", {("Default", 1)}),
+    ("store and back", set()),
+    ("bare", set()),
+    ("nested", {("choice", 2)}),
+    ("several", {("choice", 4)}),
+    ("argument", {("other-0", 1), ("other-1", 1)}),
+    ("variable", {("other-0", 1), ("other-1", 1)}),
+]
+CASES = [(form, *choice) for choice in CHOICES for form in FORMS]
 
 
 def chosen(project: Shell, form: str, choice: str, ranks: int) -> Mapping[str, Any]:
@@ -62,25 +76,11 @@ def test_an_experiment_that_another_rank_made_meanwhile_is_the_one_that_was_chos
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize("form", [SCRIPT, FUNCTION, WARM], ids=["script", "function", "warm"])
-@pytest.mark.parametrize(
-    ("choice", "places"),
-    [
-        ("experiment", {("other", 2)}),
-        ("our experiment", set()),
-        ("store", {("Default", 1)}),
-        ("store and back", set()),
-        ("bare", set()),
-        ("nested", {("choice", 2)}),
-        ("several", {("choice", 4)}),
-        ("argument", {("other-0", 1), ("other-1", 1)}),
-        ("variable", {("other-0", 1), ("other-1", 1)}),
-    ],
-)
+@pytest.mark.parametrize(("form", "choice", "places"), strided(CASES, 2))
 def test_what_the_code_chooses_holds_in_every_rank(
     project: Shell, form: str, choice: str, places: set[tuple[str, int]]
 ) -> None:
-    told = chosen(project, form, choice, 2)
+    told = chosen(project, FORMS[form], choice, 2)
     assert elsewhere(told) == places
     assert own_run(project, told) == ("FINISHED", "CPU")
     if choice == "store":
