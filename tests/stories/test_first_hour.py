@@ -1,5 +1,5 @@
 """The first hour of a newcomer: the tutorial and the cells of a notebook, typed as they stand,
-print what the pages show."""
+print what the pages show: on this machine, on a Ray cluster and in an emulated workspace."""
 
 import os
 import re
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.testing.ray_cluster import RayCluster
+from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import PATIENCE
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -24,6 +26,7 @@ class Newcomer:
     """Types what the page shows, in an empty folder."""
 
     folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
 
     def write(self, name: str, text: str) -> None:
@@ -40,21 +43,27 @@ class Newcomer:
         """Run each command of a block, and compare what it prints."""
         for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
             command, _, shown = part.partition("\n")
-            program, *words = shlex.split(command)
-            assert program == "sgpu"
-            done = self.python("-m", "sgpu_decl", *words)
-            printed = (done.stdout + done.stderr).replace(str(self.folder), "/home/me/fit")
+            done = self.sgpu(command)
+            printed = done.stdout + done.stderr
             assert _missing(shown, printed) == [], printed
             failed = "error[" in shown or ", 1 failed" in shown
-            expected = 5 if failed and words[0] == "apply" else 0
+            expected = 5 if failed and " apply " in command else 0
             assert done.returncode == expected, command
-            self.typed.append(command)
+
+    def sgpu(self, command: str) -> "subprocess.CompletedProcess[str]":
+        program, *words = shlex.split(command)
+        assert program == "sgpu"
+        done = self.python("-m", "sgpu_decl", *words)
+        done.stdout = done.stdout.replace(str(self.folder), "/home/me/fit")
+        done.stderr = done.stderr.replace(str(self.folder), "/home/me/fit")
+        self.typed.append(command)
+        return done
 
     def python(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, *words],
             cwd=self.folder,
-            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100", **self.variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -66,7 +75,8 @@ class Newcomer:
 def _missing(shown: str, printed: str) -> list[str]:
     """The lines of the page that the command did not print. Output of ranks comes in any order."""
     lines = {*_lasting(printed).splitlines()}
-    quick = re.compile(r"\S+#\d+ (starting|running)|\.\.\.")  # may be over before anybody looks
+    # States that may be over before anybody looks.
+    quick = re.compile(r"\S+#\d+ (queued.*|starting|running)|\.\.\.")
     return [
         line
         for line in _lasting(shown).splitlines()
@@ -79,6 +89,7 @@ def _lasting(text: str) -> str:
     text = re.sub(r"(just now|\d+ m?s ago|[\d.]+ m?s\b)", "<time>", text)
     text = re.sub(r"ranks use Python [^,]+, `[^`]+`", "ranks use Python", text)
     text = re.sub(r"(ValueError:) .*", r"\1", text)
+    text = re.sub(r"http://127\.0\.0\.1:\d+", "<address>", text)
     return re.sub(r" +", " ", re.sub(r"^ *\^+$", "", text, flags=re.MULTILINE))
 
 
@@ -94,6 +105,74 @@ def test_a_page_prints_what_it_shows(tmp_path: Path, page: str) -> None:
         elif not language:
             newcomer.type(text)
     assert len(newcomer.typed) == here.count("\n$ ") > 3
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> "tuple[Newcomer, dict[str, list[str]]]":
+    """Somebody who has written the script of the tutorial and the file with its targets, and the
+    sessions that the tutorial shows for each place, by the last word of its heading."""
+    newcomer = Newcomer(folder=tmp_path)
+    here, _, there = (DOCS / "tutorial.md").read_text().partition(ELSEWHERE)
+    for language, name, text in BLOCK.findall(here):
+        if language == "diff" and name == "train.py":
+            newcomer.edit(name, text)
+        elif name == "train.py":
+            newcomer.write(name, text)
+    targets, *places = re.split(r"^### .* (\w+)$", there, flags=re.MULTILINE)
+    ((_, _, run_file),) = BLOCK.findall(targets)
+    newcomer.write("run.yaml", run_file)
+    sessions = [[text for _, _, text in BLOCK.findall(place)] for place in places[1::2]]
+    return newcomer, dict(zip(places[::2], sessions, strict=True))
+
+
+def test_the_tutorial_on_a_box_shows_the_plan_or_that_there_is_no_gpu(
+    elsewhere: "tuple[Newcomer, dict[str, list[str]]]",
+) -> None:
+    newcomer, sessions = elsewhere
+    session, refused = sessions["GPUs"]
+    command, _, shown = session.removeprefix("$ ").partition("\n")
+    done = newcomer.sgpu(command)
+    printed = done.stdout + done.stderr
+    assert _missing(shown if done.returncode == 0 else refused, printed) == [], printed
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+@NEWEST_CLUSTER
+def test_the_tutorial_on_a_ray_cluster_prints_what_it_shows(
+    elsewhere: "tuple[Newcomer, dict[str, list[str]]]", cluster: RayCluster
+) -> None:
+    newcomer, sessions = elsewhere
+    newcomer.variables["RAY_API_SERVER_ADDRESS"] = cluster.url
+    _, session = sessions["cluster"]
+    newcomer.type(session)
+    assert len(newcomer.typed) == 3
+
+
+@pytest.mark.expensive
+def test_the_tutorial_in_a_workspace_prints_what_it_shows(
+    elsewhere: "tuple[Newcomer, dict[str, list[str]]]",
+) -> None:
+    newcomer, sessions = elsewhere
+    start, session = sessions["Databricks"]
+    command, *exported = start.removeprefix("$ ").splitlines()
+    with subprocess.Popen(
+        [sys.executable, "-m", "sgpu_decl", *shlex.split(command)[1:]],
+        cwd=newcomer.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as workspace:
+        assert workspace.stdout is not None
+        try:
+            for shown in exported:
+                name, _, value = workspace.stdout.readline().strip().partition("=")
+                assert shown.startswith(f"{name}=")
+                newcomer.variables[name.removeprefix("export ")] = value
+            newcomer.type(session)
+        finally:
+            workspace.terminate()
+    assert len(newcomer.typed) == 3
 
 
 def test_the_cells_of_a_notebook_print_what_the_page_shows(tmp_path: Path) -> None:
