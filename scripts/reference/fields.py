@@ -8,7 +8,6 @@ from pathlib import Path
 from sgpu_decl.backends.kinds import our_kinds
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.field_help import FieldHelp, describe
-from sgpu_decl.config.project_reader import NOT_YET
 from sgpu_decl.planning.policy import POLICY, FieldClass, FieldRule
 
 EXAMPLES = tomllib.loads(
@@ -58,8 +57,6 @@ def page() -> str:
     parts.append(PROJECT_HEAD)
     for field in project_fields():
         parts += _section(field, "project")
-        if _path(field) in NOT_YET:
-            parts.append("- Nothing acts on it yet: a plan refuses it")
         parts.append("")
     names = ", ".join(f"`{name}`" for name in sorted(AS_IN_A_RUN))
     return "\n".join([*parts, REST.format(names=names)])

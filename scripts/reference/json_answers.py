@@ -24,7 +24,10 @@ _PLAN = (
 _SPEC = "The schema is `schemas/plan.v1.schema.json`."
 
 ANSWERS = {
-    "validate": _answer("kind runs targets diagnostics", "`kind` is `run` or `project`; `runs` are addresses."),
+    "validate": _answer(
+        "kind runs jobs included targets diagnostics",
+        "`kind` is `run` or `project`; `runs` and `jobs` are addresses; `included` are files, from the folder of the root file.",
+    ),
     "plan": _answer(_PLAN, f"The plan. {_SPEC}", sometimes="files"),
     "apply": _answer(
         "plan", "The plan, and the runs at their end. If a run failed, `error` stands beside `data`.",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.package_lists.package_diff import difference
     from sgpu_decl.facts.file_kind import is_saved_plan
     from sgpu_decl.facts.location import Location, current_folder
+    from sgpu_decl.facts.project_file import refuse_warnings
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.runs.selectors import is_whole_name, split_attempt
     from sgpu_decl.storing.state_store import Patience
@@ -32,6 +33,7 @@ __all__ = [
     "is_whole_name",
     "load_plan",
     "refuse_taken",
+    "refuse_warnings",
     "split_attempt",
 ]
 
@@ -49,6 +51,7 @@ if not TYPE_CHECKING:
         "is_whole_name": "runs.selectors",
         "load_plan": "applying.plan_file",
         "refuse_taken": "applying.plan_file",
+        "refuse_warnings": "facts.project_file",
         "split_attempt": "runs.selectors",
     }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
+from sgpu_decl.facts.included_files import files_of
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.model.step_progress import Progress
@@ -60,7 +61,7 @@ def _rebuild(root: Path, launch: PlannedLaunch) -> Snapshot | None:
         include=tuple(code.include),
         exclude=tuple(code.exclude),
         link=tuple(code.link),
-        owners=(owner,),
+        owners=files_of(owner),
         outputs=own_outputs(),
         cache=cache,
     )

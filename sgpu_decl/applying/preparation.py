@@ -90,6 +90,7 @@ def prepare(
             whole_project=gathered.whole_project,
             destroy=options.destroy,
             removes=options.removes,
+            strict=options.strict,
         ),
         owner=owner,
         now=now(),

@@ -12,7 +12,7 @@ from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
 from sgpu_decl.cli.next_steps import complete_error
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 
-__all__ = ["as_sgpu_error", "report", "show_error", "wants_json"]
+__all__ = ["as_sgpu_error", "report", "show_error", "source_text", "wants_json"]
 
 _LARGEST = 10 * 2**20  # bytes of a file that an excerpt is shown of
 
@@ -32,7 +32,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 def show_error(error: SgpuError) -> None:
     from sgpu_decl.views.errors_text import render_error
 
-    sys.stderr.write(render_error(complete_error(error), read=_source) + "\n")
+    sys.stderr.write(render_error(complete_error(error), read=source_text) + "\n")
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
@@ -151,12 +151,12 @@ def _keep(text: str) -> Path | None:
     return None
 
 
-def _source(name: str) -> str | None:
+def source_text(name: str) -> str | None:
     """The text of a file that a diagnostic names, for its excerpt; `None` if it cannot be read."""
     try:
         path = Path(name)
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return None
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return None

@@ -20,6 +20,7 @@ __all__ = [
     "parallelism_option",
     "selection_options",
     "set_option",
+    "strict_option",
     "words_argument",
 ]
 
@@ -73,6 +74,10 @@ def _sets_option(text: str) -> Callable[[Command], Command]:
         shell_complete=completed_by("settable paths"),
         help=text,
     )
+
+
+def strict_option(text: str) -> Callable[[Command], Command]:
+    return click.option("--strict", is_flag=True, help=text)
 
 
 def file_argument(command: Command) -> Command:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.file_options import file_options, selection_options, words_argument
+from sgpu_decl.cli.file_options import (
+    file_options,
+    selection_options,
+    strict_option,
+    words_argument,
+)
 from sgpu_decl.cli.next_steps import complete_plan
 from sgpu_decl.cli.options import ProjectSource, output_option, whole
 from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show
@@ -44,6 +49,7 @@ __all__ = ["command", "show_plan"]
     is_flag=True,
     help="List the files of the code, and each other file with the rule that excludes it.",
 )
+@strict_option("Treat warnings as errors: the plan cannot be applied.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
 @output_option("markdown")
 def command(
@@ -54,6 +60,7 @@ def command(
     out: str | None,
     files: bool,
     trust_project: bool,
+    strict: bool,
     detailed_exitcode: bool,
     output: str,
     selection: PlanOptions,
@@ -75,7 +82,7 @@ def command(
         from sgpu_decl.api import refuse_taken
 
         refuse_taken(Path(out))  # before planning costs anything
-    selection = replace(selection, select=(*names, *selection.select))
+    selection = replace(selection, select=(*names, *selection.select), strict=strict)
     session = source.session(file)
     with open_progress() as progress:
         prepared = session.plan(selection, progress=progress, trust_project=trust_project)

@@ -2,7 +2,8 @@
 
 import click
 
-from sgpu_decl.cli.file_options import file_argument, file_options
+from sgpu_decl.cli.error_exit import source_text
+from sgpu_decl.cli.file_options import file_argument, file_options, strict_option
 from sgpu_decl.cli.options import ProjectSource, output_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 
@@ -12,8 +13,9 @@ __all__ = ["command"]
 @click.command("validate")
 @file_argument
 @file_options
+@strict_option("Treat warnings as errors.")
 @output_option()
-def command(*, source: ProjectSource, file: str | None, output: str) -> int:
+def command(*, source: ProjectSource, file: str | None, strict: bool, output: str) -> int:
     """Check FILE and show every mistake in it at once, each with its place.
 
     Without -t, every target is checked. The checks are those of `sgpu plan` that need only the file
@@ -22,11 +24,17 @@ def command(*, source: ProjectSource, file: str | None, output: str) -> int:
     Exit codes: 0 valid, 1 not.
     """
     validated = source.session(file).check()
+    if strict:
+        from sgpu_decl.api import refuse_warnings
+
+        refuse_warnings(validated)
     if output == "json":
         answer(
             {
                 "kind": validated.loaded.kind,
                 "runs": [str(run.address) for run in validated.loaded.runs],
+                "jobs": [str(job.address) for job in validated.loaded.jobs],
+                "included": list(validated.loaded.included),
                 "targets": list(validated.targets),
                 "diagnostics": [finding.to_json() for finding in validated.findings],
             }
@@ -35,10 +43,18 @@ def command(*, source: ProjectSource, file: str | None, output: str) -> int:
     if validated.findings:
         from sgpu_decl.views.errors_text import render_findings
 
-        note(render_findings(validated.findings, read=lambda _: validated.source))
-    count = len(validated.loaded.runs)
-    summary = f"{count} {'run' if count == 1 else 'runs'}"
+        note(render_findings(validated.findings, read=source_text))
+    loaded = validated.loaded
+    summary = f"{_counted(len(loaded.runs), 'run')}"
+    if loaded.jobs:
+        summary += f" and {_counted(len(loaded.jobs), 'job')}"
+    if loaded.included:
+        summary += f" in {len(loaded.included) + 1} files"
     if validated.targets:
         summary += f"; checked for {', '.join(f'`{name}`' for name in validated.targets)}"
-    show(f"{validated.loaded.file} is valid: {summary}")
+    show(f"{loaded.file} is valid: {summary}")
     return 0
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

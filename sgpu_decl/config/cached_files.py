@@ -62,7 +62,7 @@ def to_json(loaded: Loaded, findings: Iterable[Diagnostic]) -> dict[str, Any] | 
         run.config.backend == default or run.config.backend.plain for run in loaded.runs
     ):
         return None
-    writer = _Writer(loaded.file)
+    writer = _Writer()
     runs = [writer.run(run) for run in loaded.runs]
     return {
         "kind": loaded.kind,
@@ -72,16 +72,17 @@ def to_json(loaded: Loaded, findings: Iterable[Diagnostic]) -> dict[str, Any] | 
         "config_digest": loaded.config_digest,
         "mode": str(loaded.mode),
         "targets": loaded.targets,
-        "unsupported": [[name, _place_json(place)] for name, place in loaded.unsupported],
+        "included": loaded.included,
         "findings": [_finding_json(finding) for finding in findings],
         "blocks": writer.blocks,
+        "files": list(writer.files),
         "layouts": [json.dumps(layout) for layout in writer.layouts],
         "runs": runs,
     }
 
 
-def from_json(data: Mapping[str, Any], source: str) -> tuple[Loaded, tuple[Diagnostic, ...]]:
-    """What `to_json` was given; `source` is the text of the file."""
+def from_json(data: Mapping[str, Any]) -> tuple[Loaded, tuple[Diagnostic, ...]]:
+    """What `to_json` was given."""
     reader = _Reader(data)
     loaded = Loaded(
         kind=data["kind"],
@@ -90,43 +91,44 @@ def from_json(data: Mapping[str, Any], source: str) -> tuple[Loaded, tuple[Diagn
         target=data["target"],
         runs=tuple(reader.run(*item) for item in data["runs"]),
         config_digest=data["config_digest"],
-        source=source,
         mode=Mode(data["mode"]),
         targets=tuple(data["targets"]),
-        unsupported=tuple((name, Place(*place)) for name, place in data["unsupported"]),
+        included=tuple(data["included"]),
     )
     return loaded, tuple(map(_finding, data["findings"]))
 
 
 class _Writer:
     """What equal runs have in common is written once: blocks, as what differs from the first one of
-    their model, and layouts, which are the places in a run's block from its first line on."""
+    their model, and layouts, which are the places in a run's block from its first line on, in the
+    file of the block."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self) -> None:
         from sgpu_decl.config.block import Block
 
-        self._file = file
         self._model = Block
         self._indexes: dict[int, int] = {}
         self._texts: dict[str, int] = {}
         self._first: dict[type[Block], tuple[int, dict[str, object]]] = {}
-        self._layouts_of: dict[int, tuple[int, int]] = {}
+        self._layouts_of: dict[int, tuple[int, int, int]] = {}
         self._kept: list[object] = []  # so that no other object gets the id of one that went
         self.blocks: list[tuple[int | None, dict[str, Any]]] = []
+        self.files: dict[str, int] = {}
         self.layouts: dict[tuple[tuple[str | int, ...], ...], int] = {}
 
     def run(self, run: LoadedRun) -> list[Any]:
         places = run.places
         assert isinstance(places, Places)  # noqa: S101  those of a run that was read
-        layout, line = self._layout(places.node)
+        layout, file, line = self._layout(places.node)
         more = [[path, *_place_json(place)] for path, place in places.more.items()]
         address = run.address
-        return [address.name, address.key, run.spec, self._block(run.config), layout, line, more]
+        block = self._block(run.config)
+        return [address.name, address.key, run.spec, block, layout, file, line, more]
 
-    def _layout(self, node: yaml_nodes.Mapping) -> tuple[int, int]:
+    def _layout(self, node: yaml_nodes.Mapping) -> tuple[int, int, int]:
         if id(node) not in self._layouts_of:  # cells of a matrix share theirs
             self._kept.append(node)
-            line, file = node.line, self._file
+            line, file = node.line, node.file
             layout = tuple(
                 (path, item.line - line, item.column)
                 if item.file == file
@@ -134,7 +136,7 @@ class _Writer:
                 for path, item in Places(node).written().items()
             )
             index = self.layouts.setdefault(layout, len(self.layouts))
-            self._layouts_of[id(node)] = index, line
+            self._layouts_of[id(node)] = index, self.files.setdefault(file, len(self.files)), line
         return self._layouts_of[id(node)]
 
     def _block(self, block: "Block") -> int:
@@ -181,7 +183,7 @@ class _Writer:
 
 class _Reader:
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self._file: str = data["file"]
+        self._files: list[str] = data["files"]
         self._layouts: list[str] = data["layouts"]
         self._blocks: list[PlainBlock] = []
         for base, own in data["blocks"]:
@@ -196,13 +198,14 @@ class _Reader:
         spec: str,
         block: int,
         layout: int,
+        file: int,
         line: int,
         more: list[tuple[str, str, int, int]],
     ) -> LoadedRun:
         return LoadedRun(
             address=Address.run(name, key),
             config=cast("RunConfig", self._blocks[block]),
-            places=_PlainPlaces(self._file, self._layouts[layout], line, more),
+            places=_PlainPlaces(self._files[file], self._layouts[layout], line, more),
             spec=spec,
         )
 

@@ -21,21 +21,22 @@ from functools import cache
 from sgpu_decl.config.backend import DEFAULT
 from sgpu_decl.config.cross_field import ORIGINS
 from sgpu_decl.config.file_reader import digest_of, loaded_run, masked_in_order, with_options
+from sgpu_decl.config.include import ReadIncluded
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import project_shape, run_shape
+from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_files
 from sgpu_decl.config.project_reader import ReadProject, read_project
 from sgpu_decl.config.run_reader import at_new_places, read_run
+from sgpu_decl.config.target_chain import target_chain
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.core_schema import is_null, resolve
-from sgpu_decl.text.file_limits import PROJECT_FILE
 from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.overrides import in_full, merge, set_value
 from sgpu_decl.text.shape import Shape
-from sgpu_decl.text.yaml_reader import load
 
 __all__ = ["CAPTURED", "declare_call", "respelt"]
 
@@ -60,6 +61,7 @@ def declare_call(
     sets: Sequence[tuple[str, str]],
     environ: Names[str, str],
     git: Callable[[], Names[str, str]],
+    read_included: ReadIncluded = nothing_included,
     spelled: Names[str, str] | None = None,
     captured: bool = False,
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
@@ -78,6 +80,7 @@ def declare_call(
         sets: `--set` options, in order; their paths are those of a project file.
         environ: what `${env.NAME}` of the project refers to.
         git: asked at most once for `commit`, `branch` and `dirty`.
+        read_included: reads the files of the project's `include`.
         spelled: the names that the decorator's parameters have, by the field that they give
             (`{"type": "gpu_type"}`); messages about them use these names.
         captured: whether ranks on another machine get a snapshot of the caller's interpreter if no
@@ -85,23 +88,21 @@ def declare_call(
 
     Returns:
         What `file_reader.read` gives for a run file, `None` if anything is wrong, and every finding
-        in order. `source` is the text of the project file.
+        in order.
     """
     empty = yaml_nodes.Mapping({}, {}, place.line, place.column, place.file)
-    document = yaml_nodes.Document(file=place.file, source="", root=empty, nodes=0, size=0)
+    files = ProjectFiles(kind="project", file=place.file, root=empty)
     findings: tuple[Diagnostic, ...] = ()
     if project is not None:
         text, file = project
-        project_document, findings = load(text, file, limits=PROJECT_FILE)
-        if project_document is None:
+        project_files, findings = read_files(text, file, read_included)
+        if project_files is None:
             return None, masked_in_order(findings)
-        document = project_document
-    root, context, new_findings = with_options(
-        document, "project", target, variables, sets, environ, cache(git)
-    )
+        files = project_files
+    root, context, new_findings = with_options(files, target, variables, sets, environ, cache(git))
     project_content, more = read_project(root, context)
     findings = (*findings, *new_findings, *more)
-    below, above = _layers(document.root, target, sets)
+    below, above = _layers(files.root, target, sets)
     node = _node(dict(fallback), place)
     for layer in (
         _resolved(below, project_content),
@@ -128,8 +129,7 @@ def declare_call(
     runs = tuple(loaded_run(one) for one in declared_runs)
     loaded = Loaded(
         kind="run", file=place.file, project_name=project_content.name, target=target, runs=runs,
-        config_digest=digest_of(runs), source=document.source,
-        unsupported=tuple(one for one in project_content.unsupported if one[0] == "include"),
+        config_digest=digest_of(runs),
     )  # fmt: skip
     return loaded, ordered
 
@@ -138,9 +138,14 @@ def _layers(
     root: yaml_nodes.Mapping, target: str | None, sets: Sequence[tuple[str, str]]
 ) -> tuple[yaml_nodes.Node | None, yaml_nodes.Node | None]:
     """The layer below the decorator (`functions`), and the one above it (a target, options)."""
-    targets = root.entries.get("targets")
-    over = targets.entries.get(target or "") if isinstance(targets, yaml_nodes.Mapping) else None
-    above = over.entries.get("functions") if isinstance(over, yaml_nodes.Mapping) else None
+    block = root.entries.get("targets")
+    targets = block.entries if isinstance(block, yaml_nodes.Mapping) else {}
+    above: yaml_nodes.Node | None = None
+    for name in target_chain(targets, target or ""):
+        over = targets[name]
+        layer = over.entries.get("functions") if isinstance(over, yaml_nodes.Mapping) else None
+        if layer is not None:
+            above = layer if above is None else merge(above, layer, run_shape())
     below = root.entries.get("functions")
     holder = replace(root, entries={} if above is None else {"functions": above})
     for path, value in sets:

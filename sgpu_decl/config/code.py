@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.block import Block
+from sgpu_decl.config.file_paths import PATH
 
 __all__ = ["Code"]
 
@@ -16,8 +17,10 @@ def _elsewhere(root: str | None) -> str | None:
 
 
 class Code(Block):
-    root: Annotated[str | None, AfterValidator(_elsewhere)] = Field(
-        None, description="The folder of the code, relative to this file; default: its folder."
+    root: Annotated[str | None, PATH, AfterValidator(_elsewhere)] = Field(
+        None,
+        description="The folder of the code, relative to this file; default: the folder of the run "
+        "file, or the project's for a run of a project file or a fragment.",
     )
     include: tuple[str, ...] = Field(
         (), description="Patterns of files that are code although an ignore file excludes them."

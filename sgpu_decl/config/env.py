@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Flag
 from sgpu_decl.config.cross_field import ORIGINS
+from sgpu_decl.config.file_paths import INTERPRETER, PATH, REQUIREMENT
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.secrets import SecretRef
 
@@ -66,12 +67,16 @@ class EnvironmentBlock(Block):
         default=False,
         description="Capture the packages of the current environment and rebuild them.",
     )
-    dependencies: Annotated[tuple[str, ...] | None, NONE_IF_EMPTY] = Field(
+    dependencies: Annotated[tuple[Annotated[str, REQUIREMENT], ...] | None, NONE_IF_EMPTY] = Field(
         None, description="Packages to install, as requirement lines (`torch>=2.6`)."
     )
-    requirements: str | None = Field(None, description="A requirements file to install from.")
-    lock: str | None = Field(None, description="A lock file (pylock.toml or uv.lock) to install.")
-    python: str | None = Field(
+    requirements: Annotated[str | None, PATH] = Field(
+        None, description="A requirements file to install from."
+    )
+    lock: Annotated[str | None, PATH] = Field(
+        None, description="A lock file (pylock.toml or uv.lock) to install."
+    )
+    python: Annotated[str | None, INTERPRETER] = Field(
         None, description="The Python version (`3.11`), or the interpreter's path on `local`."
     )
 

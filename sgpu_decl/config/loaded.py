@@ -1,4 +1,4 @@
-"""What one file says, once it was read and validated."""
+"""What a run or project file says, once it was read and validated."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -51,16 +51,15 @@ class LoadedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Everything that one file says.
+    """Everything that one file and the files that it includes say.
 
     Attributes:
         runs: in the order of the file, the cells of a matrix in theirs.
         jobs: those of a project, in the order of the file.
         mode: what the target is for.
         config_digest: of all addresses and specs: the same while nothing that matters changed.
-        source: the file's text, for excerpts.
-        unsupported: blocks of a project that are valid and that nothing acts on yet.
         targets: the names of all targets in the file.
+        included: the files that it includes, from its folder.
     """
 
     kind: Literal["run", "project"]
@@ -69,8 +68,7 @@ class Loaded:
     target: str | None
     runs: tuple[LoadedRun, ...]
     config_digest: str
-    source: str
     jobs: tuple[LoadedJob, ...] = ()
     mode: Mode = Mode.PRODUCTION
-    unsupported: tuple[tuple[str, Place], ...] = ()
     targets: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()

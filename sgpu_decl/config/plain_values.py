@@ -5,15 +5,19 @@ Which fields those are is derived once from the models.
 """
 
 import types
+from collections.abc import Iterable
+from collections.abc import Mapping as Names
 from dataclasses import field, replace
 from functools import cache
 from math import isfinite
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
+from pydantic.fields import FieldInfo
 
 from sgpu_decl.config.backend import DEFAULT, BackendOptions, known_options, options_of
 from sgpu_decl.config.block import Block
+from sgpu_decl.config.file_paths import FilePath
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
@@ -35,7 +39,7 @@ def shape_of(annotation: object) -> Shape:
     """The shape of a type annotation, unions merged."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return shape_of(arguments[0])
+        return _with_path(shape_of(arguments[0]), arguments[1:])
     if origin in (Union, types.UnionType):
         return _union(arguments)
     if origin is Literal:
@@ -51,7 +55,7 @@ def shape_of(annotation: object) -> Shape:
             return _backend_shape()
         if issubclass(annotation, BaseModel):
             fields = annotation.model_fields
-            keys = {name: shape_of(info.annotation) for name, info in fields.items()}
+            keys = {name: _shape_of_field(info) for name, info in fields.items()}
             if not issubclass(annotation, Block):
                 return Shape(keys=keys)
             elsewhere = {name: f"remove it: {why}" for name, why in annotation.elsewhere.items()}
@@ -63,6 +67,16 @@ def shape_of(annotation: object) -> Shape:
     return Shape()
 
 
+def _shape_of_field(info: FieldInfo) -> Shape:
+    """pydantic takes the annotation apart: what stood beside the type is its `metadata`."""
+    return _with_path(shape_of(info.annotation), info.metadata)
+
+
+def _with_path(shape: Shape, metadata: Iterable[object]) -> Shape:
+    path = next((item for item in metadata if isinstance(item, FilePath)), None)
+    return shape if path is None else replace(shape, path=path.moved)
+
+
 def _union(members: tuple[object, ...]) -> Shape:
     shapes = [shape_of(member) for member in members]
     # Where a number may stand too, the looks of a scalar decide.
@@ -71,6 +85,7 @@ def _union(members: tuple[object, ...]) -> Shape:
         return ANY
     return Shape(
         text=not typed and any(shape.text for shape in shapes),
+        path=next((shape.path for shape in shapes if shape.path is not None), None),
         keys={key: below for shape in shapes for key, below in shape.keys.items()},
         values=next((shape.values for shape in shapes if shape.values is not None), None),
         items=next((shape.items for shape in shapes if shape.items is not None), None),
@@ -84,7 +99,7 @@ def _union(members: tuple[object, ...]) -> Shape:
 def _backend_shape() -> Shape:
     """The shape of any `backend` block; its `variant` is that of one kind."""
     keys = {
-        name: shape_of(info.annotation)
+        name: _shape_of_field(info)
         for options in known_options().values()
         for name, info in options.model_fields.items()
     }
@@ -130,15 +145,17 @@ def project_shape() -> Shape:
 
 @dataclass(slots=True)
 class Conversion:
-    """Turns nodes into plain values; `found` collects values that no field may hold."""
+    """Turns nodes into plain values; `found` collects values that no field may hold. `folders` has
+    the folder of each file in a folder of the project: paths in it get that folder before them."""
 
+    folders: Names[str, str] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
 
     def plain(self, node: Node, shape: Shape | None) -> Any:  # pydantic takes anything
         """The plain value of a node: text as written where the shape says so; an empty value in a
         block means that the field is not given."""
         if isinstance(node, Scalar):
-            return self._scalar(node, text=shape is not None and shape.text)
+            return self._scalar(node, shape)
         if isinstance(node, Mapping):
             shape = shape and shape.of(node)
             if shape is None or not shape.closed:
@@ -151,12 +168,13 @@ class Conversion:
                 if not isinstance(value, Scalar):
                     block[key] = self.plain(value, below)
                 elif below is None or not value.plain or not is_null(value.text):
-                    block[key] = self._scalar(value, text=below is not None and below.text)
+                    block[key] = self._scalar(value, below)
             return block
         items = None if shape is None else shape if shape.anything else shape.items
         return [self.plain(item, items) for item in node.items]
 
-    def _scalar(self, node: Scalar, *, text: bool) -> Any:
+    def _scalar(self, node: Scalar, shape: Shape | None) -> Any:
+        text = shape is not None and shape.text
         written = node.text
         if len(written) >= SHORTEST:
             kind = find_token(written)
@@ -168,6 +186,10 @@ class Conversion:
                     "keep it out of the file: `env: {secrets: {NAME: env:NAME}}`",
                 )
                 return mask(written)
+        if self.folders and shape is not None and shape.path is not None:
+            folder = self.folders.get(node.file)
+            if folder and not (node.plain and is_null(written)):
+                return shape.path(written, folder)
         if not node.plain:
             return written
         if text:

@@ -39,4 +39,9 @@ class ProjectFile(Block):
         description="The defaults of the decorated functions of this project. Decorators win over "
         "them; the `functions` of a target win over the decorators.",
     )
-    include: tuple[str, ...] = Field((), description="Patterns of further files to read.")
+    include: tuple[str, ...] = Field(
+        (),
+        description="Files that belong to the project, as paths or patterns (`runs/*.yml`) from "
+        "the folder of this file: run files, and fragments with `runs`, `jobs`, `environments`, "
+        "`functions`, `variables` and `targets`. Only the root file has it.",
+    )

@@ -32,10 +32,7 @@ from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of, without
 
-__all__ = ["NOT_YET", "DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
-
-NOT_YET = ("include",)
-"""Fields that are validated, and that nothing acts on so far: a plan refuses them."""
+__all__ = ["DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +53,6 @@ class ReadProject:
     mode: Mode
     runs: tuple[DeclaredRun, ...]
     jobs: tuple[DeclaredJob, ...]
-    unsupported: tuple[tuple[str, Place], ...]
     context: ReferenceContext
 
 
@@ -104,17 +100,11 @@ def read_project(
     if isinstance(block, Mapping):
         findings += order_findings(runs, block.entries, block.keys)
     findings += _unknown_runs(head.entries.get("jobs"), block)
-    unsupported = tuple(
-        (key, root.keys[key])
-        for key in NOT_YET
-        if key in root.entries and not _nothing(root.entries[key])
-    )
     read = ReadProject(
         name=name,
         mode=project.mode if project else Mode.PRODUCTION,
         runs=tuple(runs),
         jobs=_jobs(head, project),
-        unsupported=unsupported,
         context=context,
     )
     return read, tuple(findings)

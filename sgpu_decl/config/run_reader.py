@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -49,8 +49,14 @@ class DeclaredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceContext:
-    """What references may refer to. `references` is false for a file that can hold none.
-    `environments` are those of the project, `None` in a run file."""
+    """What references and paths of runs mean.
+
+    Attributes:
+        references: false for files that can hold none.
+        environments: those of the project, `None` in a run file.
+        folders: the folder of each file that lies in one below the project's.
+        run_files: the included files that describe one run, by its name.
+    """
 
     variables: Mapping[str, yaml_nodes.Scalar]
     target: str
@@ -59,6 +65,8 @@ class ReferenceContext:
     git: Callable[[], Mapping[str, str]]
     references: bool
     environments: yaml_nodes.Mapping | None = None
+    folders: Mapping[str, str] = field(default_factory=dict)
+    run_files: Mapping[str, str] = field(default_factory=dict)
 
     def scope(self, axes: Mapping[str, yaml_nodes.Scalar] | None) -> Scope:
         return Scope(
@@ -99,6 +107,8 @@ def read_run(
         findings += scope.findings
     node, new_findings = with_shared_environment(node, context.environments)
     findings += new_findings
+    if context.run_files.get(name or "") in context.folders:
+        node = _with_own_folder(node, context.run_files[name or ""])
     prefix = f"runs.{name}" if name is not None else ""
     explainer = ErrorExplainer(node=node, shape=run_shape(), prefix=prefix, place=place)
     if name is not None and "name" in node.entries:
@@ -111,7 +121,7 @@ def read_run(
             )
         )
     if not isinstance(matrix, yaml_nodes.Mapping):
-        config, new_findings = _validated(explainer, node, name)
+        config, new_findings = _validated(explainer, node, name, context)
         findings += at_new_places(new_findings, findings)
         if config is None or findings:
             return (), tuple(findings)
@@ -120,6 +130,26 @@ def read_run(
     runs, new_findings = _of_matrix(explainer, node, matrix, name, context)
     findings += at_new_places(new_findings, findings)
     return (() if has_errors(findings) else runs), tuple(findings)
+
+
+def _with_own_folder(node: yaml_nodes.Mapping, file: str) -> yaml_nodes.Mapping:
+    """The run of an included run file. Its code is where it would be alone: in the file's folder,
+    unless another is named."""
+    code = node.entries.get("code")
+    block = code if isinstance(code, yaml_nodes.Mapping) else None
+    if code is not None and block is None and _value(node, "code") is not None:
+        return node  # validation refuses it
+    if block is not None and _value(block, "root") is not None:
+        return node
+    place = Place(file, node.line, node.column)
+    root = yaml_nodes.Scalar(".", True, place.line, place.column, file)  # noqa: FBT003
+    if block is None:
+        block = yaml_nodes.Mapping({}, {}, place.line, place.column, file)
+    block = replace(
+        block, entries={**block.entries, "root": root}, keys={**block.keys, "root": place}
+    )
+    keys = {**node.keys, "code": node.keys.get("code", place)}
+    return replace(node, entries={**node.entries, "code": block}, keys=keys)
 
 
 def _unused_limit(config: RunConfig, node: yaml_nodes.Mapping) -> tuple[Diagnostic, ...]:
@@ -145,9 +175,12 @@ def at_new_places(more: Iterable[Diagnostic], findings: Iterable[Diagnostic]) ->
 
 
 def _validated(
-    explainer: ErrorExplainer, node: yaml_nodes.Mapping, name: str | None
+    explainer: ErrorExplainer,
+    node: yaml_nodes.Mapping,
+    name: str | None,
+    context: ReferenceContext,
 ) -> tuple[RunConfig | None, tuple[Diagnostic, ...]]:
-    conversion = Conversion()
+    conversion = Conversion(folders=context.folders)
     data: dict[str, Any] = conversion.plain(node, explainer.shape)
     if name is not None:
         data["name"] = name
@@ -237,7 +270,7 @@ def _of_matrix(
     )  # fmt: skip
     axes, findings = read_axes(matrix)
     if axes is None or bad or not all(axes.values()) or not axes:
-        _, new_findings = _validated(explainer, node, name)
+        _, new_findings = _validated(explainer, node, name, context)
         return (), (*bad, *findings, *at_new_places(new_findings, bad))
     args = node.entries.get("args")
     inside = axes_in(args) if args is not None and context.references else frozenset()
@@ -253,12 +286,12 @@ def _of_matrix(
         )
     if findings:
         # a field that still holds a reference is not a number yet: that is no mistake
-        new_findings = () if outside else _validated(explainer, node, name)[1]
+        new_findings = () if outside else _validated(explainer, node, name, context)[1]
         return (), (*findings, *at_new_places(new_findings, findings))
     if inside or outside:
         runs, findings = _cell_by_cell(explainer, node, name, context, axes, argument_axes)
     else:
-        base, findings = _validated(explainer, node, name)
+        base, findings = _validated(explainer, node, name, context)
         if base is None or findings:
             return (), findings
         runs, findings = _by_arithmetic(base, node, axes, argument_axes)
@@ -392,14 +425,14 @@ def _cell_by_cell(
     cell_node, findings = _with_values(bare, first, context, argument_axes)
     if findings:
         return (), findings
-    config, findings = _validated(replace(explainer, node=cell_node), cell_node, name)
+    config, findings = _validated(replace(explainer, node=cell_node), cell_node, name, context)
     if config is None or findings:
         return (), findings
     # The matrix itself is validated once, with the first cell.
     with_matrix = replace(
         cell_node, entries={**cell_node.entries, "matrix": node.entries["matrix"]}
     )
-    checked, findings = _validated(replace(explainer, node=with_matrix), with_matrix, name)
+    checked, findings = _validated(replace(explainer, node=with_matrix), with_matrix, name, context)
     if checked is None or findings:
         return (), findings
     varying = frozenset(key for key, value in bare.entries.items() if axes_in(value))
@@ -410,7 +443,7 @@ def _cell_by_cell(
     runs = [DeclaredRun(config=config, key=first.key, places=places, spec=spec_of(config))]
     for cell in each:
         own, findings = _with_values(part, cell, context, argument_axes)
-        conversion = Conversion()
+        conversion = Conversion(folders=context.folders)
         values = conversion.plain(own, explainer.shape)
         if findings or conversion.findings:
             return (), (*findings, *conversion.findings)
@@ -418,7 +451,7 @@ def _cell_by_cell(
             config, spec = common.cell(values)
         except ValidationError:
             whole, _ = _with_values(bare, cell, context, argument_axes)
-            return (), _validated(replace(explainer, node=whole), whole, name)[1]
+            return (), _validated(replace(explainer, node=whole), whole, name, context)[1]
         where = Places(cell_node, _places(cell, argument_axes)) if argument_axes else places
         runs.append(DeclaredRun(config=config, key=cell.key, places=where, spec=spec))
     return tuple(runs), ()

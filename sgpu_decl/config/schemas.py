@@ -130,6 +130,11 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
         "description": "The fields that differ in one target.",
         "title": "Target",
     }
+    if model is not RunConfig:
+        partial["properties"]["extends"] = {
+            "type": ["string", "null"],
+            "description": "Another target: this one is laid over it.",
+        }
     root["properties"]["variables"] = variables
     root["properties"]["targets"] = {
         "type": "object",

@@ -1,8 +1,9 @@
 """The overrides of a target, laid over the root of a file."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sgpu_decl.config.project_reader import unknown_keys
+from sgpu_decl.config.target_chain import EXTENDS, chain_findings, target_chain
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
@@ -11,18 +12,27 @@ from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.overrides import merge
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["with_target"]
+__all__ = ["OF_TARGETS", "with_target"]
+
+OF_TARGETS = (EXTENDS,)
+"""The fields that a target of a project has beside those that it changes."""
 
 
 def with_target(
-    root: yaml_nodes.Mapping, target: str | None, shape: Shape
+    root: yaml_nodes.Mapping, target: str | None, shape: Shape, own: Collection[str] = ()
 ) -> tuple[yaml_nodes.Mapping, tuple[Diagnostic, ...]]:
-    """Lay the chosen target over the root. Of the other targets only the names are checked."""
+    """Lay the chosen target, and before it those that it extends, over the root. Of the other
+    targets only the names are checked.
+
+    Args:
+        own: the fields that a target has beside those that it changes.
+    """
     root, block = yaml_nodes.without(root, "targets")
     targets, keys = (
         (block.entries, block.keys) if isinstance(block, yaml_nodes.Mapping) else ({}, {})
     )
     findings: list[Diagnostic] = []
+    layers = {name: targets[name] for name in target_chain(targets, target)} if target else {}
     declared = _variables(root)
     if block is not None and not isinstance(block, yaml_nodes.Mapping):
         place = yaml_nodes.place_of(block)
@@ -42,13 +52,20 @@ def with_target(
         elif "targets" in overrides.entries:
             findings.append(_wrong("unknown_key", f"a target cannot hold targets (`{name}`)",
                                 overrides.keys["targets"], "write them side by side"))  # fmt: skip
-        elif name == target:
-            merged = merge(root, overrides, shape)
-            root = merged if isinstance(merged, yaml_nodes.Mapping) else root
-        else:
+        elif "include" in overrides.entries:
+            findings.append(_wrong("unknown_key", f"a target cannot include files (`{name}`)",
+                                overrides.keys["include"],
+                                "name them in the `include` of the root file"))  # fmt: skip
+        elif name not in layers:
             findings += unknown_keys(
-                yaml_nodes.without(overrides, "variables")[0], shape, f"targets.{name}"
+                yaml_nodes.without_keys(overrides, "variables", *own), shape, f"targets.{name}"
             )
+    if EXTENDS in own:
+        findings += chain_findings(targets)
+    for overrides in layers.values():
+        if isinstance(overrides, yaml_nodes.Mapping):
+            merged = merge(root, yaml_nodes.without_keys(overrides, *own), shape)
+            root = merged if isinstance(merged, yaml_nodes.Mapping) else root
     if target is not None and target not in targets:
         near = nearest(target, targets)
         known = ", ".join(f"`{name}`" for name in targets)

@@ -40,13 +40,17 @@ class CodeReader:
         shown: str,
         store: CodeStore,
         progress: Progress | None = None,
+        *,
+        owners: Sequence[Path] = (),
     ) -> None:
-        """`shown` is the run or project file, and `folder` what its paths start from. `progress` is
-        told how much of the code has been read."""
+        """`shown` is the run or project file, `folder` what its paths start from, and `owners` all
+        files of the project, which are no code. `progress` is told how much of the code has been
+        read."""
         self._progress = progress
         self._project = project
         self._folder = folder
         self._shown = shown
+        self._owners = owners
         self._store = store
         self._roots: dict[Code, Path] = {}
         self._snapshots: dict[Code, Snapshot | None] = {}
@@ -69,7 +73,7 @@ class CodeReader:
                 include=tuple(block.include),
                 exclude=tuple(block.exclude),
                 link=tuple(block.link),
-                owners=(self._folder / Path(self._shown).name,),
+                owners=self._owners,
                 outputs=own_outputs(),
                 cache=self._cache,
                 progress=self._progress,

@@ -1,9 +1,9 @@
 """The content of run and project files, remembered between commands.
 
 There is one record for each file and target, in the user's cache. A record is used only if all of
-this is unchanged: the bytes of the file, its name on the command line, the target and the options,
-the modules that were loaded to read it, and the environment variables and git facts that its
-references use.
+this is unchanged: the bytes of the file and of those that it includes, its name on the command
+line, the target and the options, the modules that were loaded to read it, and the environment
+variables and git facts that its references use.
 
 A file with errors is not remembered. A file with very many runs is remembered when it is read for
 the second time, since writing the record would make its first plan a tenth slower.
@@ -22,9 +22,12 @@ from typing import Any
 from sgpu_decl import __version__
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.config.cached_files import from_json, to_json
+from sgpu_decl.config.include import IncludePattern
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 
 __all__ = ["FileMemory", "ReadGit", "ReadVariables"]
@@ -75,7 +78,7 @@ class FileMemory:
         assert opened.file is not None  # noqa: S101  it was read
         import platformdirs
 
-        self._raw = raw
+        self._file, self._shown = absolute(opened.file), opened.shown
         self._read_before = False
         identity = json.dumps([str(absolute(opened.file)), location.target])
         folder = Path(platformdirs.user_cache_path("sgpu")) / "files"
@@ -109,10 +112,18 @@ class FileMemory:
             return None
         if record["git"] is not None and dict(git()) != record["git"]:
             return None
+        if record["included"] is not None and not self._same(record["included"]):
+            return None
         if record["content"] is None:
             self._read_before = True
             return None
-        return from_json(record["content"], self._raw.decode("utf-8-sig", "replace"))
+        return from_json(record["content"])
+
+    def _same(self, included: Mapping[str, Any]) -> bool:
+        """Whether the patterns match the same files as before, with the same content."""
+        reader = FileReader(self._file, self._shown)
+        reader([IncludePattern(text, Place(self._shown, 1, 1)) for text in included["patterns"]])
+        return bool(_digests(reader) == included["files"])
 
     def remember(
         self,
@@ -121,12 +132,14 @@ class FileMemory:
         *,
         read: ReadVariables,
         git: Mapping[str, str] | None,
+        included: FileReader,
     ) -> None:
         """Write the record. If the folder cannot be written, the next command is only slower.
 
         Args:
             read: the environment, with the variables that were read.
             git: the facts of the checkout, if the file refers to them.
+            included: what read the files that it includes.
         """
         content = None
         if len(loaded.runs) <= _MANY or self._read_before:
@@ -139,6 +152,12 @@ class FileMemory:
                 "modules": _loaded_modules(),
                 "environ": read.digests,
                 "git": None if git is None else dict(git),
+                "included": {
+                    "patterns": [pattern.text for pattern in included.patterns],
+                    "files": _digests(included),
+                }
+                if included.patterns
+                else None,
                 "content": content,
             },
             separators=(",", ":"),
@@ -170,6 +189,10 @@ def _read(path: Path) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) else None
+
+
+def _digests(reader: FileReader) -> list[list[str]]:
+    return [[item.path, hashlib.sha256(item.content).hexdigest()] for item in reader.files]
 
 
 def _checksum(data: bytes) -> bytes:

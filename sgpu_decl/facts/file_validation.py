@@ -14,10 +14,11 @@ from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.code_facts import entrypoint_findings
 from sgpu_decl.facts.file_memory import FileMemory
+from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file
 from sgpu_decl.model.desired import DesiredRun
-from sgpu_decl.planning.plan_checks import not_yet, run_checks
+from sgpu_decl.planning.plan_checks import run_checks
 
 __all__ = ["check_file"]
 
@@ -55,7 +56,6 @@ def check_file(
     return Validated(
         loaded=loaded,
         findings=ordered,
-        source=raw.decode("utf-8-sig", "replace"),
         targets=tuple(target for target in readings if target is not None),
     )
 
@@ -70,14 +70,17 @@ def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
     def git() -> Mapping[str, str]:
         return checkout.facts
 
+    assert opened.file is not None  # noqa: S101  it was read
+    reader = FileReader(absolute(opened.file), opened.shown)
     variables, sets = location.variables, location.sets
     if location.target is None:
         return read_targets(
-            raw, opened.shown, variables=variables, sets=sets, environ=os.environ, git=git
-        )
+            raw, opened.shown, variables=variables, sets=sets, environ=os.environ, git=git,
+            read_included=reader,
+        )  # fmt: skip
     only = read(
         raw, opened.shown, target=location.target, variables=variables, sets=sets,
-        environ=os.environ, git=git,
+        environ=os.environ, git=git, read_included=reader,
     )  # fmt: skip
     return {location.target: only}
 
@@ -118,8 +121,6 @@ def _known(
 ) -> Iterator[Diagnostic]:
     """The findings of planning that need only the file and the code. A field that this version
     cannot act on yet is a warning, since the file is valid."""
-    for name, place in loaded.unsupported:
-        yield replace(not_yet(name, place), severity=Severity.WARNING)
     backends = {str(run.config.backend.kind) for run in loaded.runs}
     for check in run_checks(map(_desired, loaded.runs), capabilities_of(*backends)):
         later = check.id in _LATER

@@ -18,8 +18,10 @@ __all__ = ["Owners", "declared_runs", "refuse_declared"]
 class Owners:
     """The files of one project, and the names of the runs that each declares; read at most once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, now: Iterable[Path] = ()) -> None:
+        """`now` are the files that are planned: no run is in dispute between two of them."""
         self._root = root
+        self._now = {os.path.realpath(file) for file in now}
         self._names: dict[str, tuple[str, ...]] = {}
 
     def dispute(self, address: Address, before: str, now: str) -> tuple[Diagnostic, ...]:
@@ -29,6 +31,8 @@ class Owners:
             before: the file that owned the run, relative to the project.
             now: the file that is planned.
         """
+        if os.path.realpath(self._root / before) in self._now:
+            return ()
         if before not in self._names:
             self._names[before] = declared_runs(self._root / before)
         if address.name not in self._names[before]:
@@ -69,9 +73,9 @@ def refuse_declared(name: str, opened: Opened, owners: Iterable[str]) -> None:
 
 def declared_runs(file: Path) -> tuple[str, ...]:
     """The names of runs as written; none if there is no file, or it cannot be read."""
-    from sgpu_decl.text.file_limits import is_project, limits_for
+    from sgpu_decl.config.project_files import read_files
+    from sgpu_decl.facts.included_files import FileReader
     from sgpu_decl.text.yaml_nodes import Mapping, Scalar
-    from sgpu_decl.text.yaml_reader import load
 
     if file.name == COMMAND_FILE:
         return ()
@@ -79,11 +83,11 @@ def declared_runs(file: Path) -> tuple[str, ...]:
         raw = read_regular(file)
     except OSError:
         return ()
-    document, _ = load(raw, file.name, limits=limits_for(raw, file.name))
-    if document is None:
+    files, _ = read_files(raw, file.name, FileReader(file, file.name))
+    if files is None:
         return ()
-    entries = document.root.entries
-    if is_project(document.root, file.name):
+    entries = files.root.entries
+    if files.kind == "project":
         runs = entries.get("runs")
         return tuple(runs.entries) if isinstance(runs, Mapping) else ()
     name = entries.get("name")

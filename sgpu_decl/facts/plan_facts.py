@@ -26,7 +26,6 @@ from sgpu_decl.model.matrix_cell import cell_positions
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.planning.plan_checks import not_yet
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -81,8 +80,9 @@ def gather(
     environments = DeclaredEnvironments(
         project, progress, recorded=state.resources, for_apply=for_apply
     )
-    reader = _FactReader(project, state, environments, progress, call_path=path)
-    reader.findings.extend(not_yet(name, place) for name, place in loaded.unsupported)
+    reader = _FactReader(
+        project, state, environments, progress, call_path=path, included=loaded.included
+    )
     jobs_by_run: dict[str | None, list[Address]] = {}
     for job in loaded.jobs:
         jobs_by_run.setdefault(job.config.run, []).append(job.address)
@@ -115,6 +115,7 @@ class _FactReader:
         progress: Progress | None,
         *,
         call_path: tuple[str, ...] | None,
+        included: tuple[str, ...],
     ) -> None:
         opened = project.opened
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
@@ -129,9 +130,10 @@ class _FactReader:
         # A call takes its paths from the file of the project.
         self._folder = opened.root if call_path is not None else absolute(opened.file).parent
         self._owner = opened.owner
-        self._owners = Owners(opened.root)
+        files = (absolute(opened.file), *(self._folder / path for path in included))
+        self._owners = Owners(opened.root, now=files)
         self.code_reader = CodeReader(
-            opened.root, self._folder, opened.shown, project.store, progress
+            opened.root, self._folder, opened.shown, project.store, progress, owners=files
         )
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self.findings: list[Diagnostic] = []

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,28 +10,36 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, i
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.text.file_limits import PROJECT_FILE
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.include import ReadIncluded
     from sgpu_decl.config.loaded import Loaded
 
-__all__ = ["Validated", "file_bytes", "invalid_file", "read_bytes", "read_file", "read_text"]
+__all__ = [
+    "Validated",
+    "file_bytes",
+    "invalid_file",
+    "read_bytes",
+    "read_file",
+    "read_text",
+    "refuse_warnings",
+]
 
 _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validated:
-    """A file that holds no errors. `findings` are its warnings, `source` its text for excerpts, and
-    `targets` the targets that were checked."""
+    """A file that holds no errors. `findings` are its warnings, and `targets` the targets that were
+    checked."""
 
     loaded: "Loaded"
     findings: tuple[Diagnostic, ...]
-    source: str
     targets: tuple[str, ...] = ()
 
 
@@ -45,29 +54,33 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
         InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
     from sgpu_decl.facts.file_memory import FileMemory, ReadGit, ReadVariables
+    from sgpu_decl.facts.included_files import FileReader
 
     raw = file_bytes(opened)
-    text = raw.decode("utf-8-sig", "replace")
     checkout = checkout or Checkout(opened.root)
     memory = FileMemory(raw, opened, location)
     if (remembered := memory.recall(os.environ, lambda: checkout.facts)) is not None:
-        return Validated(loaded=remembered[0], findings=remembered[1], source=text)
+        return Validated(loaded=remembered[0], findings=remembered[1])
     environ, git = ReadVariables(os.environ), ReadGit(checkout)
-    loaded, findings = _read_valid(raw, opened, location, environ, git)
-    memory.remember(loaded, findings, read=environ, git=git.facts)
-    return Validated(loaded=loaded, findings=findings, source=text)
+    assert opened.file is not None  # noqa: S101  it was read
+    reader = FileReader(absolute(opened.file), opened.shown)
+    loaded, findings = _read_valid(raw, opened, location, environ, git, reader)
+    memory.remember(loaded, findings, read=environ, git=git.facts, included=reader)
+    return Validated(loaded=loaded, findings=findings)
 
 
 def read_text(text: str, opened: Opened, location: Location, checkout: Checkout) -> Validated:
-    """Validate the text of a run file that is not there.
+    """Validate the text of a run file that is not there, and that includes nothing.
 
     Raises:
         InvalidInput: it holds errors; all of them are in `diagnostics`.
     """
+    from sgpu_decl.config.project_files import nothing_included
+
     loaded, findings = _read_valid(
-        text.encode(), opened, location, os.environ, lambda: checkout.facts
+        text.encode(), opened, location, os.environ, lambda: checkout.facts, nothing_included
     )
-    return Validated(loaded=loaded, findings=findings, source=text)
+    return Validated(loaded=loaded, findings=findings)
 
 
 def _read_valid(
@@ -76,6 +89,7 @@ def _read_valid(
     location: Location,
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
+    read_included: "ReadIncluded",
 ) -> "tuple[Loaded, tuple[Diagnostic, ...]]":
     from sgpu_decl.config.file_reader import read
 
@@ -87,6 +101,7 @@ def _read_valid(
         sets=location.sets,
         environ=environ,
         git=git,
+        read_included=read_included,
     )
     findings = in_order(findings)
     if loaded is None or has_errors(findings):
@@ -106,6 +121,19 @@ def invalid_file(shown: str, findings: tuple[Diagnostic, ...]) -> InvalidInput:
         hint = f"; {one.hint}" if one.hint else ""
         error.add_note(f"{where}{one.severity}: {one.summary}{hint}")
     return error
+
+
+def refuse_warnings(validated: Validated) -> None:
+    """Take the warnings of a file for errors.
+
+    Raises:
+        InvalidInput: there are warnings.
+    """
+    warned = [one for one in validated.findings if one.severity is Severity.WARNING]
+    if warned:
+        errors = tuple(replace(one, severity=Severity.ERROR) for one in warned)
+        others = (one for one in validated.findings if one.severity is not Severity.WARNING)
+        raise invalid_file(validated.loaded.file, in_order((*errors, *others)))
 
 
 def _is_about_option(finding: Diagnostic) -> bool:

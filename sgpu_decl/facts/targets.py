@@ -4,14 +4,14 @@ from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 
+from sgpu_decl.config.project_files import read_files
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import DEFAULT_FILES, Opened
 from sgpu_decl.facts.project_file import invalid_file, read_bytes
 from sgpu_decl.model.target import BASE
-from sgpu_decl.text.file_limits import limits_for
 from sgpu_decl.text.yaml_nodes import Mapping
-from sgpu_decl.text.yaml_reader import load
 
 __all__ = ["known_targets", "refuse_unknown"]
 
@@ -65,10 +65,10 @@ def _files(opened: Opened) -> list[Path]:
 
 def _declared(file: Path) -> list[str]:
     raw, shown = read_bytes(file), str(file)
-    document, findings = load(raw, shown, limits=limits_for(raw, shown))
-    if document is None:
+    files, findings = read_files(raw, shown, FileReader(file, shown))
+    if files is None:
         raise invalid_file(shown, findings)
-    block = document.root.entries.get("targets")
+    block = files.root.entries.get("targets")
     return list(block.entries) if isinstance(block, Mapping) else []
 
 

@@ -42,10 +42,12 @@ class Declaration:
             InvalidInput: the decorator, or the project file, holds errors.
         """
         from sgpu_decl.config.call_config import declare_call
+        from sgpu_decl.facts.included_files import FileReader
         from sgpu_decl.facts.project_file import Validated, read_bytes
 
         file = opened.root / PROJECT_FILE
-        project = (read_bytes(file), os.path.relpath(file)) if file.is_file() else None
+        shown = os.path.relpath(file)
+        project = (read_bytes(file), shown) if file.is_file() else None
         if project is None and self.target is not None:
             raise InvalidInput(
                 f"`{self.origin.name}` cannot be called: there is no target `{self.target}`",
@@ -64,11 +66,12 @@ class Declaration:
             sets=(),
             environ=os.environ,
             git=lambda: checkout.facts,
+            read_included=FileReader(file, shown),
             captured=self.settings.remote and _as_on_nodes(),
         )
         if loaded is None:
             raise refuse(self.origin.name, findings)
-        return Validated(loaded=loaded, findings=findings, source="")
+        return Validated(loaded=loaded, findings=findings)
 
     def _run_fields(self) -> dict[str, Json]:
         fields: dict[str, Json] = {

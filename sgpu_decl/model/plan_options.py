@@ -8,7 +8,8 @@ __all__ = ["PlanOptions"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
     """The options of `plan` and `apply`; globs as the user typed them.
-    Unless it `removes`, a plan leaves alone what the file no longer lists."""
+    Unless it `removes`, a plan leaves alone what the file no longer lists. In a `strict` plan,
+    warnings are errors."""
 
     rerun: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
@@ -17,3 +18,4 @@ class PlanOptions:
     on_active: str | None = None
     destroy: bool = False
     removes: bool = True
+    strict: bool = False

@@ -52,7 +52,7 @@ class PlanRequest:
     over the field. `whole_project` is false for a run file, which covers its own run and matrix
     cells alone and never removes a run of another name. `destroy` plans the end of all that the
     file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
-    lists.
+    lists. In a `strict` plan, warnings are errors.
     """
 
     target: str | None = None
@@ -64,6 +64,7 @@ class PlanRequest:
     whole_project: bool = True
     destroy: bool = False
     removes: bool = True
+    strict: bool = False
 
     def selects(self, address: Address) -> bool:
         return self.select is None or address in self.select
@@ -136,6 +137,8 @@ def plan(
         sorted((change for change, _ in parts.results), key=lambda one: str(one.address))
     )
     checks = [*parts.checks, *(check for _, own_checks in parts.results for check in own_checks)]
+    if request.strict:
+        checks = [_as_error(check) for check in checks]
     return Plan(
         tool_version=tool_version,
         target=request.target,
@@ -302,6 +305,10 @@ def _options(
         queues=capabilities.get(item.backend, _NONE).queues,
         package_lists=state.package_lists,
     )
+
+
+def _as_error(check: Check) -> Check:
+    return replace(check, severity=Severity.ERROR) if check.severity is Severity.WARNING else check
 
 
 def with_infos(plan: Plan, infos: Iterable[Check]) -> Plan:

@@ -29,6 +29,7 @@ def with_ignore_rule(
 def _reason(
     root: Path, path: str, rules: Mapping[str, Json], owner: Path, *, links: bool
 ) -> tuple[str, str] | None:
+    from sgpu_decl.facts.included_files import files_of
     from sgpu_decl.facts.needed_files import OUTSIDE_HINT, way_out
     from sgpu_decl.staging.selection import exclusion_of
 
@@ -43,7 +44,7 @@ def _reason(
         include=_texts(rules.get("include")),
         exclude=_texts(rules.get("exclude")),
         link=_texts(rules.get("link")),
-        owners={owner},
+        owners=files_of(owner),
     )
     if rule is None:
         return "it came after the code was pinned", "apply again: the next attempt has it"

@@ -95,19 +95,21 @@ def set_value(
 _OTHER_OPTIONS = {
     "variables": "give a variable its value with `--var NAME=VALUE`",
     "targets": "choose a target with `-t NAME`, and set the field itself",
+    "include": "files are read before options: name them in the file",
 }
 
 
 def _refuse(parts: tuple[str, ...], path: str, option: str, shape: Shape) -> Diagnostic | None:
     here: Shape = shape
     for index, part in enumerate(parts):
-        below = here.below(part) if part else None
+        known = part and not (index == 0 and part in _OTHER_OPTIONS)
+        below = here.below(part) if known else None
         if below is None and here.variant is not None:
             return None  # what the block is for may be said elsewhere
         if below is None:
             near = nearest(part, here.keys)
             better = ".".join((*parts[:index], near, *parts[index + 1 :])) if near else None
-            known = ", ".join(f"`{key}`" for key in list(here.keys)[:40])
+            names = ", ".join(f"`{key}`" for key in list(here.keys)[:40])
             hint = _OTHER_OPTIONS.get(parts[0]) or (f"did you mean `{better}`?" if better else None)
             if part in here.foreign:
                 hint = here.foreign[part].hint
@@ -115,7 +117,7 @@ def _refuse(parts: tuple[str, ...], path: str, option: str, shape: Shape) -> Dia
                 code="unknown_path",
                 summary=f"there is no `{path}` to set",
                 place=Place(option, 1, 1),
-                hint=hint or (f"known here: {known}" if known else "a path is dotted: `args.lr`"),
+                hint=hint or (f"known here: {names}" if names else "a path is dotted: `args.lr`"),
             )
         here = below
     return None

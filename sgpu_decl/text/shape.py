@@ -25,6 +25,8 @@ class Shape:
 
     Attributes:
         text: scalars are taken as written (`3.10` stays `3.10`).
+        path: where scalars hold a path, what makes it relative to another folder: its text, and the
+            way from there to the folder of its file.
         keys: the names of a block's fields.
         values: the shape of every other key of a mapping; `None` where other keys are unknown.
         items: the shape of the members of a list.
@@ -36,6 +38,7 @@ class Shape:
     """
 
     text: bool = False
+    path: Callable[[str, str], str] | None = None
     keys: Mapping[str, "Shape"] = field(default_factory=lambda: MappingProxyType({}))
     values: "Shape | None" = None
     items: "Shape | None" = None

@@ -73,6 +73,14 @@ def children(node: Node) -> tuple[Node, ...]:
     return node.items if isinstance(node, Sequence) else ()
 
 
+def without_keys(node: Mapping, *keys: str) -> Mapping:
+    """A mapping that lacks some keys; itself if it has none of them."""
+    if node.entries.keys().isdisjoint(keys):
+        return node
+    entries = {name: below for name, below in node.entries.items() if name not in keys}
+    return replace(node, entries=entries)
+
+
 def without(node: Mapping, key: str) -> tuple[Mapping, Node | None]:
     """A mapping that lacks one key, and the value that it had there."""
     if key not in node.entries:

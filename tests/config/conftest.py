@@ -1,11 +1,12 @@
 """Reading a text with nothing around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from sgpu_decl.config.file_reader import read
+from sgpu_decl.config.include import Included, IncludedFile, ReadIncluded
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
@@ -21,6 +22,15 @@ def outcome(
         **options,
     }
     return read(text, file, target=target, **around)  # type: ignore[arg-type]
+
+
+def including(texts: Mapping[str, str]) -> ReadIncluded:
+    """The files of `include`, by their paths, as if its patterns matched all of them."""
+    files = (
+        IncludedFile(path=path, file=path, content=text.encode()) for path, text in texts.items()
+    )
+    included = Included(files=tuple(files))
+    return lambda _: included
 
 
 @pytest.fixture(scope="session")

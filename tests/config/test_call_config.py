@@ -11,6 +11,7 @@ from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json
+from tests.config.conftest import including
 
 HERE = Place("train.py", 7, 2)
 GIVEN: dict[str, Json] = {"gpus": 2, "type": "CPU", "entrypoint": "__main__:train"}
@@ -305,8 +306,9 @@ def test_options_without_a_project_are_told() -> None:
     assert spec(GIVEN, sets=[("functions.gpus", "4")])["gpus"] == 4
 
 
-def test_blocks_that_do_not_touch_calls_do_not_stop_them() -> None:
-    project = "runs: {a: {gpus: 1, type: CPU, command: x}}\njobs: {j: {run: a}}\n"
-    assert called(GIVEN, project).unsupported == ()
-    (other,) = called(GIVEN, project + "include: [more.yml]\n").unsupported
-    assert other[0] == "include"
+def test_the_functions_of_an_included_file_are_those_of_the_project() -> None:
+    project = "project: {name: p}\ninclude: [more.yml]\n"
+    more = including({"more.yml": "functions: {timeout: 2h}\n"})
+    assert spec(GIVEN, project, read_included=more)["timeout"] == "2h"
+    deep = including({"team/more.yml": "functions: {env: {requirements: gpu.txt}}\n"})
+    assert spec(GIVEN, project, read_included=deep)["env"]["requirements"] == "team/gpu.txt"

@@ -52,19 +52,6 @@ def test_an_entrypoint_that_code_exclude_leaves_out_is_explained_by_it(written: 
     assert "gitignore" not in output
 
 
-def test_blocks_of_a_project_whose_engine_is_not_here_yet_are_refused(written: Path) -> None:
-    (written / "sgpu.yml").write_text(
-        "project: {name: p}\n"
-        "runs:\n  a:\n    gpus: 1\n    type: CPU\n    entrypoint: train.py:main\n"
-        "include: [more.yml]\n"
-    )
-    refused = plan(written, "sgpu.yml")
-    assert refused.returncode == 1
-    assert "`include` is valid, and this version cannot act on it yet" in (
-        refused.stdout + refused.stderr
-    )
-
-
 def test_secrets_in_the_tree_are_left_out_and_listed(written: Path) -> None:
     (written / ".env").write_text("PASSWORD=1\n")
     planned = plan(written, "run.yaml")

@@ -1,0 +1,65 @@
+"""Fields that hold paths. A relative path means the folder of the file that it stands in, and a
+project reads files of several folders: there, each path is made relative to the project's folder.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable
+
+from sgpu_decl.frozen_dataclass import dataclass
+
+__all__ = ["INTERPRETER", "PATH", "REQUIREMENT", "FilePath"]
+
+_NAMED = re.compile(r"([A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*)(\S.*)")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePath:
+    """Stands beside the type of a field whose text is, or holds, a path.
+
+    Attributes:
+        moved: returns the text as it is written in another folder, given the way from there to the
+            folder of its file.
+    """
+
+    moved: Callable[[str, str], str]
+
+
+def _path(text: str, folder: str) -> str:
+    """Absolute paths and those of a user's home stay."""
+    if not text or text.startswith(("/", "~")):
+        return text
+    return posixpath.normpath(posixpath.join(folder, text))
+
+
+def _interpreter(text: str, folder: str) -> str:
+    """A version, such as `3.11`, is no path: what has a `/` is one."""
+    if "/" not in text:
+        return text
+    moved = _path(text, folder)
+    return moved if "/" in moved else f"./{moved}"
+
+
+def _requirement(line: str, folder: str) -> str:
+    """A requirement may name a wheel: `./wheels/tool-1.0-py3-none-any.whl`, `tool @ wheels/t.whl`.
+    Where it goes on after the path (` ; python_version…`), the rest stays."""
+    named = _NAMED.fullmatch(line)
+    head, target = (named[1], named[2]) if named else ("", line)
+    if _SCHEME.match(target) or not (named or _looks_local(target)):
+        return line
+    path, space, rest = target.partition(" ")
+    moved = _path(path, folder)
+    if not named and "/" not in moved:  # `wheel.whl` is a path by its ending, `../a` by its start
+        moved = f"./{moved}"
+    return f"{head}{moved}{space}{rest}"
+
+
+def _looks_local(target: str) -> bool:
+    start = target.partition("[")[0].partition(";")[0]
+    return start.startswith((".", "~")) or "/" in start or start.rstrip().endswith(".whl")
+
+
+PATH = FilePath(_path)
+INTERPRETER = FilePath(_interpreter)
+REQUIREMENT = FilePath(_requirement)

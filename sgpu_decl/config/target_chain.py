@@ -1,0 +1,99 @@
+"""`extends`: a target that changes what another target says."""
+
+from collections.abc import Iterator, Mapping
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.text import yaml_nodes
+from sgpu_decl.text.core_schema import is_null
+
+__all__ = ["EXTENDS", "chain_findings", "target_chain"]
+
+EXTENDS = "extends"
+
+
+def target_chain(targets: Mapping[str, yaml_nodes.Node], name: str) -> tuple[str, ...]:
+    """The names of a target and of all that it extends, itself last: in the order in which they are
+    laid over the file. A chain that is not valid ends where that shows."""
+    chain: dict[str, None] = {}
+    at: str | None = name
+    while at is not None and at in targets and at not in chain:
+        chain[at] = None
+        extended = _extended(targets[at])
+        at = extended.text if extended is not None else None
+    return tuple(reversed(chain))
+
+
+def chain_findings(targets: Mapping[str, yaml_nodes.Node]) -> Iterator[Diagnostic]:
+    """Find targets that extend no target, or themselves."""
+    in_cycle: set[str] = set()
+    for name, overrides in targets.items():
+        written = _written(overrides)
+        extended = _extended(overrides)
+        if written is not None and extended is None:
+            yield Diagnostic(
+                code="wrong_type",
+                summary=f"`targets.{name}.extends` must be the name of a target",
+                place=yaml_nodes.place_of(written),
+                hint="write one name, such as `extends: staging`",
+            )
+        if extended is None:
+            continue
+        if extended.text not in targets:
+            yield _unknown(name, extended, targets)
+        elif name not in in_cycle and (cycle := _cycle(targets, name)):
+            in_cycle.update(cycle)
+            yield _cyclic(targets, cycle)
+
+
+def _cycle(targets: Mapping[str, yaml_nodes.Node], name: str) -> tuple[str, ...]:
+    """The names of the cycle that a target is part of, itself first; none if it is in none."""
+    chain = tuple(reversed(target_chain(targets, name)))
+    extended = _extended(targets[chain[-1]])
+    return chain if extended is not None and extended.text == name else ()
+
+
+def _cyclic(targets: Mapping[str, yaml_nodes.Node], cycle: tuple[str, ...]) -> Diagnostic:
+    words = " → ".join(f"`{name}`" for name in (*cycle, cycle[0]))
+    places = [(name, extended) for name in cycle if (extended := _extended(targets[name]))]
+    first, *others = places
+    return Diagnostic(
+        code="cyclic_targets",
+        summary=f"each of these targets extends the next one: {words}"
+        if others
+        else f"the target `{cycle[0]}` extends itself",
+        place=yaml_nodes.place_of(first[1]),
+        hint="remove one `extends`",
+        related=tuple(
+            Related(place=yaml_nodes.place_of(node), note=f"`{name}` extends `{node.text}`")
+            for name, node in others
+        ),
+    )
+
+
+def _unknown(
+    name: str, extended: yaml_nodes.Scalar, targets: Mapping[str, yaml_nodes.Node]
+) -> Diagnostic:
+    others = [other for other in targets if other != name]
+    near = nearest(extended.text, others)
+    known = ", ".join(f"`{other}`" for other in others)
+    hint = f"known: {known}" if known else "declare it under `targets`, or remove `extends`"
+    return Diagnostic(
+        code="unknown_target",
+        summary=f"`targets.{name}.extends` names no target: `{extended.text[:80]}`",
+        place=yaml_nodes.place_of(extended),
+        hint=f"did you mean `{near}`?" if near else hint,
+    )
+
+
+def _written(overrides: yaml_nodes.Node) -> yaml_nodes.Node | None:
+    """The value of `extends`, if it has one."""
+    node = overrides.entries.get(EXTENDS) if isinstance(overrides, yaml_nodes.Mapping) else None
+    if isinstance(node, yaml_nodes.Scalar) and node.plain and is_null(node.text):
+        return None
+    return node
+
+
+def _extended(overrides: yaml_nodes.Node) -> yaml_nodes.Scalar | None:
+    node = _written(overrides)
+    return node if isinstance(node, yaml_nodes.Scalar) and node.text else None
