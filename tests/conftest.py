@@ -53,3 +53,31 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
     python = interpreter_with(request.param)
     with ray_cluster(nodes=2, cpus=8, gpus=4, gpu_type="H100", python=python) as running:
         yield running
+
+
+# A cluster takes a sixth of a core while it has nothing to do. So tests that start Ray run first,
+# those that share a cluster before others, and a cluster ends with the last test in a row that
+# shares it. Of two processes that run the tests, one has them all.
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: (not _version(item), not _starts_ray(item)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    version = _version(item)
+    if version and (nextitem is None or version != _version(nextitem)):
+        assert isinstance(item, pytest.Function)
+        for fixture in item._fixtureinfo.name2fixturedefs["cluster"]:
+            fixture.finish(item._request)  # type: ignore[arg-type]  # it reads the node alone
+
+
+def _starts_ray(item: pytest.Item) -> bool:
+    return item.get_closest_marker("ray") is not None
+
+
+def _version(item: pytest.Item) -> object:
+    """Which Ray the shared cluster of a test has; None for a test without it."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("cluster") if callspec and _starts_ray(item) else None
