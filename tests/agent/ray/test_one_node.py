@@ -18,7 +18,7 @@ from sgpu_decl.agent.processes import carriers, variables
 from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.agent.ray.conftest import output, ray_folder, ray_pid
-from tests.ray_versions import NEWEST_RAY
+from tests.ray_versions import NEWEST_RAY, OLDEST_RAY
 from tests.support import PATIENCE
 
 pytestmark = pytest.mark.ray
@@ -208,7 +208,14 @@ def main():
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize("name", ["raylet", "gcs_server", "ray_node"])
+@pytest.mark.parametrize(
+    ("ray_python", "name"),
+    [
+        *(("newest", name) for name in ("raylet", "gcs_server", "ray_node")),
+        (OLDEST_RAY, "raylet"),
+    ],
+    indirect=["ray_python"],
+)
 def test_a_killed_process_of_ray_is_a_lost_node_and_a_retry_starts_a_new_cluster(
     make_driver: Any, name: str
 ) -> None:
