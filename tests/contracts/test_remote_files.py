@@ -50,7 +50,7 @@ def _volume(request: pytest.FixtureRequest) -> Storage:
     return VolumeFiles(Connection(Account())), "/Volumes/main/ml/files"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_url() -> Iterator[str]:
     with ray_cluster(nodes=1, cpus=2) as cluster:
         yield cluster.url
