@@ -31,18 +31,20 @@ import json, sys, time
 import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
-held = placement_group(json.loads(sys.argv[2]), strategy="STRICT_SPREAD")
+bundles = json.loads(sys.argv[2])
+held = placement_group(bundles, strategy="STRICT_SPREAD")
 ray.get(held.ready())
 print("held", flush=True)
+rest = {kind: ray.cluster_resources()[kind] - sum(bundle[kind] for bundle in bundles)
+        for kind in ("CPU", "GPU")}
 for line in sys.stdin:
-    case = json.loads(line)
-    group = placement_group(**case)
-    # A node may not have freed yet what the group before this one had: Ray tries again after 1 s.
-    patience = time.monotonic() + 3
+    # A node may not have freed yet what the group before this one had, and Ray would not know.
+    while any(ray.available_resources().get(kind) != rest[kind] for kind in rest):
+        time.sleep(0.01)
+    group = placement_group(**json.loads(line))
     while True:
         state = placement_group_table(group)["stats"]["scheduling_state"]
-        late = time.monotonic() > patience
-        if state in ("FINISHED", "INFEASIBLE") or (state == "NO_RESOURCES" and late):
+        if state in ("FINISHED", "INFEASIBLE", "NO_RESOURCES"):
             break
         time.sleep(0.01)
     remove_placement_group(group)
