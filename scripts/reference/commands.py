@@ -47,7 +47,11 @@ VALUES = {
     "--write": "schemas",
 }
 """An example of the value of each option. A new option needs one."""
-OF_COMMANDS = {("dev workspace", "--gpus"): "GPU_8xH100=1"}
+OF_COMMANDS = {
+    ("dev workspace", "--gpus"): "GPU_8xH100=1",
+    ("plan", "--limit"): "20000",
+    ("show", "--limit"): "20000",
+}
 """Where an option of one command takes something else."""
 
 HEAD = """\

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ProjectSource",
+    "limit_option",
     "lock_option",
     "output_option",
     "project_option",
@@ -173,6 +174,29 @@ def output_option(*formats: str) -> Callable[[Command], Command]:
         show_default=True,
         help="The format of the output.",
     )
+
+
+def limit_option(command: Command) -> Command:
+    """`--limit`, of a plan in Markdown; the command gets `limit`, None where it is not given."""
+
+    def read(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+        if text is None or text == "0":
+            return None if text is None else 0
+        from sgpu_decl.views.plan_markdown import LEAST_LIMIT
+
+        if not re.fullmatch(r"\d{1,12}", text, re.ASCII) or int(text) < LEAST_LIMIT:
+            raise click.BadParameter(
+                f"`{text}` is no limit: give at least {LEAST_LIMIT} bytes, or 0 for no limit",
+                param=parameter,
+            )
+        return int(text)
+
+    return click.option(
+        "--limit",
+        metavar="BYTES",
+        callback=read,
+        help="Leave out details until the Markdown fits: 65000 by default, 0 for no limit.",
+    )(command)
 
 
 def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:

@@ -1,5 +1,6 @@
 """`sgpu plan`."""
 
+import math
 import shlex
 import sys
 from dataclasses import replace
@@ -15,16 +16,19 @@ from sgpu_decl.cli.file_options import (
     words_argument,
 )
 from sgpu_decl.cli.next_steps import complete_plan
-from sgpu_decl.cli.options import ProjectSource, output_option, whole
-from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show
+from sgpu_decl.cli.options import ProjectSource, limit_option, output_option, whole
+from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show, show_pieces
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sgpu_decl.api import Prepared
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
+    from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["command", "show_plan"]
+__all__ = ["command", "refuse_limit", "show_plan"]
 
 
 @click.command("plan")
@@ -52,6 +56,7 @@ __all__ = ["command", "show_plan"]
 @strict_option("Treat warnings as errors: the plan cannot be applied.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
 @output_option("markdown")
+@limit_option
 def command(
     *,
     source: ProjectSource,
@@ -63,6 +68,7 @@ def command(
     strict: bool,
     detailed_exitcode: bool,
     output: str,
+    limit: int | None,
     selection: PlanOptions,
 ) -> int:
     """Show what `sgpu apply FILE` would change, and why. Nothing is changed.
@@ -78,6 +84,7 @@ def command(
     from sgpu_decl.cli.plan_errors import plan_error
     from sgpu_decl.cli.staging_progress import open_progress
 
+    refuse_limit(limit, output=output)
     if out is not None:
         from sgpu_decl.api import refuse_taken
 
@@ -95,9 +102,7 @@ def command(
         data = prepared.to_json()
         answer({**data, "files": _files_json(prepared)} if files else data, error=error)
     else:
-        show_plan(plan, output=output)
-        if files:
-            _show_files(prepared, output=output)
+        show_plan(plan, output=output, limit=limit, code=prepared.code_trees if files else ())
         if error is not None:
             show_error(error)
     if error is not None:
@@ -114,18 +119,37 @@ def _files_json(prepared: "Prepared") -> "list[Json]":
     return files_json(prepared.code_trees)
 
 
-def _show_files(prepared: "Prepared", *, output: str) -> None:
-    from sgpu_decl.views.code_files import files_text
+def refuse_limit(limit: int | None, *, output: str) -> None:
+    """Refuse `--limit` where nothing is shortened."""
+    if limit is not None and output != "markdown":
+        raise click.UsageError("`--limit` shortens Markdown: add `-o markdown`, or leave it out")
 
-    fence = "```\n" if output == "markdown" else ""
-    show(f"\n{fence}{files_text(prepared.code_trees)}{fence}", nl=False)
 
-
-def show_plan(plan: "Plan", *, output: str) -> None:
-    """The plan for people, on stdout."""
+def show_plan(
+    plan: "Plan", *, output: str, limit: int | None, code: "Sequence[Snapshot]" = ()
+) -> None:
+    """The plan for people, on stdout, and then the files of `code`."""
     if output == "markdown":
-        from sgpu_decl.views.plan_markdown import render
+        from sgpu_decl.views.plan_markdown import LIMIT
 
-        show(render(complete_plan(plan), now=now()), nl=False)
-    else:
-        show(plan_text(plan, sys.stdout), nl=False)
+        _show_markdown(plan, limit=LIMIT if limit is None else limit, code=code)
+        return
+    show(plan_text(plan, sys.stdout), nl=False)
+    if code:
+        from sgpu_decl.views.code_files import files_text
+
+        show(f"\n{files_text(code)}", nl=False)
+
+
+def _show_markdown(plan: "Plan", *, limit: int, code: "Sequence[Snapshot]") -> None:
+    from sgpu_decl.views.plan_markdown import LEAST_LIMIT, render
+
+    files = ""
+    if code:
+        from sgpu_decl.views.code_files import files_markdown
+
+        half = (limit - LEAST_LIMIT) // 2
+        files = f"\n{files_markdown(code, room=half if limit else math.inf)}"
+    rest = limit - len(files.encode()) if limit else 0
+    show_pieces(render(complete_plan(plan), now=now(), limit=rest))
+    show(files, nl=False)

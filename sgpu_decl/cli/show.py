@@ -9,7 +9,7 @@ import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
-from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.options import ProjectSource, limit_option, output_option, project_options
 from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.run_table import names_table, show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
@@ -28,7 +28,15 @@ __all__ = ["command"]
 @project_options
 @sort_option
 @output_option("markdown")
-def command(*, source: ProjectSource, name: str | None, sort: str | None, output: str) -> int:
+@limit_option
+def command(
+    *,
+    source: ProjectSource,
+    name: str | None,
+    sort: str | None,
+    output: str,
+    limit: int | None,
+) -> int:
     """Show one run with its history, one job, or a plan that was saved with `plan --out`.
 
     NAME is `train`, `train#8` or `job.nightly`, FILE the file of a run. Without them it is the
@@ -47,7 +55,9 @@ def command(*, source: ProjectSource, name: str | None, sort: str | None, output
             )
         _refuse_sort(sort, "a saved plan")
         _note_run_of_that_name(source, name)
-        return _show_plan(Path(name), output)
+        return _show_plan(Path(name), output, limit)
+    if limit is not None:
+        raise click.UsageError("`--limit` shortens a saved plan: name one, or leave it out")
     session, names = open_named(source, (name,) if name else ())
     if name is not None and not is_path(name) and _names_job(session, name):
         _refuse_sort(sort, "a job")
@@ -118,13 +128,14 @@ def _show_job(session: "Session", name: str, output: str) -> int:
     return 0
 
 
-def _show_plan(path: Path, output: str) -> int:
+def _show_plan(path: Path, output: str, limit: int | None) -> int:
     from sgpu_decl.api import load_plan
-    from sgpu_decl.cli.plan import show_plan
+    from sgpu_decl.cli.plan import refuse_limit, show_plan
 
+    refuse_limit(limit, output=output)
     saved = load_plan(path)
     if output == "json":
         answer(saved.to_json())
     else:
-        show_plan(saved.plan, output=output)
+        show_plan(saved.plan, output=output, limit=limit)
     return 0

@@ -10,6 +10,8 @@ import click
 from sgpu_decl.cli.next_steps import complete, complete_error, complete_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sgpu_decl.errors import SgpuError
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
@@ -21,6 +23,7 @@ __all__ = [
     "now",
     "plan_text",
     "show",
+    "show_pieces",
     "takes_colour",
     "write_line",
 ]
@@ -39,6 +42,14 @@ def show(text: str, *, err: bool = False, nl: bool = True) -> None:
     from sgpu_decl.views.terminal import neutral
 
     click.echo(neutral(text), err=err, nl=nl, color=True)
+
+
+def show_pieces(pieces: "Iterable[str]") -> None:
+    """Print a long text of sgpu on stdout while it is made."""
+    from sgpu_decl.views.terminal import neutral
+
+    for piece in pieces:
+        sys.stdout.write(neutral(piece))
 
 
 def note(text: str) -> None:

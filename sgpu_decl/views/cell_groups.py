@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from sgpu_decl.frozen_dataclass import dataclass
@@ -62,9 +62,12 @@ def group_what(group: CellGroup) -> str:
             return f"{action} {runs}"
 
 
-def group_because(group: CellGroup, plan: Plan) -> str:
-    """Return the reason in words, with what became of the last attempts."""
-    reason = reason_words(group.shared, plan)
+def group_because(
+    group: CellGroup, plan: Plan, *, literal: Callable[[str], str] | None = None
+) -> str:
+    """Return the reason in words, with what became of the last attempts. `literal` makes a user's
+    text safe where text for a terminal is not meant."""
+    reason = reason_words(group.shared, plan, literal=literal)
     states = Counter(str(item.prior.state) for item in group.changes if item.prior is not None)
     if not states:
         return reason

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.staging.selection import Exclusion
 from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.views.markdown import fenced, written_size
 from sgpu_decl.views.terminal import columns, count, escape, size
 
-__all__ = ["files_json", "files_text"]
+__all__ = ["FILES_NOTE", "files_json", "files_markdown", "files_text"]
+
+FILES_NOTE = 80
+"""Bytes of the line that counts what does not fit."""
 
 _WIDEST = 60  # columns of a path before the rule stands
 
@@ -16,6 +20,25 @@ _WIDEST = 60  # columns of a path before the rule stands
 def files_text(snapshots: Sequence[Snapshot]) -> str:
     """The files of each tree for people; ended by a newline."""
     return "".join(f"{line}\n" for tree in snapshots for line in _lines(tree))
+
+
+def files_markdown(snapshots: Sequence[Snapshot], *, room: float) -> str:
+    """The same as a block of GitHub Markdown of at most `room` bytes, but `FILES_NOTE` at least;
+    lines that do not fit are counted."""
+    lines = files_text(snapshots).splitlines()
+    whole = fenced("\n".join(lines), "")
+    if written_size(whole) <= room:
+        return f"{whole}\n"
+    shown = 0
+    room -= written_size(whole) - sum(map(written_size, lines))  # the fences
+    for line in lines:
+        room -= written_size(line)
+        if room < FILES_NOTE:
+            break
+        shown += 1
+    block = [fenced("\n".join(lines[:shown]), "")] if shown else []
+    rest = f"{count(len(lines) - shown, 'more line')} about files: see `sgpu plan --files`.\n"
+    return "\n\n".join([*block, rest])
 
 
 def files_json(snapshots: Sequence[Snapshot]) -> list[Json]:

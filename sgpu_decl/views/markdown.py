@@ -5,23 +5,26 @@ import re
 
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["cell", "code", "fenced", "link", "prose"]
+__all__ = ["cell", "code", "fenced", "link", "prose", "written_size"]
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@-])")
+_BAR = re.compile(r"(?<!\\)(\\*)\|")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def code(text: str) -> str:
-    """A code span: its fence is longer than any run of backticks in it."""
-    safe = escape(text)
+    """A code span: its fence is longer than any run of backticks in it. Of no text it is a space,
+    since a fence alone could begin another span."""
+    safe = escape(text) or " "
     fence = "`" * (_longest_run(safe) + 1)
     space = " " if safe.startswith("`") or safe.endswith("`") else ""
     return f"{fence}{space}{safe}{space}{fence}"
 
 
 def cell(markdown: str) -> str:
-    """The same inside a table, where a bar would end the cell even in a code span."""
-    return re.sub(r"(?<!\\)\|", r"\\|", markdown)
+    """The same inside a table, where a bar would end the cell even in a code span. An odd number of
+    backslashes keeps the bar in the cell, whether a reader takes two of them for a pair or not."""
+    return _BAR.sub(lambda bar: bar[1] + "\\" * (1 - len(bar[1]) % 2) + "|", markdown)
 
 
 def prose(text: str) -> str:
@@ -45,6 +48,11 @@ def link(target: str) -> str:
     if re.fullmatch(r"https?://[^\s<>]+", target):
         return f"<{target}>"
     return code(target)
+
+
+def written_size(text: str) -> int:
+    """How many bytes a text takes on stdout, with the newline that follows it."""
+    return len(text.encode(errors="backslashreplace")) + 1
 
 
 def _longest_run(text: str) -> int:

@@ -1,141 +1,196 @@
-"""A plan as a comment on a pull request: one table, details folded."""
+"""A plan as a comment on a pull request: GitHub Markdown that fits into a limit.
 
-import html
-from collections.abc import Iterator, Sequence
+What a user wrote stands in code spans alone: GitHub would read it elsewhere as a mention
+(`@somebody`) or a link (`#1`), and does so after backslashes too.
+"""
+
+import math
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime
+from pathlib import PurePath
 
-from sgpu_decl.model.address import Kind
-from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
-from sgpu_decl.views.cell_groups import CellGroup, group_because, grouped
-from sgpu_decl.views.markdown import cell, code, prose
-from sgpu_decl.views.plan_fields import changed_entrypoint, changed_lines, sides
-from sgpu_decl.views.plan_words import (
-    because,
-    code_words,
-    environment_words,
-    estimate_words,
-    field_note,
-    launches,
-    path_words,
-    summary_line,
-)
-from sgpu_decl.views.terminal import count, escape
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.views.cell_groups import CellGroup, grouped
+from sgpu_decl.views.markdown import prose, written_size
+from sgpu_decl.views.plan_change_markdown import Fold, change_row, folds, has_folds
+from sgpu_decl.views.plan_check_markdown import check_lines
+from sgpu_decl.views.plan_words import estimate_words, launches, summary_line
+from sgpu_decl.views.terminal import count
 
-__all__ = ["render"]
+__all__ = ["LEAST_LIMIT", "LIMIT", "render"]
 
-_ROWS_SHOWN = 200
-_VALUE_COLUMNS = 80
-_LINES_SHOWN = 6
-_VALUES_SHOWN = 40
+LIMIT = 65_000
+"""Bytes. A comment on GitHub has at most 65,536 characters."""
+LEAST_LIMIT = 1_000
+"""The counts, and what was left out, fit into this."""
+_NOTES = 260  # bytes that are kept for the lines that say what was left out
+_LONGEST_NAME = 64  # of a project or a target, in the first line
+_SEE = "see `sgpu show PLAN`"
+_HEADER = ("| action | run | because |", "|---|---|---|")
 
 
-def render(plan: Plan, *, now: datetime) -> str:
-    """Return the plan as GitHub Markdown, ended by a newline. `now` is what ages count from."""
+def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
+    """Yield the plan as GitHub Markdown, in pieces that end with a newline.
+
+    Args:
+        now: what ages count from.
+        limit: in bytes, at least `LEAST_LIMIT`; 0 for none. A longer plan lacks, in this order, the
+            fields of its least important changes, equal checks beyond three, and changes. Each
+            omission is counted.
+    """
     changed = grouped(change for change in plan.changes if change.action is not Action.NO_OP)
-    blocks = [
-        [f"**{summary_line(plan)}**"],
-        list(_table(changed, plan, now)),
-        list(_details(changed)),
-        [_check(check) for check in plan.checks],
-        list(_closing(plan)),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    changed.sort(key=_importance)
+    head = [_marker(plan), "", f"**{summary_line(plan)}**"]
+    closing = list(_closing(plan))
+    spent = sum(map(written_size, (*head, *closing))) + len("\n")
+    rooms = _rooms(plan, changed, now, limit - spent - _NOTES) if limit else _NO_LIMIT
+    yield "".join(f"{line}\n" for line in head)
+    yield from _block(_rows(changed, plan, now, rooms.rows))
+    yield from _block(_details(changed, rooms.fields))
+    yield from _block(_checks(plan, rooms))
+    yield from _block(closing)
 
 
-def _table(items: Sequence[Change | CellGroup], plan: Plan, now: datetime) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rooms:
+    """How many bytes each part may take. `every_check` is false where equal ones are counted."""
+
+    rows: float
+    fields: float
+    checks: float
+    every_check: bool
+
+
+_NO_LIMIT = _Rooms(rows=math.inf, fields=math.inf, checks=math.inf, every_check=True)
+
+
+def _rooms(plan: Plan, changed: Sequence[Change | CellGroup], now: datetime, room: int) -> _Rooms:
+    """Share `room` between the parts: what is left out first gets what the others leave."""
+    rows = _size((*_HEADER, *(change_row(item, plan, now) for item in changed)), room)
+    every = _size((line for line, _ in check_lines(plan.checks, every=True)), room - rows)
+    if rows + every <= room:
+        return _Rooms(rows=rows, checks=every, fields=room - rows - every, every_check=True)
+    counted = _size((line for line, _ in check_lines(plan.checks, every=False)), room)
+    checks = min(counted, max(room // 3, room - rows))
+    rows = min(rows, room - checks)
+    return _Rooms(rows=rows, checks=checks, fields=room - rows - checks, every_check=False)
+
+
+def _size(lines: Iterable[str], room: int) -> int:
+    """The size of a block of lines; some size beyond `room` if it does not fit."""
+    size = 0
+    for line in lines:
+        size += written_size(line) + (not size)  # an empty line stands before a block
+        if size > room:
+            break
+    return size
+
+
+class _Room:
+    """The bytes that are left for a part."""
+
+    def __init__(self, size: float) -> None:
+        self.left = size
+
+    def take(self, *lines: str, keep: int = 0) -> bool:
+        """Whether the lines fit, with `keep` bytes left; they are then taken."""
+        size = sum(map(written_size, lines))
+        if fits := size + keep <= self.left:
+            self.left -= size
+        return fits
+
+
+def _block(lines: Iterable[str]) -> Iterator[str]:
+    first = True
+    for line in lines:
+        yield f"\n{line}\n" if first else f"{line}\n"
+        first = False
+
+
+def _marker(plan: Plan) -> str:
+    """The line by which the comment of a project and target is found again."""
+    names = (PurePath(plan.project).name, plan.target or "default")
+    project, target = (_encoded(name)[:_LONGEST_NAME] for name in names)
+    return f"<!-- sgpu:plan project={project} target={target} -->"
+
+
+def _encoded(name: str) -> str:
+    """A name that cannot end a comment of HTML: percent-encoded, as in a URL."""
+
+    def percent(match: re.Match[str]) -> str:
+        return "".join(f"%{byte:02X}" for byte in match[0].encode(errors="backslashreplace"))
+
+    return re.sub(r"[^A-Za-z0-9_.-]|(?<=-)-|-$", percent, name)
+
+
+def _importance(item: Change | CellGroup) -> tuple[bool, int]:
+    change = item.shared if isinstance(item, CellGroup) else item
+    return not change.destructive, -change.action.severity
+
+
+def _rows(
+    items: Sequence[Change | CellGroup], plan: Plan, now: datetime, size: float
+) -> Iterator[str]:
     if not items:
         return
-    yield "| action | run | because |"
-    yield "|---|---|---|"
-    for item in items[:_ROWS_SHOWN]:
-        if isinstance(item, CellGroup):
-            runs = f"{code(item.address)}, {count(len(item.changes), 'run')}"
-            why = cell(prose(group_because(item, plan)))
-            yield f"| {item.shared.action} | {cell(runs)} | {why} |"
-            continue
-        action = f"**{item.action}**" if item.destructive else str(item.action)
-        why = cell(prose(because(item, plan, now)))
-        yield f"| {action} | {cell(code(str(item.address)))} | {why} |"
-    more = len(items) - _ROWS_SHOWN
-    if more > 0:
-        yield f"| | | {count(more, 'more change')} |"
+    room = _Room(size - 1)
+    left_out = sum(map(_amount, items))
+    if room.take(*_HEADER):
+        yield from _HEADER
+        for item in items:
+            row = change_row(item, plan, now)
+            if not room.take(row):
+                break
+            yield row
+            left_out -= _amount(item)
+    if left_out:
+        yield f"\n{count(left_out, 'more change')}: {_SEE}."
 
 
-def _details(items: Sequence[Change | CellGroup]) -> Iterator[str]:
-    for item in items[:_ROWS_SHOWN]:
-        group = item if isinstance(item, CellGroup) else None
-        change = group.shared if group is not None else item
-        assert isinstance(change, Change)  # noqa: S101  a group holds one
-        if change.kind is Kind.ENVIRONMENT:
-            yield from _packages(change)
-        if not change.fields and change.code is None:
-            continue
-        address = html.escape(escape(str(item.address)))
-        yield f"<details><summary><code>{address}</code></summary>"
-        yield ""
-        yield "| field | before | after | where | |"
-        yield "|---|---|---|---|---|"
-        for field in change.fields:
-            where = cell(code(str(field.origin))) if field.origin else ""
-            before, after = _sides(field)
-            yield (
-                f"| {cell(code(path_words(field.path)))} | {before} | {after} "
-                f"| {where} | {field_note(field, change)} |"
-            )
-        if lines := changed_entrypoint(change):
-            yield f"| `_air.py` | | {'<br>'.join(cell(code(line)) for line in lines)} | | |"
-        if change.code is not None:
-            yield f"| code | | {cell(prose(code_words(change.code)))} | | |"
-        if group is not None:
-            yield from _cells(group)
-        yield ""
-        yield "</details>"
+def _amount(item: Change | CellGroup) -> int:
+    return len(item.changes) if isinstance(item, CellGroup) else 1
 
 
-def _cells(group: CellGroup) -> Iterator[str]:
-    """What tells the cells of a matrix apart."""
-    for path in group.varying:
-        yield f"| {cell(code(path_words(path)))} | | different in each | | |"
-    for axis, texts in group.axes:
-        values = ", ".join(code(text) for text in texts[:_VALUES_SHOWN])
-        more = len(texts) - _VALUES_SHOWN
-        rest = f", {more:,} more" if more > 0 else ""
-        yield f"| {cell(code(f'matrix.{axis}'))} | | {cell(values)}{rest} | | |"
-    if not group.axes:
-        keys = [cell(code(change.address.key)) for change in group.changes[:_VALUES_SHOWN]]
-        more = len(group.changes) - _VALUES_SHOWN
-        keys += [count(more, "more run")] if more > 0 else []
-        yield f"| matrix | | {'<br>'.join(keys)} | | |"
+def _details(items: Sequence[Change | CellGroup], size: float) -> Iterator[str]:
+    """The fields of each change, folded; the last block that fits may lack some."""
+    room = _Room(size - 1)
+    folded = [item for item in items if has_folds(item)]
+    for at, item in enumerate(folded):
+        for fold in folds(item):
+            whole = yield from _fold(fold, room)
+            if not whole:
+                left_out = sum(map(_amount, folded[at:]))
+                yield f"\n{count(left_out, 'change')} without all fields: {_SEE}."
+                return
 
 
-def _packages(change: Change) -> Iterator[str]:
-    """The packages of an environment, folded."""
-    environment = change.environment
-    if environment is None or not environment.packages:
-        return
-    words = environment_words(environment, whole=change.action is Action.CREATE)
-    address = html.escape(escape(str(change.address)))
-    yield f"<details><summary><code>{address}</code> {html.escape(words)}</summary>"
-    yield ""
-    yield "| package | before | after |"
-    yield "|---|---|---|"
-    for package in environment.packages[:_ROWS_SHOWN]:
-        before, after = (
-            cell(code(side)) if side else "" for side in (package.before, package.after)
-        )
-        yield f"| {cell(code(package.name))} | {before} | {after} |"
-    more = len(environment.packages) - _ROWS_SHOWN
-    if more > 0:
-        yield f"| {count(more, 'more package')} | | |"
-    yield ""
-    yield "</details>"
+def _fold(fold: Fold, room: _Room) -> Generator[str, None, bool]:
+    """The lines of a block, its tags closed wherever it is cut; returns whether it is whole."""
+    if not room.take(*fold.opening, *fold.closing):
+        return False
+    yield from fold.opening
+    whole = True
+    for row in fold.rows:
+        if not room.take(row):
+            whole = False
+            break
+        yield row
+    yield from fold.closing
+    return whole
 
 
-def _check(check: Check) -> str:
-    about = f"{code(str(check.address))}: " if check.address else ""
-    place = f" at {code(str(check.place))}" if check.place else ""
-    hint = f"; {prose(check.hint)}" if check.hint else ""
-    return f"- **{check.severity}** {about}{prose(check.summary)}{place}{hint}"
+def _checks(plan: Plan, rooms: _Rooms) -> Iterator[str]:
+    room = _Room(rooms.checks - 1)
+    left_out = len(plan.checks)
+    for line, amount in check_lines(plan.checks, every=rooms.every_check):
+        if not room.take(line):
+            break
+        yield line
+        left_out -= amount
+    if left_out:
+        yield f"\n{count(left_out, 'more check')}: {_SEE}."
 
 
 def _closing(plan: Plan) -> Iterator[str]:
@@ -143,17 +198,3 @@ def _closing(plan: Plan) -> Iterator[str]:
         yield f"Estimate: {prose(estimate_words(plan.estimate))}."
     if not plan.complete:
         yield "Some runs or jobs were left out of this plan."
-
-
-def _sides(field: FieldChange) -> tuple[str, str]:
-    lines = changed_lines(field, _VALUE_COLUMNS)
-    if lines is not None:
-        return _lines(lines.old), _lines(lines.new)
-    before, after = sides(field, _VALUE_COLUMNS)
-    return cell(code(before)), cell(code(after))
-
-
-def _lines(lines: Sequence[str]) -> str:
-    shown = [cell(code(line)) for line in lines[:_LINES_SHOWN]]
-    more = len(lines) - _LINES_SHOWN
-    return "<br>".join([*shown, *([count(more, "more line")] if more > 0 else [])])

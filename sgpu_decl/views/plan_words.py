@@ -1,7 +1,7 @@
 """The words of a plan that its text and Markdown views share."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
@@ -199,22 +199,26 @@ def _having(refs: Sequence[str]) -> str:
     return f"{', '.join(refs)} {'has' if len(refs) == 1 else 'have'}"
 
 
-def because(change: Change, plan: Plan, now: datetime) -> str:
-    """Return the reason in words, with what became of the last attempt."""
-    reason = reason_words(change, plan)
+def because(
+    change: Change, plan: Plan, now: datetime, *, literal: Callable[[str], str] | None = None
+) -> str:
+    """Return the reason in words, with what became of the last attempt. `literal` makes a user's
+    text safe where text for a terminal is not meant."""
+    reason = reason_words(change, plan, literal=literal)
     prior = change.prior
     if prior is None:
         return reason
     when = f" {age(prior.ended_at, now)}" if prior.ended_at else ""
-    last = f"{_ref(change, prior.attempt)} {prior.state}{when}"
+    ref = (literal or escape)(str(AttemptRef(change.address, prior.attempt)))
+    last = f"{ref} {prior.state}{when}"
     if change.reason is Reason.UP_TO_DATE:
         return f"{reason}: {last}"
     if prior.state.active:
-        return f"{reason} ({_ref(change, prior.attempt)} is {prior.state})"
+        return f"{reason} ({ref} is {prior.state})"
     return f"{reason} ({last})"
 
 
-def reason_words(change: Change, plan: Plan) -> str:
+def reason_words(change: Change, plan: Plan, *, literal: Callable[[str], str] | None = None) -> str:
     """Return the reason alone."""
     if change.kind is Kind.ENVIRONMENT and change.reason is Reason.FIRST_RUN:
         return "first use"
@@ -230,7 +234,8 @@ def reason_words(change: Change, plan: Plan) -> str:
         return _REASONS[Reason.FIRST_RUN]
     moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
     if moved and not change.fields and change.launch is not None:
-        return f"`{escape(change.launch.owner)}` declares it now"
+        owner = change.launch.owner
+        return f"{literal(owner) if literal else f'`{escape(owner)}`'} declares it now"
     return _REASONS[change.reason]
 
 
@@ -249,12 +254,13 @@ def path_words(path: str) -> str:
     return escape(path)
 
 
-def code_words(code: CodeChange) -> str:
-    """Return how much code is sent and which files differ from the last attempt's."""
+def code_words(code: CodeChange, *, literal: Callable[[str], str] = escape) -> str:
+    """Return how much code is sent and which files differ from the last attempt's. `literal` makes
+    the path of a file safe."""
     amount = f"{count(code.files, 'file')}, {size(code.bytes)}"
     if not code.changed:
         return amount
-    shown = ", ".join(escape(path) for path in code.changed[:_PATHS_SHOWN])
+    shown = ", ".join(literal(path) for path in code.changed[:_PATHS_SHOWN])
     more = len(code.changed) - _PATHS_SHOWN
     return f"{amount}; changed: {shown}" + (f" and {more:,} more" if more > 0 else "")
 

@@ -120,7 +120,7 @@ def a_plan() -> Plan:
 def test_plans_of_jobs_are_as_drawn(golden: Golden) -> None:
     made = a_plan()
     golden("plan_jobs.txt", plan_text.render(made, now=NOW))
-    golden("plan_jobs.md", plan_markdown.render(made, now=NOW))
+    golden("plan_jobs.md", "".join(plan_markdown.render(made, now=NOW)))
     golden("plan_jobs.html", plan_html.render(made, now=NOW) + "\n")
     value = plan_to_json(made)
     jsonschema.validate(value, documents()["plan"])

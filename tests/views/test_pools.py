@@ -66,5 +66,5 @@ def test_pools_are_as_drawn(golden: Callable[[str, str], None]) -> None:
     made = a_plan()
     assert made.applyable
     golden("plan_pools.txt", plan_text.render(made, now=NOW))
-    golden("plan_pools.md", plan_markdown.render(made, now=NOW))
+    golden("plan_pools.md", "".join(plan_markdown.render(made, now=NOW)))
     golden("plan_pools.json", json.dumps(plan_to_json(made)["checks"], indent=2) + "\n")
