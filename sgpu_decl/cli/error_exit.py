@@ -5,12 +5,17 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
 from sgpu_decl.cli.next_steps import complete_error
+from sgpu_decl.cli.terminal_output import annotate
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
+
+if TYPE_CHECKING:
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
 __all__ = ["as_sgpu_error", "report", "show_error", "source_text", "wants_json"]
 
@@ -24,9 +29,17 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     sgpu_error = complete_error(as_sgpu_error(error, arguments))
     if wants_json(arguments):
         click.echo(enveloped(error=sgpu_error))
-    else:
-        show_error(sgpu_error)
+        return sgpu_error.exit_code
+    if _option(arguments, "--output", "-o") == "github":
+        annotate(sgpu_error.diagnostics or (_finding(sgpu_error),))
+    show_error(sgpu_error)
     return sgpu_error.exit_code
+
+
+def _finding(error: SgpuError) -> "Diagnostic":
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+    return Diagnostic(code=error.code, summary=error.message, hint=error.hint)
 
 
 def show_error(error: SgpuError) -> None:

@@ -17,16 +17,13 @@ from sgpu_decl.cli.file_options import (
 )
 from sgpu_decl.cli.next_steps import complete_plan
 from sgpu_decl.cli.options import ProjectSource, limit_option, output_option, whole
-from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show, show_pieces
+from sgpu_decl.cli.terminal_output import annotate, answer, note, now, plan_text, show, show_pieces
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sgpu_decl.api import Prepared
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
-    from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["command", "refuse_limit", "show_plan"]
 
@@ -55,7 +52,7 @@ __all__ = ["command", "refuse_limit", "show_plan"]
 )
 @strict_option("Treat warnings as errors: the plan cannot be applied.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
-@output_option("markdown")
+@output_option("markdown", "github")
 @limit_option
 def command(
     *,
@@ -102,7 +99,7 @@ def command(
         data = prepared.to_json()
         answer({**data, "files": _files_json(prepared)} if files else data, error=error)
     else:
-        show_plan(plan, output=output, limit=limit, code=prepared.code_trees if files else ())
+        show_plan(prepared, output=output, limit=limit, files=files)
         if error is not None:
             show_error(error)
     if error is not None:
@@ -125,31 +122,40 @@ def refuse_limit(limit: int | None, *, output: str) -> None:
         raise click.UsageError("`--limit` shortens Markdown: add `-o markdown`, or leave it out")
 
 
-def show_plan(
-    plan: "Plan", *, output: str, limit: int | None, code: "Sequence[Snapshot]" = ()
-) -> None:
-    """The plan for people, on stdout, and then the files of `code`."""
+def show_plan(prepared: "Prepared", *, output: str, limit: int | None, files: bool = False) -> None:
+    """The plan for people, on stdout, and then the `files` of its code."""
     if output == "markdown":
         from sgpu_decl.views.plan_markdown import LIMIT
 
-        _show_markdown(plan, limit=LIMIT if limit is None else limit, code=code)
+        _show_markdown(prepared, limit=LIMIT if limit is None else limit, files=files)
         return
-    show(plan_text(plan, sys.stdout), nl=False)
-    if code:
+    if output == "github":
+        _annotate(prepared.plan)
+    else:
+        show(plan_text(prepared.plan, sys.stdout), nl=False)
+    if files:
         from sgpu_decl.views.code_files import files_text
 
-        show(f"\n{files_text(code)}", nl=False)
+        show(f"\n{files_text(prepared.code_trees)}", nl=False)
 
 
-def _show_markdown(plan: "Plan", *, limit: int, code: "Sequence[Snapshot]") -> None:
+def _annotate(plan: "Plan") -> None:
+    from sgpu_decl.views.github_commands import check_finding
+    from sgpu_decl.views.plan_words import summary_line
+
+    annotate([check_finding(check) for check in complete_plan(plan).checks])
+    show(summary_line(plan))
+
+
+def _show_markdown(prepared: "Prepared", *, limit: int, files: bool) -> None:
     from sgpu_decl.views.plan_markdown import LEAST_LIMIT, render
 
-    files = ""
-    if code:
+    block = ""
+    if files:
         from sgpu_decl.views.code_files import files_markdown
 
         half = (limit - LEAST_LIMIT) // 2
-        files = f"\n{files_markdown(code, room=half if limit else math.inf)}"
-    rest = limit - len(files.encode()) if limit else 0
-    show_pieces(render(complete_plan(plan), now=now(), limit=rest))
-    show(files, nl=False)
+        block = f"\n{files_markdown(prepared.code_trees, room=half if limit else math.inf)}"
+    rest = limit - len(block.encode()) if limit else 0
+    show_pieces(render(complete_plan(prepared.plan), now=now(), limit=rest))
+    show(block, nl=False)

@@ -137,5 +137,5 @@ def _show_plan(path: Path, output: str, limit: int | None) -> int:
     if output == "json":
         answer(saved.to_json())
     else:
-        show_plan(saved.plan, output=output, limit=limit)
+        show_plan(saved, output=output, limit=limit)
     return 0

@@ -10,13 +10,15 @@ import click
 from sgpu_decl.cli.next_steps import complete, complete_error, complete_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.errors import SgpuError
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
 
 __all__ = [
+    "annotate",
     "answer",
     "interactive",
     "note",
@@ -50,6 +52,21 @@ def show_pieces(pieces: "Iterable[str]") -> None:
 
     for piece in pieces:
         sys.stdout.write(neutral(piece))
+
+
+def annotate(findings: "Sequence[Diagnostic]") -> None:
+    """Print findings as workflow commands of GitHub Actions. It looks for their files in the
+    repository, so paths begin there where a step runs in a folder of it."""
+    from sgpu_decl.views.github_commands import render
+
+    # https://docs.github.com/en/actions/reference/workflows-and-actions/variables
+    top = os.environ.get("GITHUB_WORKSPACE")
+
+    def path(file: str) -> str:
+        inside = os.path.relpath(file, top) if top else file
+        return file if inside.startswith("..") else inside
+
+    show(render(findings, path=path), nl=False)
 
 
 def note(text: str) -> None:

@@ -4,8 +4,9 @@ import click
 
 from sgpu_decl.cli.error_exit import source_text
 from sgpu_decl.cli.file_options import file_argument, file_options, strict_option
+from sgpu_decl.cli.next_steps import complete_finding
 from sgpu_decl.cli.options import ProjectSource, output_option
-from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.cli.terminal_output import annotate, answer, note, show
 
 __all__ = ["command"]
 
@@ -14,7 +15,7 @@ __all__ = ["command"]
 @file_argument
 @file_options
 @strict_option("Treat warnings as errors.")
-@output_option()
+@output_option("github")
 def command(*, source: ProjectSource, file: str | None, strict: bool, output: str) -> int:
     """Check FILE and show every mistake in it at once, each with its place.
 
@@ -40,7 +41,9 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
             }
         )
         return 0
-    if validated.findings:
+    if output == "github":
+        annotate([complete_finding(finding) for finding in validated.findings])
+    elif validated.findings:
         from sgpu_decl.views.errors_text import render_findings
 
         note(render_findings(validated.findings, read=source_text))

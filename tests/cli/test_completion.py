@@ -34,7 +34,7 @@ def test_commands_and_options(sgpu: Shell) -> None:
     assert values(sgpu, "st") == ["status", "stacks", "state"]
     assert values(sgpu, "state", "") == ["list", "show", "mv", "rm", "pull", "unlock"]
     assert values(sgpu, "logs", "--re") == ["--restart"]
-    assert values(sgpu, "plan", "-o", "") == ["text", "json", "markdown"]
+    assert values(sgpu, "plan", "-o", "") == ["text", "json", "markdown", "github"]
     assert values(sgpu, "help", "state", "u") == ["unlock"]
     assert values(sgpu, "completion", "") == ["bash", "zsh", "fish", "values"]
     assert values(sgpu, "explain", "unknown_k") == ["unknown_key"]
