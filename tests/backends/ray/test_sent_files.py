@@ -17,7 +17,13 @@ from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import _not_sent
 from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
-from sgpu_decl.backends.ray.cluster.sent_files import _BATCH, _PIECE, SentFiles, _batches
+from sgpu_decl.backends.ray.cluster.sent_files import (
+    _BATCH,
+    _PIECE,
+    SentFiles,
+    SilentNode,
+    _batches,
+)
 from tests.support import until
 
 
@@ -111,7 +117,9 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """Calls of nodes are answered at once."""
-    same = SimpleNamespace(get=lambda answer: answer, put=lambda data: data)
+    same = SimpleNamespace(
+        get=lambda answer: answer, put=lambda data: data, wait=lambda calls, **_: (calls, [])
+    )
     monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.ray", same)
     return Node(NodeFiles(str(tmp_path / "node/run"), 0))
 
@@ -178,6 +186,28 @@ def test_a_node_with_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_a_node_that_ends_while_files_are_sent_is_lost() -> None:
     assert _not_sent(RayActorError()).failure == "node_lost"
+
+
+def test_a_node_that_hangs_keeps_the_driver_from_nothing_and_is_named(
+    head: Head, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray takes a node for alive whose actor alone hangs."""
+    other = Node(NodeFiles(str(tmp_path / "other/run"), 1))
+    has = tmp_path / "other/objects/code/c0de.tar.gz"  # so the nodes have other answers
+    has.parent.mkdir(parents=True)
+    has.touch()
+    silent = "sgpu_decl.backends.ray.cluster.sent_files.ray.wait"
+    monkeypatch.setattr(silent, lambda calls, **_: (calls[:1], calls[1:]))
+    steps = head.files.send([node, other], str(tmp_path / "runs/1/logs/0"))
+    for _ in range(3):
+        next(steps)  # the driver looks for a request to stop meanwhile
+
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files._SILENT", -1.0)
+    late = head.files.send([node, other], str(tmp_path / "runs/1/logs/0"))
+    with pytest.raises(SilentNode, match="node 1 has not answered") as raised:
+        next(late)
+
+    assert raised.value.number == 1
 
 
 def test_a_node_gets_what_it_lacks_and_its_files_come_back(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _POLL = 0.5  # seconds between two looks for a request to cancel
 _BUSY_POLL = 0.1  # the same while ranks start, or write what this process takes
 _SEEN = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
-_LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
+_LATE = 60.0  # seconds that nodes may need, beyond the grace, once the run is to end
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
 _STORE_ANSWERS = 30.0  # seconds until the key-value store must answer
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
@@ -182,7 +182,7 @@ class _Driver:
         self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
         every: list[LostNode] = []
         asked = writing = False
-        deadline: float | None = None  # once a node is lost
+        deadline: float | None = None  # once a node is lost, or the run is to end
         while nodes.running:
             starting = self._status.fields["state"] == "starting"
             lost = nodes.wait(_BUSY_POLL if starting or writing else _POLL)
@@ -192,7 +192,7 @@ class _Driver:
             if (self._stop_requested() or every) and not asked:
                 asked = True
                 nodes.stop()
-            if every and deadline is None:
+            if asked and deadline is None:
                 deadline = time.monotonic() + float(self._launch["grace"]) + _LATE
             seen = nodes.status()
             if seen is not None and not asked:

@@ -16,6 +16,7 @@ from sgpu_decl.agent.fast_stdlib import signal_name
 from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files
 from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
 from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
+from sgpu_decl.backends.ray.cluster.sent_files import SilentNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ class NodeGroup:
             raise LostNode("node_lost", summary)
 
     def send_files(self, logs: str) -> Iterator[None]:
-        """Send the files of the launch, if there is no storage; yields before each piece. Lines of
-        the nodes go to the folder `logs`.
+        """Send the files of the launch, if there is no storage; yields before each piece, and while
+        nodes are slow. Lines of the nodes go to the folder `logs`.
 
         Raises:
             LostNode: one is gone, or does not get its files.
@@ -124,6 +125,8 @@ class NodeGroup:
             raise LostNode("staging_failed", missing)
         try:
             yield from self._sent.send(self._actors, logs)
+        except SilentNode as error:
+            raise self._hanging(error) from error
         except (RayError, OSError) as error:
             raise _not_sent(error) from error
 
@@ -197,6 +200,8 @@ class NodeGroup:
             return []
         except StopIteration:
             pass
+        except SilentNode as error:
+            lost = [self._hanging(error)]
         except RayError as error:
             lost = [_loss(number, self.places[number], error)]
         except OSError as error:
@@ -206,6 +211,10 @@ class NodeGroup:
             lost = [LostNode("platform", summary)]
         del self._collections[number]
         return lost
+
+    def _hanging(self, error: SilentNode) -> LostNode:
+        where = f"the actor on {self.places[error.number]['address']} hangs"
+        return LostNode("node_lost", f"{error}: {where}")
 
     @property
     def running(self) -> bool:

@@ -24,12 +24,12 @@ from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
     from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 
-__all__ = ["SentFiles"]
+__all__ = ["SentFiles", "SilentNode"]
 
 _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
@@ -38,6 +38,15 @@ _BATCH = 500  # files that are taken at once
 _READS = 16  # of all logs, before the driver looks at something else
 _MUCH = 1 << 20  # bytes of a log that were new: there is more by now
 _ANSWER = 0.2  # seconds for the answers of all nodes; a late one is taken the next time
+_SILENT = 600.0  # seconds without an answer, after which a node hangs: a piece takes seconds
+
+
+class SilentNode(Exception):
+    """Node `number` is alive for Ray, and does not answer."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"node {number} has not answered for {_SILENT:g} s")
+        self.number = number
 
 
 class SentFiles:
@@ -109,30 +118,36 @@ class SentFiles:
             index_folder(folder)
 
     def send(self, actors: Sequence[Any], logs: str) -> Iterator[None]:
-        """Send what nodes lack; yields before each piece. Their lines go to the folder `logs`.
-        Raises RayError, OSError."""
+        """Send what nodes lack; yields before each piece, and while nodes are slow. Their lines go
+        to the folder `logs`. Raises RayError, OSError, SilentNode."""
         self._actors = actors
         earlier = _numbers(self._back)
         self._attempt = max(earlier, default=-1) + 1
         sources = {**self._files(), **self._outcomes(earlier), **self._earlier_output()}
         names = list(sources)
-        missing = ray.get([actor.missing.remote(names, self._name) for actor in actors])
-        under_way: list[Any] = []
+        numbered = dict(enumerate(actors))
+        missing = yield from _answers(
+            {node: actor.missing.remote(names, self._name) for node, actor in numbered.items()}
+        )
+        under_way: list[dict[int, Any]] = []
         for name, path in sources.items():
-            receivers = [
-                actor for actor, lacking in zip(actors, missing, strict=True) if name in lacking
-            ]
+            receivers = {node: numbered[node] for node in numbered if name in missing[node]}
             for offset, size, data in _pieces(path) if receivers else ():
                 yield
                 piece = ray.put(data)
                 under_way.append(
-                    [actor.receive.remote(name, offset, size, piece) for actor in receivers]
+                    {
+                        node: actor.receive.remote(name, offset, size, piece)
+                        for node, actor in receivers.items()
+                    }
                 )
                 if len(under_way) >= _WINDOW:
-                    ray.get(under_way.pop(0))
+                    yield from _answers(under_way.pop(0))
         for rest in under_way:
-            ray.get(rest)
-        ray.get([actor.follow.remote(earlier) for actor in actors])
+            yield from _answers(rest)
+        yield from _answers(
+            {node: actor.follow.remote(earlier) for node, actor in numbered.items()}
+        )
         os.makedirs(os.path.join(self._back, str(self._attempt)))
         for folder in (self._back, self._launch):
             index_folder(folder)  # if all nodes are lost, nothing else says that this attempt began
@@ -163,31 +178,34 @@ class SentFiles:
         return found
 
     def collect(self, node: int) -> Iterator[None]:
-        """Take what a node left, once its node program has ended; yields after each piece. Raises
-        RayError, OSError."""
+        """Take what a node left, once its node program has ended; yields after each piece, and
+        while the node is slow. Raises RayError, OSError, SilentNode."""
         actor = self._actors[node]
         read = self._reads.pop(node, None)
         if read is not None:
-            self._write(node, ray.get(read))
-        while lines := ray.get(actor.new_lines.remote(last=True)):
+            self._write(node, (yield from _answer(node, read)))
+        while lines := (yield from _answer(node, actor.new_lines.remote(last=True))):
             self._write(node, lines)
         mine = f"{self._name}/{self._attempt}/node_{node}/"
-        files = [item for item in ray.get(actor.brought.remote()) if item[0].startswith(mine)]
+        brought = yield from _answer(node, actor.brought.remote())
+        files = [item for item in brought if item[0].startswith(mine)]
         # `done` says that all is there.
         files.sort(key=lambda item: (item[0] == f"{mine}done", item[0]))
         for names, size in _batches(files):
-            yield from self._fetch(actor, names, size)
-        ray.get(actor.discard.remote())
+            yield from self._fetch(node, names, size)
+        yield from _answer(node, actor.discard.remote())
         attempt = os.path.join(self._back, str(self._attempt))
         if files:
             index_tree(os.path.join(attempt, f"node_{node}"))
         for folder in (attempt, self._back, self._launch):
             index_folder(folder)
 
-    def _fetch(self, actor: Any, names: list[str], size: int) -> Iterator[None]:
+    def _fetch(self, node: int, names: list[str], size: int) -> Iterator[None]:
         """Take files of `size` bytes in all: several small ones at once, a large one in pieces."""
+        actor = self._actors[node]
         if size <= _PIECE:
-            for name, content in zip(names, ray.get(actor.read_whole.remote(names)), strict=True):
+            contents = yield from _answer(node, actor.read_whole.remote(names))
+            for name, content in zip(names, contents, strict=True):
                 with self._new_file(name) as file:
                     file.write(content)
             yield
@@ -195,7 +213,7 @@ class SentFiles:
         for name in names:
             with self._new_file(name) as file:
                 for at in range(0, size, _PIECE):
-                    file.write(ray.get(actor.read.remote(name, at, _PIECE)))
+                    file.write((yield from _answer(node, actor.read.remote(name, at, _PIECE))))
                     yield
 
     @contextlib.contextmanager
@@ -271,6 +289,24 @@ class SentFiles:
             if not name.startswith(INDEX)
         ]
         return {f"runs/{os.path.relpath(path, self._above)}": path for path in paths}
+
+
+def _answers(calls: Mapping[int, Any]) -> Generator[None, None, dict[int, Any]]:
+    """Return what nodes answer, by their numbers; yields while it waits, so that the driver sees
+    other things meanwhile. Raises RayError, SilentNode."""
+    every = list(calls.values())
+    deadline = time.monotonic() + _SILENT
+    while pending := ray.wait(every, num_returns=len(every), timeout=_ANSWER)[1]:
+        if time.monotonic() > deadline:
+            raise SilentNode(next(node for node, call in calls.items() if call in pending))
+        yield
+    return dict(zip(calls, ray.get(every), strict=True))
+
+
+def _answer(node: int, call: Any) -> Generator[None, None, Any]:
+    """The same of one node."""
+    answers = yield from _answers({node: call})
+    return answers[node]
 
 
 def _batches(files: Sequence[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
