@@ -13,6 +13,9 @@ RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
 SUCCEEDED = {"state": "succeeded", "exit_code": 0, "class": None}
 NOW = 1_800_000_000.0
 OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
+# As `JobSupervisor.run` writes them (`ray/dashboard/modules/job/job_supervisor.py`).
+LAST_LINES = "Job entrypoint command failed with exit code 72, last available logs (truncated):\n"
+NO_LINES = "Job entrypoint command failed with exit code 72. No logs available."
 
 
 def job(status: str, *, ago: float = 600.0, **fields: Any) -> dict[str, Any]:
@@ -53,6 +56,26 @@ def test_without_an_outcome_the_job_decides(
     of: Mapping[str, Any] | None, expected: tuple[str, str | None]
 ) -> None:
     assert judged(of) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (f"{LAST_LINES}A line.\nsgpu: `/mnt/a` is not here\n", "`/mnt/a` is not here"),
+        (NO_LINES, NO_LINES),
+        (None, "see the log of its job"),
+    ],
+)
+def test_a_driver_that_cannot_use_its_launch_folder_says_why(
+    message: str | None, reason: str
+) -> None:
+    failed = job("FAILED", error_type=OWN_END, driver_exit_code=NO_STORAGE, message=message)
+
+    seen = judge(failed, RUNNING, None, driver_alive=True, now=NOW)
+
+    assert seen["first_cause"]["summary"] == (
+        f"the driver could not use the launch folder on the head node: {reason}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,9 @@ def judge(
         return outcome
     code = job.get("driver_exit_code")
     if code == NO_STORAGE:
+        said = str(job.get("message") or "see the log of its job").strip().rpartition("\n")[2]
         return _failed(driver, "staging_failed", "the driver could not use the launch folder on "
-                       "the head node: see the log of its job")  # fmt: skip
+                       f"the head node: {said.removeprefix('sgpu: ')}")  # fmt: skip
     # Ray 2.49 names no type for that.
     own_end = job.get("error_type") == _OWN_END or (not job.get("error_type") and code is not None)
     own = status == "SUCCEEDED" or (own_end and (code or 0) > 0)
