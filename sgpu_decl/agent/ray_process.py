@@ -34,6 +34,7 @@ from sgpu_decl.agent.rank_start import (
 )
 from sgpu_decl.agent.ray_environment import python_path, without_outer_ray, without_rank
 from sgpu_decl.agent.ray_logs import keep_logs, last_lines
+from sgpu_decl.agent.ray_object_store import refused_store, store_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class RayProcess:
         """Start the head of a cluster of so many nodes.
 
         Raises:
-            LaunchError: a port is taken.
+            LaunchError: a port is taken, or the object store is too large.
         """
         options = self._options
         port = self._claim("port", options["port"])
@@ -150,7 +151,8 @@ class RayProcess:
         """Join the cluster with that head, whose folder is that on its own machine.
 
         Raises:
-            LaunchError: there is no free port, or the folder cannot be made.
+            LaunchError: there is no free port, the folder cannot be made, or the object store is
+                too large.
         """
         self._head, self._folder_of_head = head, folder
         try:
@@ -226,8 +228,12 @@ class RayProcess:
             f"--num-gpus={options['num_gpus']}",
             f"--resources={dumps(dict(options['resources']))}",
         ]
-        if options["object_store_memory"] is not None:
-            whole.append(f"--object-store-memory={options['object_store_memory']}")
+        store = options["object_store_memory"]
+        if store is not None:
+            refused = refused_store(store, options["env"])
+            if refused is not None:
+                raise LaunchError("launch_failed_user", f"{refused}, on node {self._node.number}")
+            whole.append(f"--object-store-memory={store}")
         plan = {
             "arguments": whole,
             "address": address,
@@ -268,8 +274,8 @@ class RayProcess:
         # Else `ray start` gives up by itself after 30 s (`raylet_start_wait_time_s` in Ray's
         # `src/ray/common/ray_config_def.h`), whatever the options say.
         patience = max(options["head_startup_timeout"], options["worker_join_timeout"])
-        own = {**self._access(), "RAY_raylet_start_wait_time_s": math.ceil(patience)}
-        environment = {**self._plain_environment(), **own, **options["env"]}
+        own = {"RAY_raylet_start_wait_time_s": math.ceil(patience), **store_limit()}
+        environment = {**self._plain_environment(), **self._access(), **own, **options["env"]}
         return {name: str(value) for name, value in environment.items()}
 
     def _plain_environment(self) -> dict[str, str]:

@@ -25,6 +25,9 @@ __all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
 
 _FIRST_WITH_TOKEN = Version("2.52")
 _STORE_SHARE = 0.3  # of the memory: Ray's own default
+_SMALLEST_STORE = 75 << 20  # bytes
+_DISK_AT_MOST = 10_000_000_000  # bytes of a store that Ray keeps on a disk: agent/ray_object_store
+_SLOW_STORAGE = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE"
 _METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
 
 
@@ -66,7 +69,8 @@ def ray_cluster(ray: "Ray", shape: NodeShape | None, packages: RayPackages) -> R
     if shape is None:
         return RaySize(object_store_memory=store, version=packages.ray)
     if store is None and shape.memory is not None and shape.shm is not None:
-        store = min(int(shape.memory * _STORE_SHARE), shape.shm)
+        room = shape.shm if shape.shm >= _SMALLEST_STORE else _DISK_AT_MOST
+        store = min(int(shape.memory * _STORE_SHARE), room)
     gpus = shape.gpus if ray.num_gpus is None else ray.num_gpus
     cpus = shape.cpus if ray.num_cpus is None else ray.num_cpus
     return RaySize(
@@ -105,21 +109,7 @@ def ray_findings(
             hint="install `ray[default]`, or declare it in `env.dependencies`",
         )
     yield from _beyond_run(ray, shape, place)
-    store = ray.object_store_memory
-    if (
-        store is not None
-        and shape is not None
-        and shape.shm is not None
-        and store.bytes > shape.shm
-    ):
-        yield Diagnostic(
-            code="ray_shm_small",
-            severity=Severity.WARNING,
-            summary=f"the object store of {size(store.bytes)} does not fit into /dev/shm, which "
-            f"has {size(shape.shm)}: Ray would keep it on a disk, which is slow",
-            place=place("ray.object_store_memory"),
-            hint="make it smaller, or /dev/shm larger: in a container `--shm-size`",
-        )
+    yield from _shared_memory(ray, shape, place)
 
 
 def _beyond_run(
@@ -147,6 +137,29 @@ def _beyond_run(
             place=place("ray.num_cpus"),
             hint="leave it out for the CPUs that the run has on each node",
         )
+
+
+def _shared_memory(
+    ray: "Ray", shape: NodeShape | None, place: Callable[[str], Place | None]
+) -> Iterator[Diagnostic]:
+    if shape is None or shape.shm is None:
+        return
+    written = ray.object_store_memory
+    store = _SMALLEST_STORE if written is None else written.bytes
+    if store <= shape.shm:
+        return
+    refused = store > _DISK_AT_MOST and not ray.env.get(_SLOW_STORAGE)
+    what = "store" if written is None else f"store of {size(store)}"
+    then = "Ray would not start" if refused else "Ray would keep it on a disk, which is slow"
+    yield Diagnostic(
+        code="ray_shm_small",
+        severity=Severity.ERROR if refused else Severity.WARNING,
+        summary=f"the object {what} does not fit into /dev/shm, which has {size(shape.shm)}: "
+        f"{then}",
+        place=place("ray" if written is None else "ray.object_store_memory"),
+        hint="make /dev/shm larger (in a container: `--shm-size`), or declare a smaller "
+        "`object_store_memory`",
+    )
 
 
 def _of_version(text: str, place: Place | None, *, nodes: int) -> Iterator[Diagnostic]:

@@ -64,9 +64,22 @@ def test_ray_without_its_metrics_agent() -> None:
 
 def test_an_object_store_that_shared_memory_cannot_hold() -> None:
     found = packages("2.60.0")
-    assert findings(found, object_store_memory="17GiB") == [("ray_shm_small", "warning")]
+    assert findings(found, object_store_memory="17GiB") == [("ray_shm_small", "error")]
+    slow = {"RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1"}
+    assert findings(found, object_store_memory="17GiB", env=slow) == [("ray_shm_small", "warning")]
     assert findings(found, object_store_memory="16GiB") == []
     assert findings(found, TWO_NODES, object_store_memory="17GiB") == []
+
+
+def test_shared_memory_that_holds_no_object_store() -> None:
+    """As in a container that nobody gave more."""
+    container = NodeShape(nodes=1, gpus=0, cpus=2, memory=8 << 30, shm=64 << 20)
+    found = packages("2.60.0")
+    for written in ({}, {"object_store_memory": "9GB"}):
+        assert findings(found, container, **written) == [("ray_shm_small", "warning")]
+    assert findings(found, container, object_store_memory="11GB") == [("ray_shm_small", "error")]
+    store = ray_cluster(Ray(), container, found).object_store_memory
+    assert store == int(0.3 * (8 << 30))
 
 
 def test_a_node_that_is_declared_larger_than_it_is() -> None:

@@ -257,6 +257,19 @@ def test_a_taken_port_is_named_with_its_holder_before_ray_starts(make_driver: An
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
+def test_an_object_store_that_ray_would_not_start_with_is_refused_before(make_driver: Any) -> None:
+    attempt = make_driver("def main(): pass", ray={"object_store_memory": 1 << 50})
+    attempt.launch()
+
+    assert attempt.wait()["class"] == "launch_failed_user"
+
+    summary = attempt.read()["first_cause"]["summary"]
+    assert summary.startswith("the `ray.object_store_memory` of 1125899.9 GB does not fit into")
+    assert summary.endswith("on node 0")
+
+
+@pytest.mark.expensive
 def test_a_command_may_be_the_driver_and_has_its_grace_at_a_cancel(
     make_driver: Any, ray_python: str
 ) -> None:
