@@ -23,13 +23,17 @@ class Placement:
 
     `id` is what the backend launches with, if anything. `note` is what the plan says of it. `field`
     is the field of the run that decided it, None where something else did. `room` is how many such
-    launches find room at the same time now; None where that is not known, or has no limit.
+    launches find room at the same time now; None where that is not known, or has no limit. `limit`
+    is how many the backend stands at all, also while they wait, and `beyond` what the plan says of
+    more.
     """
 
     id: str | None
     note: Diagnostic
     field: str | None = None
     room: int | None = None
+    limit: int | None = None
+    beyond: Diagnostic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

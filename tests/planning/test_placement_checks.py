@@ -59,6 +59,14 @@ def test_a_run_beside_local_ones_is_named(world: Any) -> None:
     assert check.address == Address.run("there")
 
 
+def test_more_launches_than_a_backend_stands_are_said_once(world: Any) -> None:
+    beyond = Diagnostic(code="head_memory", severity=Severity.WARNING, summary="too many")
+    for number, said in enumerate([[], [], ["too many"]]):
+        wanting(world, placement(limit=2, beyond=beyond), f"run-{number}")
+        summaries = [check.summary for check in checks(world)]
+        assert sorted(summaries) == ["GPUs come on demand", *said]
+
+
 def test_another_placement_forces_nothing(world: Any) -> None:
     world.had(AttemptState.SUCCEEDED)
     made = wanting(world, placement(id="p-2")).plan(capabilities=REMOTE)

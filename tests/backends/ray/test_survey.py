@@ -295,7 +295,19 @@ def test_another_python_than_the_environment_is_for(
 def test_a_head_without_memory(cluster: Answers, planned: Planned) -> None:
     for machine in cluster.by_path["/nodes"]["data"]["summary"]:
         machine["mem"][1] = 100_000_000
-    assert checks(planned())["head_memory"].severity == "warning"
+    found = checks(planned())["head_memory"]
+    assert found.severity == "warning"
+    assert "0.1 GB of memory free, which is enough for no driver" in found.summary
+
+
+def test_each_run_of_a_plan_has_a_driver_on_the_head(cluster: Answers, planned: Planned) -> None:
+    for machine in cluster.by_path["/nodes"]["data"]["summary"]:
+        machine["mem"][1] = 700_000_000
+    few = planned(more="matrix: {n: [1, 2, 3]}\nargs: {}\n")
+    assert "head_memory" not in checks(few)
+    many = checks(planned(more="matrix: {n: [1, 2, 3, 4]}\nargs: {}\n"))["head_memory"]
+    assert "enough for 3 drivers" in many.summary
+    assert many.place.line == 5
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def cluster_findings(
     python: str | None,
     called: bool,
 ) -> Iterator[Diagnostic]:
-    """Findings about versions and the head.
+    """Findings about versions.
 
     Args:
         python: the version of the Python whose environment is sent; None where none is.
@@ -63,16 +63,25 @@ def cluster_findings(
             hint=f"name a Python {_minor(sent)} of the nodes with `python` in `backend`, or use "
             f"Python {_minor(state.python)} here",
         )
+
+
+def head_limit(state: ClusterState) -> tuple[int | None, Diagnostic | None]:
+    """How many drivers find memory on the head, and the finding about more: each attempt has one
+    there, also while it waits for room."""
     head = state.head
-    if head is not None and head.memory is not None and head.memory < _DRIVER:
-        yield Diagnostic(
-            code="head_memory",
-            severity=Severity.WARNING,
-            summary=f"the head of the cluster has {head.memory / 1e9:.1f} GB of memory free, and "
-            f"each attempt keeps a driver of {_DRIVER / 1e9:.1f} GB there",
-            place=place,
-            hint="wait until other attempts have ended, or give the head more memory",
-        )
+    if head is None or head.memory is None:
+        return None, None
+    limit = head.memory // _DRIVER
+    drivers = "one driver" if limit == 1 else f"{limit:,} drivers" if limit else "no driver"
+    return limit, Diagnostic(
+        code="head_memory",
+        severity=Severity.WARNING,
+        summary=f"the head of the cluster has {head.memory / 1e9:.1f} GB of memory free, which is "
+        f"enough for {drivers}: each attempt keeps one of {_DRIVER / 1e9:.1f} GB there, also while "
+        "it waits",
+        hint="launch fewer runs at once with `--select`, wait until other attempts have ended, or "
+        "give the head more memory",
+    )
 
 
 def access_findings(

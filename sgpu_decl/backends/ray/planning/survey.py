@@ -12,6 +12,7 @@ from sgpu_decl.backends.ray.api.dashboard_address import address_of
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
+    head_limit,
 )
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.config_rules import config_findings, machine_findings
@@ -83,8 +84,14 @@ class RaySurvey(RemoteSurvey):
             hint="`ranks_per_node` and `strategy` in `backend` change it",
         )
         placement = placement_of(config, answered.state, fit)
+        limit, beyond = head_limit(answered.state)
         return Placement(
-            id=placement.id, note=note, field="backend", room=None if growing else fit.now
+            id=placement.id,
+            note=note,
+            field="backend",
+            room=None if growing else fit.now,
+            limit=limit,
+            beyond=beyond,
         ), ()
 
     def nodes(self, config: "RunConfig") -> NodeShape | None:
