@@ -14,7 +14,7 @@ from sgpu_decl.rendering.spec import RaySpec
 from tests.agent.ray.conftest import DRIVER, SMALL
 from tests.ray_versions import OLDEST_RAY, interpreter_with
 
-pytestmark = [pytest.mark.ray, pytest.mark.expensive]
+pytestmark = pytest.mark.ray
 
 WAITS = """
 def main():
@@ -76,6 +76,7 @@ def main():
     assert nodes.read(1)["state"] == "succeeded"
 
 
+@pytest.mark.expensive
 def test_a_killed_raylet_of_another_node_is_named(make_cluster: Any) -> None:
     nodes = make_cluster(WAITS).all()
     _until_up(nodes)
@@ -88,6 +89,7 @@ def test_a_killed_raylet_of_another_node_is_named(make_cluster: Any) -> None:
     assert list((nodes.attempt.folder / "output" / "ray_logs" / "0").iterdir())
 
 
+@pytest.mark.expensive
 def test_a_node_that_does_not_join_is_named(make_cluster: Any) -> None:
     nodes = make_cluster("def main(): pass", ray={"worker_join_timeout": 3.0})
     nodes.all()
@@ -108,6 +110,7 @@ def test_a_node_that_does_not_join_is_named(make_cluster: Any) -> None:
     )
 
 
+@pytest.mark.expensive
 def test_a_head_that_is_not_up_in_time_is_named(make_cluster: Any) -> None:
     nodes = make_cluster("def main(): pass", ray={"head_startup_timeout": 1.0})
     nodes.all()
@@ -122,6 +125,7 @@ def test_a_head_that_is_not_up_in_time_is_named(make_cluster: Any) -> None:
     assert not nodes.events("ray_joining", 1)
 
 
+@pytest.mark.expensive
 def test_a_cancel_gives_the_driver_its_grace_with_the_whole_cluster(make_cluster: Any) -> None:
     source = """
 def main():
@@ -141,6 +145,7 @@ def main():
     assert (nodes.attempt.folder / "output" / "nodes").read_text() == "2"
 
 
+@pytest.mark.expensive
 def test_a_lost_agent_ends_the_cluster_on_all_nodes(make_cluster: Any) -> None:
     nodes = make_cluster(WAITS).all()
     _until_up(nodes)
@@ -151,6 +156,7 @@ def test_a_lost_agent_ends_the_cluster_on_all_nodes(make_cluster: Any) -> None:
     assert nodes.read(1)["class"] == "node_lost"
 
 
+@pytest.mark.expensive
 def test_other_versions_of_ray_are_refused_before_anything_starts(make_nodes: Any) -> None:
     oldest = Path(interpreter_with(OLDEST_RAY))
     (packages,) = oldest.parents[1].glob("lib/python3*/site-packages")
@@ -165,6 +171,7 @@ def test_other_versions_of_ray_are_refused_before_anything_starts(make_nodes: An
     assert not nodes.events("ray_head_starting")
 
 
+@pytest.mark.expensive
 def test_a_node_that_lacks_something_keeps_the_cluster_from_starting(make_cluster: Any) -> None:
     nodes = make_cluster("def main(): pass")
     nodes.start(0)
@@ -175,6 +182,7 @@ def test_a_node_that_lacks_something_keeps_the_cluster_from_starting(make_cluste
     assert not nodes.events("ray_head_starting")
 
 
+@pytest.mark.expensive
 def test_it_spans_two_hosts(make_cluster: Any, two_hosts: tuple[str, str, str]) -> None:
     first, second, address = two_hosts
     source = """

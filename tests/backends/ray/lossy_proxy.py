@@ -10,13 +10,27 @@ from urllib.parse import urlsplit
 
 class LossyProxy:
     """`url` is its address. The next request that begins with `lose`, as in `POST /api/jobs/`, is
-    passed on, and its answer is lost. `requests` are those since the last `forget`, and `sent` is
-    what their bodies had, in bytes."""
+    passed on, and its answer is lost. With `loses_each`, so is the first answer to each request:
+    `lost` has those. `requests` are those since the last `forget`, and `sent` is what their bodies
+    had, in bytes."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.lose: str | None = None
+        self.loses_each = False
+        self.lost: set[str] = set()
         self.forget()
+
+    def loses(self, request: str) -> bool:
+        """Whether the answer to a request is to be lost."""
+        name = request.partition("?")[0]
+        if self.loses_each and name not in self.lost:
+            self.lost.add(name)
+            return True
+        if self.lose is not None and request.startswith(self.lose):
+            self.lose = None
+            return True
+        return False
 
     def forget(self) -> None:
         """Count anew."""
@@ -41,8 +55,7 @@ def lossy_proxy(target: str) -> Iterator[LossyProxy]:
             request = f"{self.command} {self.path}"
             proxy.requests.append(request)
             proxy.sent += len(body)
-            if proxy.lose is not None and request.startswith(proxy.lose):
-                proxy.lose = None
+            if proxy.loses(request):
                 self.close_connection = True
                 return
             self.send_response(answer.status)

@@ -1,6 +1,8 @@
-"""Lost requests between the processes of Ray, and its own way to end what workers leave."""
+"""Lost requests between the processes of Ray, its own way to end what workers leave, and devices
+that it does not name."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,18 +46,23 @@ def test_lost_requests_between_the_processes_of_ray_change_nothing(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def subreaping() -> Iterator[RayCluster]:
-    setting = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
-    with ray_cluster(nodes=2, python=interpreter_with("newest"), environ={setting: "1"}) as running:
+def unusual() -> Iterator[RayCluster]:
+    """A cluster whose raylets end what workers leave, and whose workers are not told their GPUs."""
+    settings = {
+        "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "1",
+        "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+    }
+    python = interpreter_with("newest")
+    with ray_cluster(nodes=2, gpus=2, python=python, environ=settings) as running:
         yield running
 
 
 @pytest.mark.parametrize("victims", ["driver", "actors", "node_programs", "supervisors", "ranks"])
 def test_nothing_is_left_where_ray_itself_ends_what_workers_leave(
-    subreaping: RayCluster, tmp_path: Path, victims: str, monkeypatch: pytest.MonkeyPatch
+    unusual: RayCluster, tmp_path: Path, victims: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_verdict, "_VISIBLE", 5.0)  # of 60 s: the disk is one of this machine
-    run = ClusterRun(subreaping, tmp_path)
+    run = ClusterRun(unusual, tmp_path)
     run.hold()
     processes = run.processes
 
@@ -65,3 +72,38 @@ def test_nothing_is_left_where_ray_itself_ends_what_workers_leave(
     assert_gone(processes)
     assert run.bench.ended()["state"] in ("failed", "lost")
     run.assert_frees_everything()
+
+
+SEEN = """\
+import os, signal
+
+def seen():
+    leaked = ("PYTHONBREAKPOINT", "SPT_NOENV")
+    return {
+        "leaked": [name for name in os.environ if name.startswith("RAY_") or name in leaked],
+        "threads": os.environ["OMP_NUM_THREADS"],
+        "devices": os.environ["CUDA_VISIBLE_DEVICES"],
+        "niceness": os.nice(0),
+        "blocked": len(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+        "interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    }
+"""
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("GPU", {"0,1"}), ("CPU", {""})])
+def test_ranks_find_their_devices_and_nothing_of_a_worker_of_ray(
+    unusual: RayCluster, tmp_path: Path, kind: str, devices: set[str]
+) -> None:
+    run = ClusterRun(unusual, tmp_path)
+    (run.bench.project / "tell.py").write_text(SEEN)
+    fields = {**run.fields(ranks_per_node=2, resources_per_rank={"CPU": 2}), "type": kind}
+    own = {"variables": {"RAY_OWN": "1"}}
+    run.bench.declare("", **fields, entrypoint="tell.py:seen", env=own)
+
+    assert run.bench.ran()["state"] == "succeeded"
+
+    values = [value for _, value in run.bench.results()]
+    assert {value.pop("devices") for value in values} == devices
+    own_niceness = os.nice(0)  # the raylets have it, too; a worker of Ray is at 15 more
+    expected = {"leaked": ["RAY_OWN"], "threads": "1", "niceness": own_niceness, "blocked": 0}
+    assert values == [{**expected, "interrupt": True}] * 2

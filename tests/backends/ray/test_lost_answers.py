@@ -1,0 +1,47 @@
+"""Whatever answer of the dashboard is lost: the next apply goes on, and there is one job."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.testing.ray_cluster import RayCluster
+from tests.backends.ray.cluster_run import ClusterRun
+from tests.backends.ray.lossy_proxy import LossyProxy, lossy_proxy
+from tests.ray_versions import NEWEST_CLUSTER
+
+pytestmark = [pytest.mark.ray, pytest.mark.expensive]
+
+APPLIES = 30
+"""More than a launch has requests."""
+
+
+@pytest.fixture
+def proxy(cluster: RayCluster) -> Iterator[LossyProxy]:
+    with lossy_proxy(cluster.url) as running:
+        yield running
+
+
+@NEWEST_CLUSTER
+@pytest.mark.parametrize("storage", [True, False])
+def test_a_launch_is_one_job_although_the_first_answer_to_each_request_is_lost(
+    cluster: RayCluster, proxy: LossyProxy, tmp_path: Path, *, storage: bool
+) -> None:
+    run = ClusterRun(cluster, tmp_path, storage=storage, address=proxy.url)
+    gate = str(run.bench.gate)
+    before = 0
+    if not storage:  # a depot has the code then
+        run.bench.declare("value", args={"gate": gate}, gpus=1)
+        run.bench.ran()
+        before = 1
+    run.bench.declare("value", args={"gate": gate, "n": 1}, gpus=1)
+    proxy.loses_each = True
+
+    for _ in range(APPLIES):
+        if run.bench("apply", "-y", "--detach").code == 0:
+            break
+
+    assert run.bench.ended()["state"] == "succeeded"
+    assert "POST /api/jobs/" in proxy.lost
+    assert any(request.startswith("PUT /api/packages/gcs/sgpu_") for request in proxy.lost)
+    assert (len(run.jobs), run.bench.launches) == (before + 1, before + 1)
