@@ -49,6 +49,7 @@ def run_rank(path: str, spec_sha256: str) -> None:
     import_output = ("", "")
     if channel is not None and logs is not None:
         import_output = _be_warm_parent(folder, int(channel), logs)
+    forked = channel is not None
     errors = os.environ["TORCHELASTIC_ERROR_FILE"]
     secrets: dict[str, str] = {}
     spec = None
@@ -74,6 +75,10 @@ def run_rank(path: str, spec_sha256: str) -> None:
         rank = os.environ["RANK"]
         for name in filter(None, os.environ.pop("SGPU_REMOVED", "").split(",")):
             os.environ.pop(name, None)
+        if forked and spec["entry"]["kind"] == "pickle":
+            from sgpu_decl.rank.process_exit import leave_early_destructors_out
+
+            leave_early_destructors_out()
         _run(folder, spec, rank, record, secrets)
     except SystemExit as error:
         if not (error.code is None or isinstance(error.code, int)):

@@ -85,7 +85,7 @@ def _run(
     args, named = pickles.load(
         "inputs", spec["inputs_crc"], spec["inputs_buffers"], "the arguments of " + name
     )
-    del pickles
+    pickles.forget()
     for parameter in spec["fill"]:
         named[parameter] = int(os.environ[parameter.upper()])
     if spec["group"]:
@@ -167,6 +167,12 @@ class _CallPickles:
             if _raised_further_in(error.__traceback__):
                 raise
             raise UnusableSpec(f"{what} cannot be loaded: {_what_is_missing(error)}") from None
+
+    def forget(self) -> None:
+        """Drop the memo, which holds all that was loaded: function and arguments are then freed
+        once the call is over, in order. A file that only a cycle holds may lose what it has not
+        written (https://github.com/python/cpython/issues/62052)."""
+        self._unpickler = None
 
 
 def _mapped(path: str, access: int) -> mmap.mmap:

@@ -119,6 +119,47 @@ def test_a_call_runs_in_a_rank_that_was_forked_from_a_warm_parent(make_call: Mak
     assert not attempt.events("cold_start")
 
 
+@pytest.mark.parametrize("end", ["return", "raise ValueError", "sys.exit(7)", "os._exit(7)"])
+def test_a_forked_rank_leaves_out_the_destructors_of_what_was_imported_ahead(
+    make_call: Make, tmp_path: Path, end: str
+) -> None:
+    """Functions that C registered before the fork are not called. Those that the call registered
+    are, what C has buffered is written, and the exit code stays. All of Python ends as ever."""
+    lines = "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.strdup.restype = ctypes.c_void_p\n"
+    lines += "def at_end(text):\n"
+    lines += "    libc.__cxa_atexit(libc.puts, ctypes.c_void_p(libc.strdup(text)), None)\n"
+    (tmp_path / "ahead.py").write_text(lines + "at_end(b'imported')\n")
+    source = f"""
+def train():
+    import ahead, atexit, os, sys, threading
+    global kept
+    kept = open(os.environ["SGPU_OUTPUT_DIR"] + "/kept", "w")
+    kept.write("not flushed")
+    threading.Thread(target=lambda: (threading.main_thread().join(), print("thread"))).start()
+    ahead.at_end(b"called")
+    atexit.register(print, "atexit")
+    {end}
+"""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, names)
+    ends = []
+    for warm in (None, Warm(imports=(("ahead", ()),), required=True)):
+        attempt = make_call(
+            names["train"], warm=warm, env={"PYTHONPATH": str(tmp_path)}, world_size=1
+        )
+        status = attempt.launch().wait()
+        kept = attempt.text("output/kept")
+        ends.append((status["exit_code"], status["class"], kept, attempt.log()))
+        assert not attempt.events("cold_start")
+    cold, forked = ends
+    if "_exit" in end:
+        assert cold == forked
+        return
+    assert cold[:3] == forked[:3]
+    assert forked[2:] == ("not flushed", "thread\natexit\ncalled\n")
+    assert cold[3] == forked[3] + "imported\n"
+
+
 def test_no_warm_parent_imports_what_lies_on_the_callers_path(
     make_call: Make, tmp_path: Path
 ) -> None:

@@ -240,6 +240,64 @@ def test_a_warm_rank_fails_as_a_cold_one(warm_attempt: Make, code: str) -> None:
     assert told[0]["first_cause"]["rank"] == 1
 
 
+LAST_ACTS = """
+import atexit, gzip, logging, logging.handlers, os, sys, tempfile, threading, zipfile
+
+out = os.environ["SGPU_OUTPUT_DIR"] + "/" + os.environ["RANK"] + "-"
+
+class Told:
+    def __init__(self, name):
+        self.name = name
+    def __del__(self):
+        print("deleted:", self.name)
+
+def late():
+    threading.main_thread().join()
+    open(out + "thread", "w").write("late")
+
+def broken():
+    raise ValueError("at exit")
+
+text = open(out + "text", "w")
+text.write("not flushed")
+packed = gzip.GzipFile(out + "packed", "wb", mtime=0)
+packed.write(b"not closed")
+archive = zipfile.ZipFile(out + "archive", "w")
+archive.writestr(zipfile.ZipInfo("name"), "not closed")
+folder = tempfile.TemporaryDirectory(dir=os.environ["SGPU_OUTPUT_DIR"])
+log = logging.handlers.MemoryHandler(9, target=logging.FileHandler(out + "log"))
+logging.getLogger().addHandler(log)
+logging.warning("kept back")
+held, cycle = Told("held by the script"), Told("held by itself")
+cycle.itself = cycle
+del cycle
+threading.Thread(target=late).start()
+for act in (broken, lambda: print("at exit")):
+    atexit.register(act)
+sys.stderr.write("the end\\n")
+"""
+
+
+def test_a_warm_rank_ends_as_a_cold_one(warm_attempt: Make) -> None:
+    """Its threads, `atexit` functions, open files and finalizers all come to their end."""
+    left = []
+    for fields in ({}, {"warm": None}):
+        entry = Entry(kind="script", path="main.py")
+        attempt = warm_attempt(LAST_ACTS, entry=entry, **fields).launch()
+        assert attempt.wait()["state"] == "succeeded", attempt.log(0, "stderr")
+        assert not why_cold(attempt)
+        texts = [attempt.log(rank, stream) for rank in (0, 1) for stream in ("stdout", "stderr")]
+        files = {path.name: path.read_bytes() for path in (attempt.folder / "output").iterdir()}
+        left.append(([re.sub("0x[0-9a-f]+|attempt-[12]", "", text) for text in texts], files))
+    assert left[0] == left[1]
+    texts, files = left[0]
+    assert "deleted: held by the script" in texts[0]
+    assert "ValueError: at exit" in texts[1]
+    names = ("archive", "log", "packed", "text", "thread")
+    assert sorted(files) == [f"{rank}-{name}" for rank in (0, 1) for name in names]
+    assert all(files.values())
+
+
 def test_a_warm_rank_that_cannot_be_set_up_is_told_as_a_cold_one(warm_attempt: Make) -> None:
     told = []
     for fields in ({}, {"warm": None}):
