@@ -1,4 +1,5 @@
-"""Decorated functions beside bare Python processes that unpickle and run them.
+"""Decorated functions beside bare Python processes that unpickle and run them, and later calls
+beside joblib's pool of processes that stay.
 
 The caller is one process that goes on, as a notebook's kernel does: what it imports once is not
 part of a call. Rounds alternate; each side's time is what the caller waits.
@@ -12,11 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 
 import cloudpickle
 import numpy as np
-from measuring import Row
+from measuring import PATIENCE, Row
 
 from sgpu_decl import distributed
 
@@ -41,6 +43,7 @@ def calls(scratch: Path, repeats: int) -> Iterator[Row]:
     try:
         yield _empty(folder, repeats)
         yield _large(folder, max(3, repeats // 3))
+        yield from _warm(folder, project, repeats)
     finally:
         os.chdir(before)
         del os.environ["SGPU_PROJECT"]
@@ -97,6 +100,39 @@ def _large(folder: Path, repeats: int) -> Row:
     )
 
 
+def _warm(folder: Path, project: str, repeats: int) -> Iterator[Row]:
+    """Later calls of one function that uses torch, kept warm, beside the same in a pool whose
+    processes have imported it: https://github.com/joblib/loky."""
+    if find_spec("torch") is None or find_spec("joblib") is None:
+        print("torch or joblib is not installed: no figures of later calls")
+        return
+    import torch
+    from joblib.externals.loky import get_reusable_executor
+
+    def total() -> float:
+        return float(torch.ones(1000).sum())
+
+    later = distributed(gpus=RANKS, gpu_type="CPU")(total)
+    pool = get_reusable_executor(max_workers=RANKS, timeout=PATIENCE)
+
+    def pooled() -> None:
+        for task in [pool.submit(total) for _ in range(RANKS)]:
+            task.result()
+
+    settings = folder / "sgpu.yml"
+    settings.write_text(project.replace("functions: {", "functions: {keep_warm: 10m, "))
+    try:
+        # The first round starts the pool, and the import that is kept.
+        ours, loky = _alternating(later.distributed, pooled, repeats)
+        settings.write_text(project)
+        before, _ = _alternating(later.distributed, pooled, 3)
+    finally:
+        pool.shutdown()
+    what = f"a later call that uses torch, {RANKS} ranks"
+    yield _row(what, ours, "a warm pool of loky", loky, None)
+    yield _row(what, ours, "the same, not kept warm", before, 0.5)
+
+
 def _alternating(
     first: Callable[[], object], second: Callable[[], object], repeats: int
 ) -> tuple[float, float]:
@@ -118,7 +154,7 @@ def _processes(argv: list[object]) -> None:
         process.wait()
 
 
-def _row(what: str, ours: float, name: str, bare: float, limit: float) -> Row:
+def _row(what: str, ours: float, name: str, bare: float, limit: float | None) -> Row:
     return Row(
         what=what,
         took=f"{ours * 1000:.0f} ms",

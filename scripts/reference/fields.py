@@ -37,7 +37,7 @@ PROJECT_HEAD = """\
 """
 REST = """\
 The other fields of a job ({names}) mean what they mean in a run. An entry of `environments` has the fields of `env`, without
-`use`, `variables` and `secrets`. `functions` has the fields of a run that a call does not decide itself.
+`use`, `variables` and `secrets`. `functions` has the fields of a run that a call does not decide itself, beside `keep_warm`.
 """
 CHANGES = {
     FieldClass.DATA: "a new attempt",
@@ -72,6 +72,8 @@ def project_fields() -> Iterator[FieldHelp]:
         yield field
         if _path(field) == "project":
             yield from describe(field.path).children
+        if _path(field) == "functions":
+            yield describe(f"{field.path}.keep_warm")
         if _path(field) == "jobs":
             for child in describe(f"{field.path}.NAME").children:
                 if child.path.rpartition(".")[2] not in AS_IN_A_RUN:

@@ -18,12 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["LaunchServer", "launch"]
+    from sgpu_decl.agent.warm_calls import WarmServer
+
+__all__ = ["LaunchServer", "launch", "start_agent"]
 
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 
 
-def launch(folder: Path, *, secrets: Mapping[str, str], server: LaunchServer | None = None) -> None:
+def launch(
+    folder: Path,
+    *,
+    secrets: Mapping[str, str],
+    server: LaunchServer | WarmServer | None = None,
+) -> None:
     """Start the agent for a prepared attempt folder and return once its supervisor is up.
 
     The folder holds `spec.json`, `_air.py` and `code/`. Secret values travel by a socket, and so
@@ -45,7 +52,7 @@ def launch(folder: Path, *, secrets: Mapping[str, str], server: LaunchServer | N
     try:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            (server.start if server else _start)(path, (theirs.fileno(), theirs.fileno(), log))
+            (server.start if server else start_agent)(path, (theirs.fileno(), theirs.fileno(), log))
             theirs.close()
             answer = _answer(ours, variables)
     finally:
@@ -66,7 +73,8 @@ def _answer(agent: socket.socket, variables: bytes) -> bytes:
     return answer
 
 
-def _start(argument: str, descriptors: tuple[int, int, int]) -> None:
+def start_agent(argument: str, descriptors: tuple[int, int, int]) -> None:
+    """Start an interpreter with the agent, with these as its stdin, stdout and stderr."""
     stdin, stdout, stderr = descriptors
     starter = subprocess.Popen(
         [sys.executable, "-I", "-S", _AGENT, argument],
@@ -112,5 +120,5 @@ class LaunchServer:
 def _serve() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        _start("serve", (theirs.fileno(), subprocess.DEVNULL, subprocess.DEVNULL))
+        start_agent("serve", (theirs.fileno(), subprocess.DEVNULL, subprocess.DEVNULL))
     return ours

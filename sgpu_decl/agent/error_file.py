@@ -85,7 +85,7 @@ def read_abort(folder: str) -> dict[str, Any] | None:
 
 def own_frames_left_out(stack: str, spec: Mapping[str, Any]) -> str:
     """Return a stack that names the user's own files instead of the copies, without frames of
-    sgpu."""
+    sgpu. Those of a call that was kept warm lie in the folder of the attempt that imported."""
     run, copied = f"{_FRAME}{spec['run_dir']}/", f"{_FRAME}{spec['code_dir']}/"
     root = spec["code_root"]
     shown = copied if root is None else f"{_FRAME}{root}/" if root else _FRAME
@@ -93,7 +93,7 @@ def own_frames_left_out(stack: str, spec: Mapping[str, Any]) -> str:
     for line in stack.splitlines(keepends=True):
         if line.startswith(copied):
             lines.append(shown + line.removeprefix(copied))
-        elif not line.startswith((run, f"{_FRAME}{_RANK}/")):
+        elif not line.startswith((run, f"{_FRAME}{_RANK}/")) and '/_air.py", line ' not in line:
             lines.append(line)
     return "".join(lines)
 

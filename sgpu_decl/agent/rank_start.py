@@ -13,7 +13,7 @@ from sgpu_decl.agent.secret_environ import without_secrets
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     from sgpu_decl.agent.node_group import Node
 
@@ -34,7 +34,7 @@ _PARAMETERS_VARIABLE = (
     "HYPERPARAMETERS_PATH"  # the name of AI Runtime of Databricks (evidence: B, F)
 )
 _OOM_SCORE = b"500"
-_START, _ENTER = 0, 1  # the step of a forked child that failed
+_START, _ENTER, _ENTERED = 0, 1, 2  # the step of a forked child that failed
 _OF_THE_USER = frozenset(
     {errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
      errno.E2BIG, errno.EPERM, errno.EINVAL}
@@ -180,6 +180,7 @@ def spawn(
     raise_oom_score: bool = True,
     keep: int | None = None,
     guarded: bool = True,
+    instead: Callable[[], NoReturn] | None = None,
 ) -> tuple[int, int]:
     """Fork a process in a session of its own; return its pid and a pipe for `exec_error`.
 
@@ -188,6 +189,8 @@ def spawn(
         settle: resets signals in the child.
         keep: a descriptor that survives exec.
         guarded: the process ends with this one.
+        instead: called in the fork instead of a program. It has to close all descriptors that are
+            not its own, `exec_error`'s pipe included.
 
     Raises:
         LaunchError: the machine could not fork.
@@ -223,13 +226,17 @@ def spawn(
         step = _ENTER
         os.chdir(cwd)
         step = _START
-        os.execvpe(argv[0], list(argv), dict(environment))  # noqa: S606
+        if instead is None:
+            os.execvpe(argv[0], list(argv), dict(environment))  # noqa: S606
+        step = _ENTERED
     except OSError as error:
         os.write(failed, b"%d %d" % (error.errno or errno.EIO, step))
     except ValueError:
         os.write(failed, b"%d %d" % (errno.EINVAL, step))  # a NUL in an argument or a variable
     finally:
-        os._exit(127)
+        if instead is None or step != _ENTERED:
+            os._exit(127)
+    return instead()
 
 
 def _wire(stdin: int | None, logs: tuple[str, str], keep: int | None) -> None:

@@ -8,6 +8,9 @@ themselves and the group is started cold. Once released, they are our children l
 (their parent has ended, and we adopt orphans), and the next restart is cold. The parent dies with
 the supervisor.
 
+In a warm server (`warm_server.py`), which has imported already, the parent is a fork of the
+supervisor: all frames of the agent are left by `BecomeParent`.
+
 Under `auto`, a failed import makes the ranks start cold, and they report it with the user's line in
 the traceback: `auto` never changes a verdict. A module that `launch.warm` names must be importable:
 its exception, or the stack of its crash, is the first cause.
@@ -30,12 +33,12 @@ from sgpu_decl.agent.secret_environ import memory_file
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, NoReturn
 
     from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
 
-__all__ = ["WarmParent"]
+__all__ = ["BecomeParent", "WarmParent", "fork_parents"]
 
 _FOLDER = "warm"
 _OWN_FAULT = frozenset(
@@ -43,6 +46,27 @@ _OWN_FAULT = frozenset(
 )
 _PATIENCE = 1.0  # seconds for the end of a process that was killed
 _LEAVING = 5.0  # seconds for the end of a process that closed its channel
+_forks_parents = False
+
+
+class BecomeParent(BaseException):
+    """Raised in a fork of a supervisor, which is the warm parent of the attempt in the folder
+    `attempt` from now on: with `channel` to the supervisor, `logs` and `environment`."""
+
+    def __init__(
+        self, attempt: str, channel: int, logs: str, environment: Mapping[str, str]
+    ) -> None:
+        super().__init__(attempt)
+        self.attempt = attempt
+        self.channel = channel
+        self.logs = logs
+        self.environment = environment
+
+
+def fork_parents() -> None:
+    """Fork warm parents from now on: this process has imported what they import."""
+    global _forks_parents
+    _forks_parents = True
 
 
 class WarmParent:
@@ -134,6 +158,10 @@ class WarmParent:
         except OSError as error:
             self._turn_cold(f"no warm parent could be started: {error.strerror}")
             return
+
+        def become() -> NoReturn:
+            raise BecomeParent(self._spec["run_dir"], theirs.detach(), folder, environment)
+
         try:
             self.pid, failure = spawn(
                 argv,
@@ -142,6 +170,7 @@ class WarmParent:
                 logs=(os.path.join(folder, "stdout.log"), os.path.join(folder, "stderr.log")),
                 settle=self._loop.close,
                 keep=theirs.fileno(),
+                instead=become if _forks_parents else None,
             )
         except LaunchError as error:
             self._turn_cold(str(error))

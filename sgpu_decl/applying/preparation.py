@@ -108,6 +108,7 @@ def prepare(
         code=gathered.snapshots,
         environments=gathered.recipes,
         copies=gathered.copies,
+        keep_warm=gathered.keep_warm,
     )
     return prepared.with_commit() if for_apply else prepared
 

@@ -114,8 +114,9 @@ def _warm(launching: LaunchRequest, entry: Entry, code: Path | None, ranks: int)
     if launching.config.ray is not None:
         return None
     setting = launching.config.launch.warm
-    if launching.call is not None:
-        return warm_call(launching.call.loads, setting=setting, ranks=ranks)
+    call = launching.call
+    if call is not None:
+        return warm_call(call.loads, setting=setting, ranks=ranks, kept=call.keep_warm > 0)
     return warm_start(entry, code, setting=setting, ranks=ranks) if code is not None else None
 
 

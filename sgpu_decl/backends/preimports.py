@@ -78,18 +78,21 @@ def warm_start(
     return None
 
 
-def warm_call(loads: frozenset[str], *, setting: str | tuple[str, ...], ranks: int) -> Warm | None:
+def warm_call(
+    loads: frozenset[str], *, setting: str | tuple[str, ...], ranks: int, kept: bool = False
+) -> Warm | None:
     """As `warm_start`, for a function in memory.
 
     Args:
         loads: the packages that are imported when it is loaded; one that no list here knows could
             notice that torch was there before it.
+        kept: whether later calls use what is imported; then one rank alone gains by it, too.
     """
     if setting == "off":
         return None
     if isinstance(setting, tuple):
         return Warm(imports=tuple((name, ()) for name in setting), required=True)
-    if ranks < 2 or "torch" not in loads:
+    if (ranks < 2 and not kept) or "torch" not in loads:
         return None
     if loads - KNOWN.keys() - LATER - sys.stdlib_module_names:
         return None

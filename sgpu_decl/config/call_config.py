@@ -28,6 +28,7 @@ from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_
 from sgpu_decl.config.project_reader import ReadProject, read_project
 from sgpu_decl.config.run_reader import at_new_places, read_run
 from sgpu_decl.config.target_chain import target_chain
+from sgpu_decl.config.units import Duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
@@ -111,6 +112,7 @@ def declare_call(
     ):
         node = _merged_layers(node, layer)
     assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - `None` layers were skipped
+    node, keep_warm = yaml_nodes.without(node, "keep_warm")
     if captured and _runs_elsewhere(node) and not _declares_packages(node):
         node = merge(_node({"env": {"snapshot": True}}, place), node, run_shape())
         assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - of two mappings
@@ -129,7 +131,7 @@ def declare_call(
     runs = tuple(loaded_run(one) for one in declared_runs)
     loaded = Loaded(
         kind="run", file=place.file, project_name=project_content.name, target=target, runs=runs,
-        config_digest=digest_of(runs),
+        config_digest=digest_of(runs), keep_warm=_seconds(keep_warm),
     )  # fmt: skip
     return loaded, ordered
 
@@ -260,6 +262,13 @@ def _masked_text(text: str) -> str:
     """Text for a spec, which is stored and shown: tokens are masked, invalid text is escaped."""
     shown = mask(text.encode("utf-8", "backslashreplace").decode())
     return shown if find_token(shown) is None else "***"  # the head of a key still says "key"
+
+
+def _seconds(duration: yaml_nodes.Node | None) -> float:
+    """The seconds of a duration that the project's model has accepted; 0 for none."""
+    if not isinstance(duration, yaml_nodes.Scalar) or _nothing(duration):
+        return 0.0
+    return Duration.read(duration.text).seconds
 
 
 def _nothing(node: yaml_nodes.Node) -> bool:

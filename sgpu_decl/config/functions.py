@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.units import Duration
 
 __all__ = ["DECIDED", "Functions"]
 
@@ -29,6 +30,12 @@ DECIDED = {
 
 class _Functions(Block):
     elsewhere: ClassVar[Mapping[str, str]] = DECIDED
+
+    keep_warm: Duration | None = Field(
+        None,
+        description="How long what ranks import stays imported after a call, for the next one on "
+        "this machine; default: 2m in notebooks, elsewhere 0, which is off.",
+    )
 
 
 _MEANT = {"max_parallel": "How many calls run at once, of all functions; the others wait."}

@@ -60,6 +60,7 @@ class Loaded:
         config_digest: of all addresses and specs: the same while nothing that matters changed.
         targets: the names of all targets in the file.
         included: the files that it includes, from its folder.
+        keep_warm: of a called function: seconds that what its ranks import stays imported.
     """
 
     kind: Literal["run", "project"]
@@ -72,3 +73,4 @@ class Loaded:
     mode: Mode = Mode.PRODUCTION
     targets: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
+    keep_warm: float = 0.0

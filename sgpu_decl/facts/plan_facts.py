@@ -53,6 +53,7 @@ class PlanFacts:
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     whole_project: bool = True
     config_digest: str = ""
+    keep_warm: float = 0.0
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
 
@@ -103,6 +104,7 @@ def gather(
         copies=reader.code_reader.copies,
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
+        keep_warm=loaded.keep_warm,
     )
 
 

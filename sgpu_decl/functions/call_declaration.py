@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Declaration"]
 
 PROJECT_FILE = "sgpu.yml"
+KEEP_WARM = "2m"  # in notebooks, where the next call is likely to come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,8 @@ class Declaration:
         fallback: dict[str, Json] = {"mlflow": self._mlflow()}
         if self.settings.remote:
             return {**fallback, "backend": remote_kind().name}
+        if "ipykernel" in sys.modules:
+            fallback["keep_warm"] = KEEP_WARM
         return {**fallback, **_of_this_machine(), "timeout": f"{DEFAULT_TIMEOUT:g}s"}
 
     def _mlflow(self) -> dict[str, Json]:

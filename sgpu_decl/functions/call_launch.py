@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import FrameType
 
 from sgpu_decl.errors import Locked, StalePlan
@@ -72,7 +73,8 @@ def launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
             say(f"{finding.severity}: {finding.summary}")
         try:
             with _interrupts_later() as interrupted:
-                applied = session.apply(staged, call=prepared.call)
+                call = replace(prepared.call, keep_warm=staged.keep_warm)
+                applied = session.apply(staged, call=call)
                 launched += applied.launched
         except (StalePlan, Locked):
             if interrupted():

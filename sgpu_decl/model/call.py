@@ -42,6 +42,8 @@ class Call:
         sweep: whether it is one of a sweep. Its calls that need no GPU share the processors of this
             machine, where neither `limit` nor the run says how many are active.
         tags: MLflow tags that are of this call alone.
+        keep_warm: for how many seconds what ranks import stays imported for the next call; 0 if it
+            does not.
     """
 
     name: str
@@ -58,3 +60,4 @@ class Call:
     limit: int | None = None
     sweep: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
+    keep_warm: float = 0.0

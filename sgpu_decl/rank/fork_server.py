@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
 
-__all__ = ["ForkServer"]
+__all__ = ["ForkServer", "Imports"]
 
 _PR_SET_PDEATHSIG = 1
 _DESCRIPTORS = 4
@@ -49,39 +49,63 @@ class _MissingModules:
             self.names.add(name)
 
 
-class ForkServer:
-    """Talks to the supervisor by the socket `channel`.
+class Imports:
+    """What this process imports ahead.
 
     Args:
         early: the modules that a rank has loaded before it can see the user's code.
-        logs: the folder of the warm parent's own logs.
+        logs: the folder of this process's own logs.
+
+    Attributes:
+        names: the top-level modules that were imported or looked for in vain.
+        output: what the imports printed, for stdout and stderr.
     """
 
-    def __init__(
-        self, channel: int, spec: "Mapping[str, Any]", early: "Collection[str]", logs: str
-    ) -> None:
+    def __init__(self, early: "Collection[str]", logs: str) -> None:
+        self._early = early
+        self._logs = logs
+        self.names: frozenset[str] = frozenset()
+        self.output = ("", "")
+
+    def carry_out(self, spec: "Mapping[str, Any]") -> None:
+        """Import what the spec names.
+
+        Raises:
+            BaseException: whatever an import raises.
+        """
+        missing = _MissingModules()
+        sys.meta_path.append(missing)
+        for name, names in spec["warm"]["imports"]:
+            __import__(name, {}, {}, names)
+        sys.meta_path.remove(missing)
+        imports = {name for name in sys.modules if not name.startswith(_OURS)} - set(self._early)
+        self.names = frozenset({name.partition(".")[0] for name in imports} | missing.names)
+        texts = []
+        for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
+            stream.flush()
+            with open(f"{self._logs}/{name}.log", "rb") as file:
+                texts.append(file.read().decode("utf-8", "replace"))
+        self.output = texts[0], texts[1]
+
+
+class ForkServer:
+    """Talks to the supervisor by the socket `channel`."""
+
+    def __init__(self, channel: int, spec: "Mapping[str, Any]") -> None:
         self._channel = socket.socket(fileno=channel)
         self._supervisor = os.getppid()
         self._spec = spec
-        self._early = early
-        self._logs = logs
         self._descriptors = open_descriptors()
-        self._missing = _MissingModules()
-        sys.meta_path.append(self._missing)
         modules = _modules_of_the_run(spec)
         for name, _ in spec["warm"]["imports"]:
             self._refuse({name.partition(".")[0]} & modules)
 
-    def serve(self) -> tuple[str, str]:
+    def serve(self, imports: "Imports") -> tuple[str, str]:
         """Fork a group of ranks for every request.
 
         Returns in the ranks alone: the output of the imports, which each rank's log repeats.
         """
-        sys.meta_path.remove(self._missing)
-        imports = {name for name in sys.modules if not name.startswith(_OURS)} - set(self._early)
-        packages = {name.partition(".")[0] for name in imports}
-        self._refuse((packages | self._missing.names) & _modules_of_the_run(self._spec))
-        import_output = self._import_output()
+        self._refuse(imports.names & _modules_of_the_run(self._spec))
         self._tell(ready=True)
         while True:
             message, descriptors, _, _ = socket.recv_fds(
@@ -96,7 +120,7 @@ class ForkServer:
                 rank = self._fork_group(json.loads(message)["ranks"])
                 if rank is not None:
                     self._become(rank, *descriptors)
-                    return import_output
+                    return imports.output
             for descriptor in descriptors:
                 os.close(descriptor)
 
@@ -107,14 +131,6 @@ class ForkServer:
 
     def _tell(self, **message: object) -> None:
         self._channel.send(json.dumps(message).encode())
-
-    def _import_output(self) -> tuple[str, str]:
-        texts = []
-        for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
-            stream.flush()
-            with open(f"{self._logs}/{name}.log", "rb") as file:
-                texts.append(file.read().decode("utf-8", "replace"))
-        return texts[0], texts[1]
 
     def _fork_group(self, ranks: int) -> int | None:
         """Return the rank in each rank; None in the warm parent, once it has sent their pids."""

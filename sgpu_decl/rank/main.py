@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_rank"]
 
+_WARM = ("FD", "DIR", "KEPT")
 # Above SIGRTMIN: the signals on which all stacks are written, after a hang and for `sgpu stacks`.
 _STACKS = {"fault.log": 8, "stacks.log": 9}
 
@@ -45,10 +46,18 @@ def run_rank(path: str, spec_sha256: str) -> None:
         monitor_ray()
         return
     folder = AttemptFolder(path, spec_sha256)
-    channel, logs = (os.environ.pop(name, None) for name in ("SGPU_WARM_FD", "SGPU_WARM_DIR"))
+    channel, logs, kept = (os.environ.pop(f"SGPU_WARM_{name}", None) for name in _WARM)
     import_output = ("", "")
     if channel is not None and logs is not None:
-        import_output = _be_warm_parent(folder, int(channel), logs)
+        arm_faulthandler(logs)
+        wrap_streams(None)
+        if kept is not None:
+            from sgpu_decl.rank.kept_imports import serve_calls
+
+            folder, import_output = serve_calls(folder, int(channel), logs, kept)
+            path = folder.path
+        else:
+            import_output = _be_warm_parent(folder, int(channel), logs)
     forked = channel is not None
     errors = os.environ["TORCHELASTIC_ERROR_FILE"]
     secrets: dict[str, str] = {}
@@ -65,7 +74,7 @@ def run_rank(path: str, spec_sha256: str) -> None:
         names = [*spec["secrets"], *(spec["tracker"] or {}).get("secrets", ())]
         secrets = {name: os.environ[name] for name in names if name in os.environ}
         logs = os.path.dirname(errors)
-        _arm_faulthandler(logs)
+        arm_faulthandler(logs)
         wrap_streams(logs, os.environ.pop("SGPU_REDACT", None))
         sys.stdout.write(import_output[0])
         sys.stderr.write(import_output[1])
@@ -122,24 +131,22 @@ def _be_warm_parent(folder: AttemptFolder, channel: int, logs: str) -> tuple[str
     Returns in the ranks alone: what the imports printed, for stdout and stderr.
     """
     spec = folder.read_spec()
-    _arm_faulthandler(logs)
-    wrap_streams(None)
     early = frozenset(sys.modules)  # what a rank has loaded before it can see the user's code
-    from sgpu_decl.rank.fork_server import ForkServer
+    from sgpu_decl.rank.fork_server import ForkServer, Imports
 
-    server = ForkServer(channel, spec, early, logs)
+    server = ForkServer(channel, spec)
+    imports = Imports(early, logs)
     try:
-        for name, names in spec["warm"]["imports"]:
-            __import__(name, {}, {}, names)
+        imports.carry_out(spec)
     except BaseException as error:  # noqa: BLE001 - whatever an import raises
         from sgpu_decl.rank.error_record import ErrorRecord
 
         ErrorRecord(folder, logs + "/error.json").fail(error)
         sys.exit(1)
-    return server.serve()
+    return server.serve(imports)
 
 
-def _arm_faulthandler(folder: str) -> None:
+def arm_faulthandler(folder: str) -> None:
     """Write all stacks to `fault.log` after a crash, and on real-time signals to the logs of
     `_STACKS`."""
     import faulthandler

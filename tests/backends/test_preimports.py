@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.preimports import warm_start
+from sgpu_decl.backends.preimports import warm_call, warm_start
 from sgpu_decl.rendering.spec import Entry, Warm
 
 SCRIPT = Entry(kind="script", path="train.py")
@@ -105,3 +105,12 @@ def test_a_module_is_read_after_the_packages_around_it(tmp_path: Path) -> None:
     assert found == Warm(imports=(("numpy", ()), ("torch", ())))
     (tmp_path / "pack" / "__init__.py").write_text("setup()\n")
     assert warm_start(entry, tmp_path, setting="auto", ranks=2) is None
+
+
+def test_one_rank_alone_imports_ahead_where_later_calls_use_it() -> None:
+    loads = frozenset({"torch", "numpy"})
+    wanted = Warm(imports=(("torch", ()), ("numpy", ())))
+    assert warm_call(loads, setting="auto", ranks=1) is None
+    assert warm_call(loads, setting="auto", ranks=1, kept=True) == wanted
+    assert warm_call(loads, setting="off", ranks=1, kept=True) is None
+    assert warm_call(frozenset({"numpy"}), setting="auto", ranks=1, kept=True) is None

@@ -93,6 +93,17 @@ def test_what_is_said_last_wins() -> None:
     assert (found["tags"]["d"], found["gpus"]) == ("option", 5)
 
 
+def test_how_long_a_call_is_kept_warm_is_no_field_of_its_run() -> None:
+    assert called(GIVEN).keep_warm == 0
+    assert called(GIVEN, fallback={"keep_warm": "2m"}).keep_warm == 120
+    project = "functions: {keep_warm: 10m}\ntargets: {t: {functions: {keep_warm: 0}}}\n"
+    assert called(GIVEN, project, fallback={"keep_warm": "2m"}).keep_warm == 600
+    assert called(GIVEN, project, target="t").keep_warm == 0
+    none = "functions: {keep_warm: null}\n"
+    assert called(GIVEN, none, fallback={"keep_warm": "2m"}).keep_warm == 0
+    assert called(GIVEN, project).runs[0].spec == called(GIVEN).runs[0].spec
+
+
 def test_nothing_takes_away_what_is_below() -> None:
     fallback: Any = {"timeout": "3h", "startup_timeout": "1m"}
     assert "timeout" not in spec(GIVEN, "functions: {timeout: ~}", fallback=fallback)

@@ -30,6 +30,7 @@ functions:
   retry: {max: 1, on: [infra]}
   mlflow: {experiment: shared}
   max_parallel: 5
+  keep_warm: 10m
   pool: p
   tags: {team: a}
   launch: {warm: off}
@@ -51,6 +52,8 @@ CASES = [
      "out_of_range", "1:19", "`functions.gpus` must be at least 1", ""),
     ("unknown type of GPU", "functions: {type: H1000}",
      "unknown_gpu_type", "1:19", "`functions.type` must be a type of GPU", "`H100`, `H20`"),
+    ("how long a call is kept warm", "functions: {keep_warm: soon}",
+     "bad_duration", "1:24", "`functions.keep_warm` must be a duration, not `soon`", "write `90s`"),
     ("a list", "functions: [a]",
      "wrong_type", "1:1", "`functions` must be a mapping, not a list", ""),
     ("a count that the nodes do not have", "functions: {type: GPU_8xH100, gpus: 3}",
@@ -139,8 +142,8 @@ def test_a_run_file_has_none(bad: Bad) -> None:
 
 def test_every_field_of_a_run_is_there_or_decided_by_the_call() -> None:
     assert not DECIDED.keys() & Functions.model_fields.keys()
-    assert [*DECIDED.keys(), *Functions.model_fields] == [
-        *(name for name in DECIDED),
+    assert list(Functions.model_fields) == [
+        "keep_warm",  # of calls alone
         *(name for name in RunConfig.model_fields if name not in DECIDED),
     ]
     assert DECIDED.keys() <= RunConfig.model_fields.keys()

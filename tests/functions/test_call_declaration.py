@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl import distributed
+from sgpu_decl.agent import warm_calls
 from sgpu_decl.errors import InvalidInput
+from tests.support import until
 
 
 def test_paths_of_a_project_start_at_its_file(project: Path) -> None:
@@ -31,3 +33,21 @@ def test_what_is_wrong_with_the_project_stops_a_call(project: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         train.plan()
     assert "did you mean `gpus`?" in str(caught.value) + str(caught.value.hint)
+
+
+def test_a_later_call_runs_in_a_fork_of_what_an_earlier_one_imported(project: Path) -> None:
+    (project / "sgpu.yml").write_text(
+        "functions: {mlflow: {enabled: false}, keep_warm: 1m, launch: {warm: [decimal]}}\n"
+    )
+
+    @distributed(gpus=2, gpu_type="CPU")
+    def forked(text: str) -> tuple[str, bool]:
+        return text, b"SGPU_WARM_KEPT=" in Path("/proc/self/environ").read_bytes()
+
+    try:
+        assert forked.distributed("a") == [("a", False)] * 2
+        until(lambda: forked.distributed("b") == [("b", True)] * 2)
+        (project / "sgpu.yml").write_text("functions: {mlflow: {enabled: false}}\n")
+        assert forked.distributed("c") == [("c", False)] * 2
+    finally:
+        warm_calls._servers.clear()

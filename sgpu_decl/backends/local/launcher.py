@@ -30,6 +30,7 @@ from sgpu_decl.rendering.spec import TrackerSpec
 from sgpu_decl.system_errors import advice, error_text, path_in_errors
 
 if TYPE_CHECKING:
+    from sgpu_decl.agent.warm_calls import WarmServer
     from sgpu_decl.backends.backend_context import BackendContext
 
 
@@ -100,7 +101,8 @@ class LocalLauncher(Launcher):
         with self._nothing_left(launching) as folder:
             if not _launched(folder):
                 secrets = resolve_secrets(launching.config.env.secrets, self._environ)
-                agent.launch(folder, secrets=secrets, server=self._server)
+                server = self._server or _warm_server(launching, folder, secrets)
+                agent.launch(folder, secrets=secrets, server=server)
 
     def staged(self, record: LaunchRecord) -> bool:
         try:
@@ -233,6 +235,18 @@ class LocalLauncher(Launcher):
             link = code / relative
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(root / relative)
+
+
+def _warm_server(
+    launching: LaunchRequest, folder: Path, secrets: Mapping[str, str]
+) -> "WarmServer | None":
+    """A process that has imported what the ranks of this call import, where calls are kept warm."""
+    if launching.call is None or not launching.call.keep_warm:
+        return None
+    from sgpu_decl.agent.warm_calls import warm_server
+
+    spec = json.loads((folder / "spec.json").read_bytes())
+    return warm_server(spec, secrets, launching.call.keep_warm)
 
 
 def _launched(folder: Path) -> bool:
