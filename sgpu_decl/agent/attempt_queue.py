@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AttemptQueue"]
 
-_NAMED = 3
-_ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
-
 
 class AttemptQueue:
     """Calls `on_turn(devices)` once there is room, or `on_refused(failure class, reason)` if its
@@ -44,10 +41,11 @@ class AttemptQueue:
     def enter(self) -> None:
         """Wait for a turn."""
         if self._spec.get("after"):
-            # Few attempts need it. Not later: sgpu may be upgraded while an attempt waits.
+            # Few attempts need these. Not later: sgpu may be upgraded while an attempt waits.
+            from sgpu_decl.agent import upstreams
             from sgpu_decl.agent.attempt_status import read_attempt
 
-            self._read_attempt = read_attempt
+            self._words, self._read_attempt = upstreams, read_attempt
         if self._spec["wait_for"]:
             self._record.update(waiting_for="earlier attempts")
             wait_for_ends(self._waiters, self._spec["wait_for"], self._for_upstreams)
@@ -68,9 +66,7 @@ class AttemptQueue:
         if not after:
             self._for_turn()
             return
-        names = list(after)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        self._record.update(waiting_for=", ".join(names[:_NAMED]) + more)
+        self._record.update(waiting_for=self._words.listed(list(after)))
         wait_for_ends(
             self._waiters,
             tuple(after.values()),
@@ -82,8 +78,7 @@ class AttemptQueue:
         for name, folder in self._spec["after"].items():
             state = self._read_attempt(folder)["state"]
             if state != "succeeded":
-                why = f"{name} {_ENDED.get(state, 'is gone')}, and this run comes after it"
-                self.on_refused("upstream_failed", why)
+                self.on_refused("upstream_failed", self._words.refusal(name, state))
                 return
         self._for_turn()
 

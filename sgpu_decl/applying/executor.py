@@ -8,7 +8,12 @@ from datetime import datetime
 
 from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.job_changes import Jobs
-from sgpu_decl.applying.launch_records import launch_of, resource_of, unrecorded
+from sgpu_decl.applying.launch_records import (
+    launch_of,
+    resource_of,
+    unrecorded,
+    upstreams_of,
+)
 from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
@@ -85,9 +90,13 @@ def execute(
         filter(_launches, plan.changes),
         key=lambda change: (level[change.address], *_launch_order(change)),
     )
+    records = {change.address: launch_of(plan, change) for change in launching}
+    known = writer.state.launches() | {record.ref: record for record in records.values()}
     for change in launching:
+        record = records[change.address]
+        upstreams = upstreams_of(record, known)
         backends(change.backend).launcher.check(
-            LaunchRequest(record=launch_of(plan, change), call=call)
+            LaunchRequest(record=record, upstreams=upstreams, call=call)
         )
     writer.record_packages(plan.package_lists)
     walk = _Walk(
@@ -96,6 +105,7 @@ def execute(
         writer=writer,
         state=writer.state,
         launches=launches,
+        known=known,
         backends=backends,
         jobs=Jobs(
             writer=writer,
@@ -123,6 +133,7 @@ class _Walk:
     writer: StateWriter
     state: State  # before the walk: each change touches its own address alone
     launches: Mapping[AttemptRef, LaunchRecord]
+    known: Mapping[AttemptRef, LaunchRecord]  # those before the walk, and all of the plan
     backends: Backends
     jobs: Jobs
     sink: Sink
@@ -212,7 +223,13 @@ class _Walk:
                     continue
                 git = self.plan.git or {}
                 earlier = self.state.earlier(launch)
-                launching = LaunchRequest(record=launch, earlier=earlier, call=self.call, git=git)
+                launching = LaunchRequest(
+                    record=launch,
+                    earlier=earlier,
+                    upstreams=upstreams_of(launch, self.known),
+                    call=self.call,
+                    git=git,
+                )
                 launcher = self.backends(change.backend).launcher
                 queues = launcher.may_queue(launching)
                 before = last_queued if queues else None

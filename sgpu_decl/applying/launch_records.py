@@ -1,10 +1,13 @@
 """From a planned change to what is launched and what is remembered."""
 
+from collections.abc import Mapping
+
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import InvalidInput, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change, Plan
+from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.state import Attempt, Resource
 
 
@@ -27,6 +30,15 @@ def launch_of(plan: Plan, change: Change) -> LaunchRecord:
         wait_for=tuple(ref.number for ref in change.waits_for),
         after=tuple(upstream.ref for upstream in change.after),
     )
+
+
+def upstreams_of(
+    launch: LaunchRecord, known: Mapping[AttemptRef, LaunchRecord]
+) -> tuple[LaunchRecord, ...]:
+    """The launches of other runs that a launch looks at: it comes after them, or reads their
+    output."""
+    refs = dict.fromkeys((*launch.after, *outputs_read(launch.inputs.spec)))
+    return tuple(known[ref] for ref in refs if ref in known)
 
 
 def resource_of(change: Change, *, last: Attempt | None) -> Resource:

@@ -55,10 +55,13 @@ __all__ = [
 class LaunchRequest:
     """A launch to carry out: its record, and its config, which is parsed once. `call` is the
     called function that ranks run, if the launch is a call of one. `git` is that of the
-    plan. `earlier` are the launches of `record.wait_for` that are still active."""
+    plan. `earlier` are the launches of `record.wait_for` that are still active. `upstreams` are
+    those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
+    A launch that a crash left staged is completed without them."""
 
     record: LaunchRecord
     earlier: tuple[LaunchRecord, ...] = ()
+    upstreams: tuple[LaunchRecord, ...] = ()
     call: "Call | None" = None
     git: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,6 +125,11 @@ class Survey(Protocol):
     def nodes(self, config: "RunConfig") -> "NodeShape | None":  # noqa: ARG002  a default
         """The nodes that a run gets; None where the backend cannot tell."""
         return None
+
+    def site(self, config: "RunConfig") -> str:  # noqa: ARG002  a default
+        """In words, the place of a run's attempts, if the backend has several: a run can come after
+        those of the same place alone."""
+        return ""
 
     def rules(
         self,

@@ -1,7 +1,7 @@
 """The spec of an attempt: what the node agent and `_air.py` read of it, on every backend."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.call_files import call_entry
 from sgpu_decl.backends.preimports import warm_call, warm_start
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.run_outputs import with_folders
 from sgpu_decl.rendering.entrypoint import declared_entry
 from sgpu_decl.rendering.parameters import render_parameters
 from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec, RetrySpec, Warm
@@ -29,6 +31,15 @@ class SpecFolders:
     output: str = "output"
     code: str = "code"
     source: str = ""
+
+
+def with_outputs(launching: LaunchRequest, folder_of: Callable[[AttemptRef], str]) -> LaunchRequest:
+    """The launch with the folder of each output that it reads in the place of its reference."""
+    spec = with_folders(launching.inputs.spec, folder_of)
+    if spec is launching.inputs.spec:
+        return launching
+    inputs = replace(launching.inputs, spec=spec)
+    return replace(launching, record=replace(launching.record, inputs=inputs))
 
 
 def launch_spec(

@@ -9,8 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import NAME
-from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.run_outputs import pins, references
+from sgpu_decl.model.run_outputs import pins, references, texts_in
 from sgpu_decl.text.near_references import has_near_references
 
 __all__ = ["order_findings"]
@@ -68,7 +67,7 @@ def _unknown(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
 
 
 def _bad_references(run: DeclaredRun, matrices: Collection[str]) -> Iterator[Diagnostic]:
-    for path, text in _texts(json.loads(run.spec), ""):
+    for path, text in texts_in(json.loads(run.spec)):
         for name in pins(text):
             yield _bad(run, path, f"`{text[:80]}` names an attempt", _write(name))
         for name in sorted(references(text)):
@@ -100,7 +99,7 @@ def _malformed(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]
     """What begins like the output of a run of the project and is none: `${run.train.output/w.pt}`.
     Other programs have such references too, so no other name is taken for one of ours; and text for
     a shell stays, which reports it."""
-    for path, text in _texts(json.loads(run.spec), ""):
+    for path, text in texts_in(json.loads(run.spec)):
         if path == "command" or not _is_read(path):
             continue
         told = not path.startswith("command.") and has_near_references(text)
@@ -170,20 +169,6 @@ def _cycle(
             if place is not None
         ),
     )
-
-
-def _texts(value: Json, path: str) -> Iterator[tuple[str, str]]:
-    """All texts in a value, keys too, each with its path."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            inner = f"{path}.{key}" if path else key
-            yield inner, key
-            yield from _texts(item, inner)
-    elif isinstance(value, Sequence):
-        for at, item in enumerate(value):
-            yield from _texts(item, f"{path}.{at}")
 
 
 def _place(run: DeclaredRun, path: str) -> Place | None:

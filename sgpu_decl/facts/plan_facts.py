@@ -128,6 +128,7 @@ class _FactReader:
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
         self._placements: dict[Hashable, Placement | None] = {}
+        self._sites: dict[Hashable, str] = {}
         self._clusters: dict[Hashable, RaySize | None] = {}
         # A call takes its paths from the file of the project.
         self._folder = opened.root if call_path is not None else absolute(opened.file).parent
@@ -152,6 +153,7 @@ class _FactReader:
         key = check_key(run)
         if key not in self._placements:
             self._placements[key] = self._placement(config)
+            self._sites[key] = backend.site(config) if backend is not None else ""
             self._check(run, code, interpreter)
         environment = None
         if origins:
@@ -185,6 +187,7 @@ class _FactReader:
             ray=self._clusters[key],
             jobs=jobs,
             after=config.after,
+            site=self._sites[key],
             places=run.places,
             findings=self._dispute(run.address),
         )

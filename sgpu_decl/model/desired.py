@@ -70,7 +70,7 @@ class DesiredRun:
     set where Python runs the user's code and none is declared. `placement` is set where the backend
     has something to choose. `resumes` is set for a run with `resume`. `ray` is the Ray cluster that
     it would get. `jobs` launch it, in the place of `apply`. `after` are the names of the runs that
-    come first.
+    come first, and `site` is the place of its attempts, where its backend has several.
     """
 
     address: Address
@@ -90,6 +90,7 @@ class DesiredRun:
     ray: RaySize | None = None
     jobs: tuple[Address, ...] = ()
     after: tuple[str, ...] = ()
+    site: str = ""
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )

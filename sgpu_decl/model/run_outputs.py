@@ -8,13 +8,13 @@ at launch.
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sgpu_decl.model.address import NAME, Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["pinned", "pins", "references", "with_folders"]
+__all__ = ["outputs_read", "pinned", "pins", "references", "texts_in", "with_folders"]
 
 _REFERENCE = re.compile(r"\$\{run\.([^{}#\"\\]{1,200})\.output\}")
 _PINNED = re.compile(rf"\$\{{run\.({NAME})#(\d{{1,9}})\.output\}}", re.ASCII)
@@ -44,6 +44,25 @@ def pins(spec: str) -> dict[str, int]:
     if _MARK not in spec:
         return {}
     return {name: int(number) for name, number in _PINNED.findall(spec)}
+
+
+def outputs_read(spec: str) -> tuple[AttemptRef, ...]:
+    """The attempts whose output a spec refers to."""
+    return tuple(AttemptRef(Address.run(name), number) for name, number in pins(spec).items())
+
+
+def texts_in(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
+    """All texts in a value, keys too, each with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            inner = f"{path}.{key}" if path else key
+            yield inner, key
+            yield from texts_in(item, inner)
+    elif isinstance(value, Sequence):
+        for at, item in enumerate(value):
+            yield from texts_in(item, f"{path}.{at}")
 
 
 def with_folders(spec: str, folder_of: Callable[[AttemptRef], str]) -> str:

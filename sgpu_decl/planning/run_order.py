@@ -148,21 +148,21 @@ class RunOrder:
                 return
 
     def elsewhere(self, run: DesiredRun) -> tuple[Check, ...]:
-        """The runs that it comes after, and that another backend runs. The cells of a matrix share
-        a check."""
+        """The runs that it comes after, and that run elsewhere. The cells of a matrix share a
+        check."""
         return tuple(
             Check(
                 id="after_elsewhere",
                 severity=Severity.ERROR,
                 address=None if run.address.key else run.address,
-                summary=f"`{run.address.name}` runs on `{run.backend}` and comes after `{name}`, "
-                f"which runs on `{other}`: neither backend sees the other's runs",
-                hint="use the same backend for both, or remove the name from `after`",
+                summary=f"`{run.address.name}` runs on {_where(run)} and comes after `{name}`, "
+                f"which runs on {other}: neither place sees the other's runs",
+                hint="give both the same `backend`, or remove the name from `after`",
                 place=place_of(run.places, f"after.{at}"),
             )
             for at, name in enumerate(run.after)
-            for other in sorted({one.backend for one in self._by_name.get(name, ())})
-            if other != run.backend
+            for other in sorted({_where(one) for one in self._by_name.get(name, ())})
+            if other != _where(run)
         )
 
     def _of(self, names: tuple[str, ...]) -> tuple[_Standing, ...]:
@@ -204,6 +204,11 @@ class RunOrder:
             obstacle=f"and `{AttemptRef(address, prior.attempt)}` {how}",
             way_out=again,
         )
+
+
+def _where(run: DesiredRun) -> str:
+    """The place of its attempts."""
+    return f"`{run.backend}`, {run.site}" if run.site else f"`{run.backend}`"
 
 
 def _awaited(standings: Sequence[_Standing]) -> tuple[Upstream, ...]:

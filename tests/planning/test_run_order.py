@@ -136,6 +136,15 @@ def test_runs_of_two_backends_cannot_wait_for_each_other(world: Any) -> None:
     assert [one for one, _ in checks(world)] == ["after_elsewhere"]
 
 
+def test_runs_of_two_places_of_a_backend_cannot_wait_for_each_other(world: Any) -> None:
+    world = world.want("evaluate", WAITS, after=("train",), site="`a`").want("train", site="`b`")
+    said = "`evaluate` runs on `local`, `a` and comes after `train`, which runs on `local`, `b`"
+    assert checks(world) == [
+        ("after_elsewhere", f"{said}: neither place sees the other's runs"),
+    ]
+    assert checks(world.want("train", site="`a`")) == []
+
+
 def test_the_cells_of_a_matrix_share_the_check_of_their_backend(world: Any) -> None:
     for key in ("n=1", "n=2"):
         world.want("evaluate", WAITS, after=("train",), key=key)

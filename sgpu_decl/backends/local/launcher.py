@@ -14,17 +14,16 @@ from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.local.storage import discard
 from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
+from sgpu_decl.backends.required_outputs import output_gone
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.gpus.devices import driver_devices
-from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.run_outputs import pins
+from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.rendering.spec import TrackerSpec
 from sgpu_decl.system_errors import advice, error_text, path_in_errors
@@ -67,15 +66,9 @@ class LocalLauncher(Launcher):
 
     def _require_outputs(self, record: LaunchRecord) -> None:
         """Refuse to launch a run that reads the output of an attempt that is not there any more."""
-        for name, number in pins(record.inputs.spec).items():
-            ref = AttemptRef(Address.run(name), number)
+        for ref in outputs_read(record.inputs.spec):
             if ref not in record.after and not self._layout.output(ref).is_dir():
-                raise BackendError(
-                    f"`{record.ref}` reads the output of `{ref}`, which is gone",
-                    hint=f"`--rerun {ref.address}` makes it again; `sgpu gc` keeps as many "
-                    "attempts as `--keep-last` says",
-                    code="output_gone",
-                )
+                raise output_gone(record.ref, ref)
 
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress

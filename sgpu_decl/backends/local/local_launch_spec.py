@@ -9,10 +9,9 @@ from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import LaunchRequest
-from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
+from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
 from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.run_outputs import with_folders
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
 
 
@@ -33,9 +32,7 @@ def local_launch_spec(
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
         tracker: the process that makes the MLflow run, if any.
     """
-    outputs = with_folders(launching.inputs.spec, lambda ref: str(layout.output(ref)))
-    inputs = replace(launching.inputs, spec=outputs)
-    launching = replace(launching, record=replace(launching.record, inputs=inputs))
+    launching = with_outputs(launching, lambda ref: str(layout.output(ref)))
     config, call = launching.config, launching.call
     folder = layout.attempt(launching.ref)
     code = folder / "code" if call is None else call.folder
