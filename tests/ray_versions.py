@@ -18,6 +18,7 @@ __all__ = [
     "BOTH_RAYS",
     "NEWEST_CLUSTER",
     "NEWEST_RAY",
+    "OLDEST_CLUSTER",
     "OLDEST_RAY",
     "forget_outer_ray",
     "interpreter_with",
@@ -34,6 +35,7 @@ BOTH_RAYS: Final = (_NEWEST, pytest.param(OLDEST_RAY, marks=pytest.mark.expensiv
 """Parameters of a test or a fixture, each of which `interpreter_with` takes."""
 
 NEWEST_CLUSTER: Final = pytest.mark.parametrize("cluster", [_NEWEST], indirect=True)
+OLDEST_CLUSTER: Final = pytest.mark.parametrize("cluster", BOTH_RAYS[1:], indirect=True)
 NEWEST_RAY: Final = pytest.mark.parametrize("ray_python", [_NEWEST], indirect=True)
 """For tests about sgpu alone: one version of Ray is enough, on the shared cluster or their own."""
 

@@ -36,6 +36,7 @@ QUICK = {
     "TestRayWithoutStorage": (
         "test_a_failed_rank_is_the_first_cause",
         "test_results_come_in_the_order_of_ranks",
+        "test_runs_start_in_their_order",
     ),
 }
 

@@ -1,15 +1,17 @@
 """The contract of backends (`sgpu_decl.testing.contracts.backend_contract`) holds for ours."""
 
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.testing.contracts.backend_bench import BackendCase
+from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase, until
 from sgpu_decl.testing.contracts.backend_contract import BackendContract
 from sgpu_decl.testing.ray_cluster import RayCluster
 from sgpu_decl.testing.workspace import Effect, ExecutionSettings, Fault, WorkspaceServer
 from tests.backends.ray.lossy_proxy import lossy_proxy
+from tests.ray_versions import NEWEST_CLUSTER, OLDEST_CLUSTER
 
 ROOT = Path(__file__).parents[2]
 VALUE = "a-value-that-nobody-may-see"
@@ -26,6 +28,7 @@ class TestLocal(BackendContract):
             environ={"THE_WORD": VALUE},
             secret=("env:THE_WORD", VALUE),
             missing="env:NO_SUCH_WORD",
+            orders=True,
         )
 
 
@@ -125,8 +128,14 @@ class TestRay(BackendContract):
                 tells_restarts=False,
                 elsewhere=True,
                 queues=False,
+                orders=True,
+                reads_outputs=storage is not None,
                 lose_answer=lambda: setattr(proxy, "lose", "POST /api/jobs/"),
             )
+
+    @OLDEST_CLUSTER
+    def test_runs_start_in_their_order(self, bench: BackendBench) -> None:
+        super().test_runs_start_in_their_order(bench)
 
 
 class TestRayWithoutStorage(TestRay):
@@ -135,3 +144,22 @@ class TestRayWithoutStorage(TestRay):
     @pytest.fixture
     def storage(self) -> Path | None:
         return None
+
+    @NEWEST_CLUSTER
+    def test_runs_start_in_their_order(self, bench: BackendBench) -> None:
+        """Ray itself stops a run while it waits. The rest is as with a storage."""
+        gate = str(bench.gate)
+        bench.declare_all({
+            "hello": {"function": "hold", "args": {"gate": gate}},
+            "later": {"function": "value", "after": ["hello"], "args": {"gate": gate}},
+        })  # fmt: skip
+        bench.launched()
+        until(lambda: bench.status("later").get("waiting_for") == "hello#1")
+
+        token = bench.record("later").token
+        stop = f"{bench.case.fields['backend']['address']}/api/jobs/{token}/stop"
+        urllib.request.urlopen(urllib.request.Request(stop, method="POST")).close()
+
+        assert bench.ended("later")["state"] == "cancelled"
+        bench.go()
+        assert bench.ended("hello")["state"] == "succeeded"

@@ -1,4 +1,5 @@
-"""What an earlier attempt left in SGPU_OUTPUT_DIR, brought to a node for `resume`.
+"""What an earlier attempt left in SGPU_OUTPUT_DIR: brought to a node for `resume`, or to where
+another run reads it.
 
 Attempts of a run have launch folders beside each other, `8-TOKEN`, and below `back` of each lies
 what its nodes uploaded, for each attempt of the platform. Files of all nodes come into one folder,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-__all__ = ["bring_earlier_output", "newest_output"]
+__all__ = ["absent_nodes", "bring_earlier_output", "bring_output", "newest_output"]
 
 _OUTPUT = "output"
 
@@ -41,6 +42,33 @@ def bring_earlier_output(back: str, target: str) -> None:
         _bring(path, target)
     if nodes:
         say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{os.path.dirname(nodes[0])}`")
+
+
+def bring_output(back: str, target: str) -> int:
+    """Copy the output of one attempt to a new folder: what its last start left, if that is nothing,
+    too. Returns how many files its nodes could not bring back.
+
+    Args:
+        back: the folder that its nodes uploaded to.
+
+    Raises:
+        OSError: it is not there, cannot be read, or is damaged.
+    """
+    os.listdir(back)
+    os.makedirs(target)
+    left = 0
+    for attempt in _numbered(back)[:1]:
+        for node in _nodes(attempt):
+            _bring(node, target)
+            left += len((attempt_files.read_json(node, DONE) or {}).get("left") or ())
+    return left
+
+
+def absent_nodes(back: str, nodes: int) -> list[int]:
+    """Which of the nodes of one attempt have not uploaded whole, at its last start, as seen
+    here."""
+    whole = {os.path.basename(path) for attempt in _numbered(back)[:1] for path in _nodes(attempt)}
+    return [number for number in range(nodes) if f"node_{number}" not in whole]
 
 
 def newest_output(back: str) -> list[str]:

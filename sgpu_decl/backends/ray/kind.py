@@ -32,7 +32,9 @@ def _open(context: "BackendContext") -> "Backend":
 KIND = BackendKind(
     name="ray",
     options=_options,
-    capabilities=Capabilities(remote=True, queues=False, fields=frozenset({"ray", "resume"})),
+    capabilities=Capabilities(
+        remote=True, queues=False, fields=frozenset({"after", "ray", "resume"})
+    ),
     survey=_survey,
     open=_open,
 )

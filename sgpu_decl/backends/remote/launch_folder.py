@@ -8,6 +8,9 @@ All paths are below the staging folder:
                                         sends them, and beside them each manifest: `manifest_name`
     runs/LINEAGE/RUN/ATTEMPT/           a launch folder, three levels below `runs`: `launch_files`
 
+    inputs/NAME-N/                      below a launch folder: the output of another run that this
+                                        one reads, brought there by whoever waited for it
+
 Where the layout has a `command_root`, `launch_files` lie below that, at the same path; objects,
 markers and what comes back lie below the staging folder all the same.
 
@@ -51,14 +54,22 @@ from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.archives import agent_zip, rank_zip
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.call_files import write_call
-from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
+from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
 from sgpu_decl.backends.node_tracker import ARCHIVE, node_tracker
 from sgpu_decl.backends.remote.remote_layout import BACK, RemoteLayout
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import render_spec
 from sgpu_decl.tracking.tracking_request import FILE
 
-__all__ = ["FILES", "NodeProgram", "NodeStart", "launch_files", "manifest_name"]
+__all__ = [
+    "FILES",
+    "NodeProgram",
+    "NodeStart",
+    "input_folder",
+    "launch_files",
+    "manifest_name",
+]
 
 _PICKLES = ("func.pkl", "func.bin", "inputs.pkl", "inputs.bin")
 FILES = frozenset({"spec.json", "_air.py", "rank.zip", *_PICKLES, ARCHIVE, FILE})
@@ -164,9 +175,10 @@ def launch_files(
     """
     nodes = program.nodes(launching)
     call = launching.call
+    told = with_outputs(launching, lambda ref: input_folder(folder, ref))
     spec = launch_spec(
         # The caller's folders are not on any node.
-        replace(launching, call=replace(call, path=())) if call is not None else launching,
+        replace(told, call=replace(call, path=())) if call is not None else told,
         root=root,
         code=code,
         folders=SpecFolders(),
@@ -202,6 +214,11 @@ def launch_files(
         part=part,
     )
     return {**files, **program.files(launching, start)}
+
+
+def input_folder(folder: str, ref: AttemptRef) -> str:
+    """Where a launch finds the output of an attempt of another run, in its launch folder."""
+    return f"{folder}/inputs/{ref.address.name}-{ref.number}"
 
 
 def manifest_name(digest: str) -> str:

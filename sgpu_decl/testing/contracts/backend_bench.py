@@ -23,7 +23,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.testing.contracts.killed_commands import dying
 
-__all__ = ["BackendBench", "BackendCase", "CommandAnswer"]
+__all__ = ["BackendBench", "BackendCase", "CommandAnswer", "until"]
 
 PATIENCE = 300.0
 """Seconds after which what is waited for will not come any more."""
@@ -79,6 +79,17 @@ def tell():
     return len(os.environ["WORD"])
 
 
+def make(gate):
+    """Leave a file, once the test lets it."""
+    hold(gate)
+    leave(["made"])
+
+
+def found(folder, gate):
+    """The names of the files in a folder of another run."""
+    return sorted(path.name for path in pathlib.Path(folder).iterdir())
+
+
 def leave(names):
     for name in names:
         pathlib.Path(os.environ["SGPU_OUTPUT_DIR"], name).write_text(name)
@@ -112,6 +123,8 @@ class BackendCase:
         elsewhere: whether attempts and what they left outlive the project's `.sgpu` folder.
         queues: whether an attempt can wait for an earlier one.
         resumes: whether it has the field `resume`.
+        orders: whether it has the field `after`; and `reads_outputs`, whether ranks can read the
+            output of a run that they come after.
         lose_answer: makes it carry out the next launch and lose the answer.
     """
 
@@ -126,6 +139,8 @@ class BackendCase:
     elsewhere: bool = False
     queues: bool = True
     resumes: bool = True
+    orders: bool = False
+    reads_outputs: bool = True
     lose_answer: Callable[[], None] | None = None
 
 
@@ -176,6 +191,22 @@ class BackendBench:
             fields["env"] = {**common.get("env", {}), **fields["env"]}
         named = {"name": "hello", "entrypoint": f"train.py:{function}", "grace": "500ms"}
         (self.project / "run.yaml").write_text(json.dumps({**named, **common, **fields}))
+
+    def declare_all(self, runs: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write a project file with runs that call functions of `PROGRAM`: their `function` names
+        one."""
+        declared = {
+            name: {
+                "grace": "500ms",
+                **self.case.fields,
+                "entrypoint": f"train.py:{fields['function']}",
+                **{key: value for key, value in fields.items() if key != "function"},
+            }
+            for name, fields in runs.items()
+        }
+        (self.project / "sgpu.yml").write_text(
+            json.dumps({"project": {"name": "contract"}, "runs": declared})
+        )
 
     def __call__(self, *words: str) -> CommandAnswer:
         """Call `sgpu` in the project."""
@@ -308,4 +339,4 @@ def until(happened: Callable[[], bool]) -> None:
     end, pause = time.monotonic() + PATIENCE, threading.Event()
     while not happened():
         assert time.monotonic() < end, "it never happened"
-        pause.wait(0.01)
+        pause.wait(0.1)

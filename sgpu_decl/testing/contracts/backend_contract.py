@@ -16,7 +16,13 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.testing.contracts.backend_bench import PATIENCE, RECORDED, BackendBench, BackendCase
+from sgpu_decl.testing.contracts.backend_bench import (
+    PATIENCE,
+    RECORDED,
+    BackendBench,
+    BackendCase,
+    until,
+)
 from sgpu_decl.testing.file_search import files_with
 
 __all__ = ["BackendContract"]
@@ -210,6 +216,45 @@ class BackendContract:
         old = bench.status("hello#1")
         assert [new["state"], old["state"]] == ["succeeded", "succeeded"]
         assert old["ended_at"] <= new["started_at"]
+
+    def test_runs_start_in_their_order(self, bench: BackendBench) -> None:
+        gate = str(bench.gate)
+        folder = "${run.hello.output}" if bench.case.reads_outputs else gate
+        bench.declare_all({
+            "hello": {"function": "make", "args": {"gate": gate}},
+            "later": {
+                "function": "found", "after": ["hello"], "args": {"folder": folder, "gate": gate},
+            },
+            "stopped": {"function": "value", "after": ["hello"], "args": {"gate": gate}},
+            "never": {"function": "value", "after": ["stopped"], "args": {"gate": gate}},
+        })  # fmt: skip
+        if not bench.case.orders:
+            assert "unsupported_field" in bench("plan", "-o", "json").out
+            return
+        bench.launched()
+        bench.up()
+        until(lambda: bench.status("later").get("waiting_for") == "hello#1")
+        assert bench.status("later")["state"] == "queued"
+
+        bench.done("cancel", "stopped")
+        never = bench.ended("never")
+        bench.go()
+        later = bench.ended("later")
+
+        assert bench.status("stopped")["state"] == "cancelled"
+        assert (never["state"], never["first_cause"]["class"]) == ("failed", "upstream_failed")
+        assert never["first_cause"]["summary"].startswith("stopped#1 was cancelled, and this run")
+        assert later["state"] == "succeeded"
+        assert bench.status("hello")["ended_at"] <= later["started_at"]
+        if bench.case.reads_outputs:
+            assert bench.results("later") == [(0, ["made"])]
+        changes = bench.done("plan", "-o", "json").data["changes"]
+        assert {one["address"]: one["reason"] for one in changes} == {
+            "run.hello": "up_to_date",
+            "run.later": "up_to_date",
+            "run.never": "upstream_failed",
+            "run.stopped": "cancelled_by_user",
+        }
 
     def test_attempts_side_by_side_keep_to_themselves(self, bench: BackendBench) -> None:
         bench.declare("hold", args={"gate": str(bench.gate)})

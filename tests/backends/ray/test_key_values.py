@@ -6,7 +6,7 @@ import pytest
 from ray.exceptions import RaySystemError
 
 from sgpu_decl.backends.ray.cluster import key_values
-from sgpu_decl.backends.ray.cluster.key_values import pop_value
+from sgpu_decl.backends.ray.cluster.key_values import find_job, pop_value
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -40,6 +40,15 @@ def test_a_value_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     Store(monkeypatch, silent=0)
     assert pop_value("name") == b"value"
     assert pop_value("name", patience=60.0) is None
+
+
+def test_a_job_is_what_ray_has_noted_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = {(b"_ray_internal_job_info_token", b"job"): b'{"status": "RUNNING"}'}
+    monkeypatch.setattr(
+        key_values, "_internal_kv_get", lambda key, *, namespace: noted.get((key, namespace))
+    )
+    assert find_job("token") == {"status": "RUNNING"}
+    assert find_job("another") is None
 
 
 def test_a_store_that_answers_later_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

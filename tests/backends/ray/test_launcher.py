@@ -1,8 +1,9 @@
-"""Launches whose earlier submission has an unknown outcome: no job is submitted twice."""
+"""Launches whose earlier submission has an unknown outcome: no job is submitted twice. And launches
+that come after others."""
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet
 from tests.backends.ray.answers import Answers, answering
 from tests.backends.remote.conftest import Shared
@@ -41,16 +45,39 @@ class Machine:
         self.job = f"{JOBS}{launching.record.token}"
         self.folder = Path(self._shared.folder(self.launching))
 
-    def launch(self) -> None:
-        """Stage and launch in a new process, which knows only what lies in the storage."""
+    @contextmanager
+    def launcher(self) -> Iterator[RayLauncher]:
+        """That of a new process, which knows only what lies in the storage."""
         context = self._shared.context()
         launches = RemoteLaunches(context.layout, lambda _: self._shared.area)
         with closing(Clusters()) as clusters, closing(RayAttempts(launches, clusters)) as attempts:
-            launcher = RayLauncher(context, clusters, launches, attempts)
+            yield RayLauncher(context, clusters, launches, attempts)
+
+    def launch(self) -> None:
+        """Stage and launch in a new process."""
+        with self.launcher() as launcher:
             if not launcher.staged(self.launching.record):
                 launcher.prepare([self.launching], Quiet())
             launcher.stage(self.launching)
             launcher.launch(self.launching)
+
+    def upstream(self, **backend: str) -> LaunchRecord:
+        """Have the run read the output of `train#8`, which comes before it; that launch, to another
+        cluster or storage where it is given."""
+        record = self.launching.record
+        spec = json.loads(record.inputs.spec)
+        before = json.dumps({**spec, "backend": {**spec["backend"], **backend}})
+        made = replace(
+            record,
+            ref=AttemptRef(Address.run("train"), 8),
+            token="the-upstream",
+            inputs=replace(record.inputs, spec=before),
+        )
+        reads = json.dumps({**spec, "args": {"weights": "${run.train#8.output}/w.pt"}})
+        inputs = replace(record.inputs, spec=reads)
+        record = replace(record, inputs=inputs, after=(made.ref,))
+        self.launching = replace(self.launching, record=record, upstreams=(made,))
+        return made
 
     def marker(self) -> dict[str, Any]:
         marker: dict[str, Any] = json.loads((self.folder / MARKER).read_text())
@@ -136,3 +163,53 @@ def test_a_launch_that_the_cluster_refuses_is_unstaged(machine: Machine, answers
 
     assert not isinstance(raised.value, OutcomeUnknown)
     assert not machine.folder.exists()
+
+
+def test_the_driver_is_told_what_its_run_comes_after(tmp_path: Path, answers: Answers) -> None:
+    answers.by_path[JOBS] = {}
+    machine = Machine(tmp_path, answers)
+    upstream = machine.upstream()
+
+    machine.launch()
+
+    launch = json.loads((machine.folder / "launch.json").read_text())
+    spec = json.loads((machine.folder / "spec.json").read_text())
+    inputs = f"{machine.folder}/inputs/train-8"
+    folder = str(machine.folder.parents[1] / "train" / "8-the-upst")
+    assert launch["upstreams"] == [
+        {
+            "name": "train#8",
+            "token": upstream.token,
+            "launch": folder,
+            "back": f"{folder}/back",
+            "nodes": 1,
+            "waits": True,
+            "output": inputs,
+        }
+    ]
+    assert spec["entry"]["args"] == {"weights": f"{inputs}/w.pt"}
+
+
+def test_an_upstream_on_another_cluster_is_refused(tmp_path: Path, answers: Answers) -> None:
+    machine = Machine(tmp_path, answers)
+    machine.upstream(address="http://127.0.0.1:9")
+
+    with machine.launcher() as launcher, pytest.raises(BackendError) as raised:
+        launcher.check(machine.launching)
+
+    assert (raised.value.code, raised.value.hint) == (
+        "upstream_elsewhere", "apply again once `train#8` has ended",
+    )  # fmt: skip
+
+
+def test_an_output_that_was_deleted_is_refused(tmp_path: Path, answers: Answers) -> None:
+    machine = Machine(tmp_path, answers)
+    machine.upstream(address="http://127.0.0.1:9")  # it has ended there, and the storage is one
+    record = replace(machine.launching.record, after=())
+    machine.launching = replace(machine.launching, record=record)
+
+    with machine.launcher() as launcher:
+        with pytest.raises(BackendError, match="reads the output of `train#8`, which is gone"):
+            launcher.check(machine.launching)
+        (machine.folder.parents[1] / "train/8-the-upst/back").mkdir(parents=True)
+        launcher.check(machine.launching)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.ray.watching import job_verdict
+from sgpu_decl.backends.ray.cluster import job_verdict
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone
 from tests.backends.ray.test_kills import kill

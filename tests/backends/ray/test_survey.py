@@ -219,6 +219,47 @@ def test_no_shared_folder_is_needed(planned: Planned) -> None:
     assert plan.applyable
 
 
+PIPELINE = """\
+project: {name: p}
+runs:
+  train: {type: H100, gpus: 1, command: [python, train.py], backend: {kind: ray, address: URL}}
+  evaluate:
+    type: H100
+    gpus: 1
+    after: [train]
+    command: [python, train.py, "${run.train.output}"]
+    backend: {kind: ray, address: URL}
+"""
+
+
+def test_an_output_of_another_run_needs_a_storage_that_both_have(
+    project: Path, cluster: Answers
+) -> None:
+    url = cluster.url
+
+    def found(text: str) -> dict[str, Check]:
+        (project / "sgpu.yml").write_text(text.replace("URL", url))
+        with Session.open(Location(project=project)) as session:
+            return checks(session.plan().plan)
+
+    refused = found(PIPELINE)["output_needs_storage"]
+    assert refused.place is not None
+    assert (refused.place.line, refused.place.column) == (8, 33)
+    assert "set `backend.storage` to a folder" in str(refused.hint)
+
+    shared = f"URL, storage: {project}"
+    assert not found(PIPELINE.replace("URL", shared)).keys() & {
+        "output_needs_storage", "after_elsewhere",
+    }  # fmt: skip
+    head, _, tail = PIPELINE.rpartition("URL")
+    elsewhere = found(f"{head}{shared}{tail}")["after_elsewhere"]
+    assert elsewhere.place is not None
+    assert elsewhere.place.line == 7
+    assert f"`{url}` with `{project}` and comes after `train`, which runs on `ray`, `{url}`" in (
+        elsewhere.summary
+    )
+
+
 def test_what_fits_is_silent(planned: Planned) -> None:
     assert set(checks(planned(1))) == {"ray_placement", "tracking_unreachable"}
 

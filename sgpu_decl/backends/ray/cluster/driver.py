@@ -2,7 +2,8 @@
 says how the run ended.
 
 `launch.json` has the launch: `token`, `launch`, the launch folder, `back`, `start` (see
-`NodeActor.run`), `placement`, `retry`, `grace` and `startup_timeout`. `secrets` and `credentials`
+`NodeActor.run`), `placement`, `retry`, `grace`, `startup_timeout` and `upstreams` (see
+`await_upstreams`). `secrets` and `credentials`
 are the keys of values in the key-value store: of the run's secrets, and of the credentials of its
 tracking server. If there is no storage, `sent` is what `SentFiles` needs, paths are relative to the
 head's folder, and the driver writes the launch folder, which is `files` of the package, the
@@ -27,11 +28,12 @@ from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
-from sgpu_decl.backends.ray.cluster.key_values import pop_value
+from sgpu_decl.backends.ray.cluster.key_values import find_job, pop_value
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
+from sgpu_decl.backends.ray.cluster.upstreams import UpstreamFailed, await_upstreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +129,16 @@ class _Driver:
         self._status.write(waiting_for=None)
 
     def _attempts(self, secrets: dict[str, str]) -> dict[str, Any]:
-        """Run the ranks as often as `retry` wants; return the last outcome."""
+        """Run the ranks, once the runs before have succeeded, as often as `retry` wants; return the
+        last outcome."""
+        try:
+            ready = await_upstreams(
+                self._launch["upstreams"], self._status, _Jobs(), stopped=self._stop_requested
+            )
+        except UpstreamFailed as error:
+            return _failed(error.failure, error.summary)
+        if not ready:
+            return cancelled_outcome(None, "stopped before it had nodes", "driver")
         number = 0
         while True:
             outcome = self._attempt(number, secrets)
@@ -258,6 +269,16 @@ class _Driver:
         self._stopped_at = self._stopped_at or time.monotonic()
 
 
+class _Jobs:
+    """See `upstreams.Jobs`."""
+
+    def find(self, token: str) -> dict[str, Any] | None:
+        return find_job(token)
+
+    def node_lives(self, node: str) -> bool:
+        return any(one["NodeID"] == node and one["Alive"] for one in ray.nodes())
+
+
 def _read_all(folder: str) -> dict[str, bytes]:
     """The files of a folder, by name; none if it is not there."""
     files = {}
@@ -270,8 +291,12 @@ def _read_all(folder: str) -> dict[str, bytes]:
 def _on_head(root: str, launch: dict[str, Any]) -> dict[str, Any]:
     """A launch with the paths of the head's folder, which is `root`."""
     sent = {**launch["sent"], "objects": os.path.join(root, launch["sent"]["objects"])}
-    folders = {name: os.path.join(root, launch[name]) for name in ("launch", "back")}
-    return {**launch, **folders, "sent": sent}
+    upstreams = [_with_paths(root, upstream) for upstream in launch["upstreams"]]
+    return {**_with_paths(root, launch), "sent": sent, "upstreams": upstreams}
+
+
+def _with_paths(root: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {**fields, **{name: os.path.join(root, fields[name]) for name in ("launch", "back")}}
 
 
 def _unusable(folder: str) -> str | None:

@@ -1,7 +1,9 @@
-"""Values that the client leaves in the cluster's key-value store, as packages of Ray's Jobs API."""
+"""The cluster's key-value store: values that the client leaves there, as packages of Ray's Jobs
+API, and the jobs themselves."""
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["pop_value"]
+__all__ = ["find_job", "pop_value"]
 
 _PAUSE = 0.5  # seconds between two tries
 
@@ -27,6 +29,20 @@ def pop_value(name: str, *, patience: float = 0.0) -> bytes | None:
     if value is not None:
         _answer(partial(_internal_kv_del, key), deadline)
     return value
+
+
+def find_job(token: str) -> dict[str, Any] | None:
+    """What Ray has noted of the job of a launch, with the fields of the Jobs API; None if it has
+    none. The GCS itself reads this key (`JobInfoStorageClient` in
+    `ray/dashboard/modules/job/common.py` and `JobDataKey` in `gcs_job_manager.h`; the same in
+    2.49.1 and 2.60).
+
+    Raises:
+        RaySystemError, RpcError: the store does not answer.
+    """
+    key = f"_ray_internal_job_info_{token}".encode()
+    value: bytes | None = _internal_kv_get(key, namespace=b"job")
+    return dict(json.loads(value)) if value is not None else None
 
 
 def _answer(call: Callable[[], Any], deadline: float) -> Any:

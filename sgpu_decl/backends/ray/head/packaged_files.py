@@ -17,9 +17,9 @@ from typing import Any
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.ray_files import SMALL, RayFiles
-from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
 from sgpu_decl.backends.remote.lease import LEASE, YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout

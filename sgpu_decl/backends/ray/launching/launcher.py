@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import ForcedStop, LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.jobs import (
@@ -27,12 +28,12 @@ from sgpu_decl.backends.ray.launching.node_program import (
 )
 from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
+from sgpu_decl.backends.required_outputs import output_gone
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
@@ -69,7 +70,34 @@ class RayLauncher(RemoteLauncher):
         super().check(launching)
         planned_placement(launching)
         resolve_secrets(launching.config.env.secrets, os.environ)
-        session_of(self._clusters.of(launching.config))
+        dashboard = self._clusters.of(launching.config)
+        for upstream in launching.upstreams:
+            self._require_upstream(launching, upstream, dashboard.address.url)
+        session_of(dashboard)
+
+    def _require_upstream(
+        self, launching: LaunchRequest, upstream: LaunchRecord, address: str
+    ) -> None:
+        """Refuse a launch whose driver would not find an upstream."""
+        waits = upstream.ref in launching.record.after
+        same_storage = self._launches.shares_area(upstream, launching.config)
+        if not same_storage or (waits and self._address(upstream) != address):
+            again = f"`--rerun {upstream.ref.address}` launches it again, where this run will be"
+            raise BackendError(
+                f"`{launching.ref}` comes after `{upstream.ref}`, which was launched on another "
+                "cluster or with another `storage`",
+                hint=f"apply again once `{upstream.ref}` has ended" if waits else again,
+                code="upstream_elsewhere",
+            )
+        if not waits and self._attempts.place(upstream) is None:
+            raise output_gone(launching.ref, upstream.ref)
+
+    def _address(self, record: LaunchRecord) -> str:
+        """The cluster that a launch was submitted to, or will be."""
+        marker = self._launches.memory.get(record).get("marker")
+        if marker is not None:
+            return str(marker["address"])
+        return self._clusters.of(self._launches.config(record)).address.url
 
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress

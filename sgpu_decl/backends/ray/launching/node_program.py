@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
@@ -12,12 +13,14 @@ from sgpu_decl.backends.ray.head.head_reader import below_root
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.placement import RayPlacement
 from sgpu_decl.backends.ray.planning.group_shape import options_of
-from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
+from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart, input_folder
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.lease import LOCK, STALE
-from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.backends.remote.remote_layout import BACK, MARKER
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.run_outputs import outputs_read
 
 LAUNCH = "launch.json"
 
@@ -43,12 +46,17 @@ class RayNodes(NodeProgram):
         config, token = launching.config, launching.record.token
         credentials = tracking_credentials(config, os.environ)
         files = self._launches.area(launching.record).files
+        upstreams = [self._upstream(launching, upstream, start) for upstream in launching.upstreams]
         sent: dict[str, Json] | None = None
         launch_folder, back = start.launch, start.back
         if isinstance(files, RayFiles):
             launch_folder, back, objects = map(
                 below_root, (start.launch, start.back, start.objects)
             )
+            upstreams = [
+                {**one, **{name: below_root(one[name]) for name in ("launch", "back")}}
+                for one in upstreams
+            ]
             sent = {
                 "objects": objects,
                 "code": start.code,
@@ -74,6 +82,7 @@ class RayNodes(NodeProgram):
             "secrets": secrets_name(token) if config.env.secrets else None,
             "credentials": credentials_name(token) if credentials else None,
             "grace": config.grace.seconds,
+            "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
             "retry": {
                 "max": config.retry.max,
@@ -82,6 +91,22 @@ class RayNodes(NodeProgram):
             },
         }
         return {LAUNCH: canonical(launch).encode()}
+
+    def _upstream(
+        self, launching: LaunchRequest, upstream: LaunchRecord, start: NodeStart
+    ) -> dict[str, Any]:
+        """One that the launch comes after, or reads the output of (`cluster.upstreams`)."""
+        folder, ref = self._launches.folder(upstream), upstream.ref
+        read = ref in outputs_read(launching.inputs.spec)
+        return {
+            "name": str(ref),
+            "token": upstream.token,
+            "launch": folder,
+            "back": f"{folder}/{BACK}",
+            "nodes": self.nodes(LaunchRequest(record=upstream)),
+            "waits": ref in launching.record.after,
+            "output": input_folder(start.launch, ref) if read else None,
+        }
 
 
 def planned_placement(launching: LaunchRequest) -> RayPlacement:

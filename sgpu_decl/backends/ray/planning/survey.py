@@ -107,6 +107,14 @@ class RaySurvey(RemoteSurvey):
             cpus=int(fit.bundle.get("CPU", 0)) or None,
         )
 
+    def site(self, config: "RunConfig") -> str:
+        options = options_of(config)
+        try:
+            url = address_of(options.address, os.environ).url
+        except BackendError:
+            return ""  # `check` says why
+        return f"`{url}`" if options.storage is None else f"`{url}` with `{options.storage}`"
+
     def rules(self, config: "RunConfig", places: Places, folder: Path) -> Sequence[Diagnostic]:
         return tuple(config_findings(config, places, folder, called=False))
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
 from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
-from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE, judge
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing

@@ -10,7 +10,8 @@ then Ray's job.
 | SUCCEEDED, FAILED, and an outcome of the agents | that |
 | FAILED | by `error_type`: the driver's own end is a lost supervisor, all else the platform's |
 
-A cluster that does not answer says nothing of an attempt.
+A cluster that does not answer says nothing of an attempt. The client asks this of its attempts, and
+the driver of a run that comes after another one of that one.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,158 @@
+"""The attempts of other runs that a launch comes after (`after`): its driver waits for them, before
+it asks for nodes, and copies the outputs that its ranks read.
+
+What the driver of an upstream wrote counts. One that was killed wrote no outcome: then Ray's job
+says that it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+from ray.exceptions import RaySystemError, RpcError
+
+from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.node.earlier_output import absent_nodes, bring_output
+from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
+from sgpu_decl.agent.upstreams import listed, refusal
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Protocol
+
+    from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
+
+    class Jobs(Protocol):
+        """What Ray says of jobs. Both raise RaySystemError or RpcError if it does not answer."""
+
+        def find(self, token: str) -> Mapping[str, Any] | None: ...
+
+        def node_lives(self, node: str) -> bool: ...
+
+
+__all__ = ["UpstreamFailed", "await_upstreams"]
+
+_POLL = 0.5  # seconds between two looks at files
+_JOBS = 5.0  # seconds between two looks at the job of one that has not ended
+_VISIBLE = 60.0  # seconds until what all nodes brought back is seen here
+_ENDED = ("succeeded", "failed", "cancelled", "lost")
+
+
+class UpstreamFailed(Exception):
+    """The attempt cannot start. `failure` is the class, `summary` the reason."""
+
+    def __init__(self, failure: str, summary: str) -> None:
+        super().__init__(summary)
+        self.failure = failure
+        self.summary = summary
+
+
+def await_upstreams(
+    upstreams: Sequence[Mapping[str, Any]],
+    status: DriverStatus,
+    jobs: Jobs,
+    *,
+    stopped: Callable[[], bool],
+) -> bool:
+    """Wait until all have succeeded, and copy what is read of them; False if the attempt was
+    `stopped` meanwhile.
+
+    Args:
+        upstreams: of each its `name`, such as `train#8`; the `token` of its launch; `launch` and
+            `back`, its folders; how many `nodes` it has; whether the attempt `waits` for it; and
+            `output`, the new folder that its output is read from, None if it is not.
+
+    Raises:
+        UpstreamFailed: one has not succeeded, or its output is gone or not whole.
+    """
+    waiting = [_Upstream(one, jobs) for one in upstreams if one["waits"]]
+    while waiting:
+        status.write(state="queued", waiting_for=listed([one.name for one in waiting]))
+        if stopped():
+            return False
+        states = {one: one.look() for one in waiting}
+        for one, state in states.items():
+            if state not in (None, "succeeded"):
+                raise UpstreamFailed("upstream_failed", refusal(one.name, str(state)))
+        waiting = [one for one, state in states.items() if state is None]
+        if waiting:
+            time.sleep(_POLL)
+    for upstream in upstreams:
+        if upstream["output"] is not None:
+            if not _await_output(upstream, stopped):
+                return False
+            _bring(upstream)
+    status.write(waiting_for=None)
+    return True
+
+
+def _await_output(upstream: Mapping[str, Any], stopped: Callable[[], bool]) -> bool:
+    """Wait until this node sees what all nodes of an upstream brought back, which a shared folder
+    may show late; False if the attempt was stopped meanwhile."""
+    name, deadline = upstream["name"], time.monotonic() + _VISIBLE
+    while absent := absent_nodes(upstream["back"], upstream["nodes"]):
+        if not os.path.isdir(upstream["back"]):
+            raise UpstreamFailed("upstream_failed", refusal(name, "gone"))
+        if time.monotonic() > deadline:
+            reason = f"what node {absent[0]} of {name} left is not in its launch folder"
+            raise UpstreamFailed("staging_failed", reason)
+        if stopped():
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def _bring(upstream: Mapping[str, Any]) -> None:
+    name = upstream["name"]
+    try:
+        left = bring_output(upstream["back"], upstream["output"])
+    except (OSError, shutil.Error) as error:
+        reason = f"the output of {name} cannot be copied for this run: {error}"
+        raise UpstreamFailed("staging_failed", reason) from error
+    if left:
+        attempt_files.say(f"{left} files of {name} stayed on its nodes: they are not in its output")
+
+
+class _Upstream:
+    def __init__(self, upstream: Mapping[str, Any], jobs: Jobs) -> None:
+        self.name = str(upstream["name"])
+        self._upstream = upstream
+        self._jobs = jobs
+        self._due = 0.0
+
+    def look(self) -> str | None:
+        """The state that it has ended in; None while it goes on, or if that is not known."""
+        status = self._status()
+        if status["state"] != "ended":
+            if time.monotonic() < self._due:
+                return None
+            self._due = time.monotonic() + _JOBS
+            try:
+                status = {"outcome": self._judged()}
+            except (RaySystemError, RpcError):
+                return None
+        state = str(status["outcome"]["state"])
+        return state if state in _ENDED else None
+
+    def _judged(self) -> Mapping[str, Any]:
+        """What its job says, unless its driver has written an outcome."""
+        job = self._jobs.find(self._upstream["token"])
+        goes_on = job is not None and job["status"] in ACTIVE
+        node = (job or {}).get("driver_node_id")
+        alive = not goes_on or not node or self._jobs.node_lives(node)
+        outcome = None
+        if not (goes_on and alive):
+            outcome = PlatformAttempts(self._upstream["back"]).look()[0]
+        status = self._status()  # once more: the driver writes it before it ends
+        if status["state"] == "ended":
+            return dict(status["outcome"])
+        return judge(job, status, outcome, driver_alive=alive, now=time.time())
+
+    def _status(self) -> dict[str, Any]:
+        """What its driver wrote last."""
+        folder = self._upstream["launch"]
+        return attempt_files.read_json(folder, attempt_files.STATUS) or {"state": "starting"}
