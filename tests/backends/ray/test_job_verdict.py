@@ -58,6 +58,13 @@ def test_without_an_outcome_the_job_decides(
     assert judged(of) == expected
 
 
+@pytest.mark.parametrize(("seconds", "waits"), [(5.0, None), (40.0, "Ray to start its driver")])
+def test_a_driver_that_ray_does_not_start_is_waited_for(seconds: float, waits: str | None) -> None:
+    submitted = job("PENDING", start_time=int((NOW - seconds) * 1000))
+    seen = judge(submitted, {"state": "starting"}, None, driver_alive=True, now=NOW)
+    assert (seen["state"], seen.get("waiting_for")) == ("starting", waits)
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [

@@ -5,6 +5,7 @@ then Ray's job.
 |---|---|
 | the driver's outcome | that, whatever Ray says |
 | no such job | lost |
+| PENDING | starting; after a while it waits for Ray, which starts a process for each job |
 | RUNNING, and the driver's node is not alive | lost: Ray says RUNNING after the head restarted |
 | STOPPED | cancelled, by somebody else |
 | SUCCEEDED, FAILED, and an outcome of the agents | that |
@@ -25,6 +26,9 @@ ACTIVE = ("PENDING", "RUNNING")
 
 _OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
 _VISIBLE = 60.0  # seconds until this machine sees what the driver wrote last
+# Seconds in which Ray usually starts a driver. If a process dies while it starts, Ray starts another
+# one after a minute (measured; `worker_register_timeout_seconds` in `ray/includes/ray_config.pxd`).
+_SLOW = 20.0
 
 
 def judge(
@@ -54,7 +58,9 @@ def judge(
         )
     status = job["status"]
     if status == "PENDING":
-        return {**driver, "state": "starting"}
+        slow = now - (job.get("start_time") or now * 1000) / 1000 > _SLOW
+        waiting = {"waiting_for": "Ray to start its driver"} if slow else {}
+        return {**driver, "state": "starting", **waiting}
     if status == "RUNNING":
         if driver_alive:
             return driver

@@ -17,6 +17,7 @@ _OPTIONAL_FIELDS: Mapping[str, type] = {
     "end_time": int,  # milliseconds since 1970
     "error_type": str,
     "message": str,
+    "start_time": int,  # of the submission
 }
 """What a job may have beside its status, of that which is read."""
 
