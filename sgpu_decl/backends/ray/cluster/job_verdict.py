@@ -26,8 +26,8 @@ ACTIVE = ("PENDING", "RUNNING")
 
 _OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
 _VISIBLE = 60.0  # seconds until this machine sees what the driver wrote last
-# Seconds in which Ray usually starts a driver. If a process dies while it starts, Ray starts another
-# one after a minute (measured; `worker_register_timeout_seconds` in `ray/includes/ray_config.pxd`).
+# Seconds in which Ray usually starts a driver. If a process dies while it starts, Ray starts
+# another after a minute (measured; see `worker_register_timeout_seconds` of Ray's settings).
 _SLOW = 20.0
 
 
