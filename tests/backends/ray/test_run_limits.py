@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.backends.ray.launching import node_program
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.test_kills import kill
 from tests.ray_versions import NEWEST_CLUSTER, NEWEST_RAY, OLDEST_RAY, interpreter_with
@@ -30,9 +31,10 @@ def flood(megabytes):
 
 
 @NEWEST_RAY
-def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_minute(
-    own_run: ClusterRun,
+def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_while(
+    own_run: ClusterRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(node_program, "_INFEASIBLE", 8.0)  # of 60 s
     own_run.bench.declare("value", args={"gate": str(own_run.bench.gate)})
     own_run.bench.done("plan", "--out", "two.plan")
     own_run.cluster.kill_node(1)

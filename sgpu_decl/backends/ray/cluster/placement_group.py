@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _STRATEGIES = {"spread": "STRICT_SPREAD", "pack": "PACK"}
 _POLL = 0.5  # seconds
-_INFEASIBLE = 60.0  # seconds until a cluster that does not grow is known to have no such nodes
 
 
 class NoRoom(Exception):
@@ -42,7 +41,8 @@ def place(
     """Wait for the nodes of an attempt; None if it was `stopped` meanwhile.
 
     Args:
-        wanted: `nodes`, `bundle`, `strategy`, `labels` and `scales` of the placement.
+        wanted: `nodes`, `bundle`, `strategy` and `labels` of the placement, and `infeasible`, the
+            seconds until a cluster is known to have no such nodes; None where it starts nodes.
         name: that of the placement group.
         patience: the seconds after which an attempt without nodes has failed; None for no limit.
 
@@ -68,7 +68,7 @@ def place(
             infeasible_since = None
         elif infeasible_since is None:
             infeasible_since = now
-        elif not wanted["scales"] and now - infeasible_since > _INFEASIBLE:
+        elif wanted["infeasible"] is not None and now - infeasible_since > wanted["infeasible"]:
             remove_placement_group(group)
             raise NoRoom("capacity", f"the cluster has no room for {_amount(nodes, bundle)}")
         if patience is not None and now - begun > patience:

@@ -24,6 +24,8 @@ from sgpu_decl.model.run_outputs import outputs_read
 
 LAUNCH = "launch.json"
 
+_INFEASIBLE = 60.0  # seconds until a cluster that does not grow is known to have no such nodes
+
 _PLATFORM = PlatformTable(
     stops_others=False, most_files=10_000, large_files="a storage that outlives the nodes"
 )
@@ -44,6 +46,7 @@ class RayNodes(NodeProgram):
 
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
+        placement = planned_placement(launching)
         credentials = tracking_credentials(config, os.environ)
         files = self._launches.area(launching.record).files
         upstreams = [self._upstream(launching, upstream, start) for upstream in launching.upstreams]
@@ -78,7 +81,10 @@ class RayNodes(NodeProgram):
                 "arguments": list[Json](start.arguments("RUN", _PLATFORM)),
                 "python": options_of(launching.config).python,
             },
-            "placement": json.loads(planned_placement(launching).id),
+            "placement": {
+                **json.loads(placement.id),
+                "infeasible": None if placement.scales else _INFEASIBLE,
+            },
             "secrets": secrets_name(token) if config.env.secrets else None,
             "credentials": credentials_name(token) if credentials else None,
             "grace": config.grace.seconds,
