@@ -3,12 +3,14 @@
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from sgpu_decl import distributed
 from sgpu_decl.agent import warm_calls
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.prepared_call import prepare
 from tests.support import until
 
 
@@ -33,6 +35,23 @@ def test_what_is_wrong_with_the_project_stops_a_call(project: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         train.plan()
     assert "did you mean `gpus`?" in str(caught.value) + str(caught.value.hint)
+
+
+def test_calls_are_kept_warm_by_default_in_notebooks_alone(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @distributed(gpus=2, gpu_type="CPU")
+    def train() -> None: ...
+
+    def seconds() -> float:
+        return prepare(train.func, train._settings, (), {}).plan().keep_warm
+
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    assert seconds() == 0
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    assert seconds() == 120
+    (project / "sgpu.yml").write_text("functions: {keep_warm: 0}\n")
+    assert seconds() == 0
 
 
 def test_a_later_call_runs_in_a_fork_of_what_an_earlier_one_imported(project: Path) -> None:
