@@ -6,6 +6,7 @@ from enum import StrEnum
 
 class Reader(StrEnum):
     RANKS = "Ranks find"
+    COMMANDS = "Commands and decorated functions read"
     CALLS = "Decorated functions read"
     INTERNAL = "Of sgpu's own processes"
 
@@ -17,7 +18,7 @@ class Variable:
     meaning: str
 
 
-_RANKS, _CALLS, _INTERNAL = Reader
+_RANKS, _COMMANDS, _CALLS, _INTERNAL = Reader
 
 VARIABLES = (
     Variable("SGPU_ADDRESS", _RANKS, 'The address of the run, such as `run.train` or `run.sweep["lr=0.1"]`.'),
@@ -43,8 +44,11 @@ VARIABLES = (
         "A folder on `sys.path` for packages of this attempt alone: `pip install --target \"$SGPU_SITE\" PACKAGE`. See "
         "[What ranks find](../environments.md#what-ranks-find).",
     ),
+    Variable(
+        "SGPU_TARGET", _COMMANDS,
+        "The target, where neither `-t` nor `target=` of the decorator says one. `default` means none, as with `-t`.",
+    ),
     Variable("SGPU_PROJECT", _CALLS, "The project folder of calls, where `project=` of the decorator says none."),
-    Variable("SGPU_TARGET", _CALLS, "The target of calls, where `target=` of the decorator says none."),
     Variable(
         "SGPU_COOKIE", _INTERNAL,
         "Marks each process that a rank starts, so that none of them outlives the attempt. Leave it as it is.",
@@ -75,7 +79,7 @@ Where state and shared files lie is decided by `XDG_STATE_HOME`, `XDG_DATA_HOME`
 
 def page() -> str:
     parts = [HEAD]
-    for reader in (Reader.RANKS, Reader.CALLS):
+    for reader in (Reader.RANKS, Reader.COMMANDS, Reader.CALLS):
         parts.append(f"## {reader}\n")
         for variable in VARIABLES:
             if variable.reader is reader:

@@ -17,6 +17,7 @@ from sgpu_decl.facts.location import (
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.target import BASE
 from sgpu_decl.storing.state_folder import is_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
@@ -91,7 +92,9 @@ class Session:
         file = root / owner if owner else None
         session = cls.open(
             Location(
-                file=file if file and file.is_file() else None, project=root, target=plan.target
+                file=file if file and file.is_file() else None,
+                project=root,
+                target=plan.target or BASE,
             ),
             patience,
         )
@@ -125,7 +128,8 @@ class Session:
         from sgpu_decl.facts.project_file import read_text
 
         file = location.file or Path(COMMAND_FILE)
-        opened = open_project(replace(location, file=file), here=current_folder())
+        target = location.target or BASE  # the text declares no targets
+        opened = open_project(replace(location, file=file, target=target), here=current_folder())
         return cls(
             opened,
             location,

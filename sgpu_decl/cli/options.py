@@ -103,7 +103,8 @@ target_option = click.option(
     "--target",
     metavar="NAME",
     shell_complete=completed_by("targets"),
-    help="Use this target, with its overrides and its state.",
+    help="Use this target, with its overrides and its state; `default` is none. Without it, "
+    "SGPU_TARGET, or the default target of the file.",
 )
 project_option = click.option(
     "--project",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from sgpu_decl.config.target_chain import EXTENDS
+from sgpu_decl.config.target_chain import DEFAULT, EXTENDS
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text import yaml_nodes
@@ -23,7 +23,7 @@ _NAMED_BLOCKS = {
 _SHARED_BLOCKS = ("functions", "targets")
 """Blocks whose fields may stand in several files, each in one."""
 _FRAGMENT = frozenset({*_NAMED_BLOCKS, *_SHARED_BLOCKS})
-_TARGET_OF_ROOT = frozenset({"mode", EXTENDS})
+_TARGET_OF_ROOT = frozenset({"mode", DEFAULT, EXTENDS})
 
 
 def keys_of_root(root: yaml_nodes.Mapping) -> Iterator[Diagnostic]:

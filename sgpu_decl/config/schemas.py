@@ -131,6 +131,10 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
         "title": "Target",
     }
     if model is not RunConfig:
+        partial["properties"]["default"] = {
+            "type": ["boolean", "null"],
+            "description": "Whether commands that name no target use this one.",
+        }
         partial["properties"]["extends"] = {
             "type": ["string", "null"],
             "description": "Another target: this one is laid over it.",

@@ -1,14 +1,22 @@
-"""`extends`: a target that changes what another target says."""
+"""What targets are to each other: `extends`, and which of them is the default."""
 
 from collections.abc import Iterator, Mapping
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null
+from sgpu_decl.text.core_schema import is_null, resolve
 
-__all__ = ["EXTENDS", "chain_findings", "target_chain"]
+__all__ = [
+    "DEFAULT",
+    "EXTENDS",
+    "chain_findings",
+    "default_findings",
+    "defaults_among",
+    "target_chain",
+]
 
+DEFAULT = "default"
 EXTENDS = "extends"
 
 
@@ -24,11 +32,47 @@ def target_chain(targets: Mapping[str, yaml_nodes.Node], name: str) -> tuple[str
     return tuple(reversed(chain))
 
 
+def defaults_among(targets: Mapping[str, yaml_nodes.Node]) -> tuple[str, ...]:
+    """The names of the targets with `default: true`; a valid file has one at most."""
+    return tuple(name for name, overrides in targets.items() if _is_default(overrides) is True)
+
+
+def default_findings(targets: Mapping[str, yaml_nodes.Node]) -> Iterator[Diagnostic]:
+    """Find a second default, and what is neither true nor false."""
+    for name, overrides in targets.items():
+        node = _written(overrides, DEFAULT)
+        if node is not None and not isinstance(_is_default(overrides), bool):
+            yield Diagnostic(
+                code="wrong_type",
+                summary=f"`targets.{name}.default` must be true or false",
+                place=yaml_nodes.place_of(node),
+                hint="write `default: true` in the target of commands that name none",
+            )
+    places = {
+        name: yaml_nodes.place_of(node)
+        for name in defaults_among(targets)
+        if (node := _written(targets[name], DEFAULT)) is not None
+    }
+    for first, name in zip(places, list(places)[1:], strict=False):
+        yield Diagnostic(
+            code="two_default_targets",
+            summary=f"the targets `{first}` and `{name}` both are the default",
+            place=places[name],
+            hint="keep `default: true` in one of them",
+            related=(Related(place=places[first], note=f"`{first}` is the default here"),),
+        )
+
+
+def _is_default(overrides: yaml_nodes.Node) -> object:
+    node = _written(overrides, DEFAULT)
+    return resolve(node.text) if isinstance(node, yaml_nodes.Scalar) and node.plain else None
+
+
 def chain_findings(targets: Mapping[str, yaml_nodes.Node]) -> Iterator[Diagnostic]:
     """Find targets that extend no target, or themselves."""
     in_cycle: set[str] = set()
     for name, overrides in targets.items():
-        written = _written(overrides)
+        written = _written(overrides, EXTENDS)
         extended = _extended(overrides)
         if written is not None and extended is None:
             yield Diagnostic(
@@ -86,14 +130,14 @@ def _unknown(
     )
 
 
-def _written(overrides: yaml_nodes.Node) -> yaml_nodes.Node | None:
-    """The value of `extends`, if it has one."""
-    node = overrides.entries.get(EXTENDS) if isinstance(overrides, yaml_nodes.Mapping) else None
+def _written(overrides: yaml_nodes.Node, key: str) -> yaml_nodes.Node | None:
+    """The value of a key of a target, if it has one."""
+    node = overrides.entries.get(key) if isinstance(overrides, yaml_nodes.Mapping) else None
     if isinstance(node, yaml_nodes.Scalar) and node.plain and is_null(node.text):
         return None
     return node
 
 
 def _extended(overrides: yaml_nodes.Node) -> yaml_nodes.Scalar | None:
-    node = _written(overrides)
+    node = _written(overrides, EXTENDS)
     return node if isinstance(node, yaml_nodes.Scalar) and node.text else None

@@ -3,7 +3,13 @@
 from collections.abc import Collection, Iterator
 
 from sgpu_decl.config.project_reader import unknown_keys
-from sgpu_decl.config.target_chain import EXTENDS, chain_findings, target_chain
+from sgpu_decl.config.target_chain import (
+    DEFAULT,
+    EXTENDS,
+    chain_findings,
+    default_findings,
+    target_chain,
+)
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
@@ -14,7 +20,7 @@ from sgpu_decl.text.shape import Shape
 
 __all__ = ["OF_TARGETS", "with_target"]
 
-OF_TARGETS = (EXTENDS,)
+OF_TARGETS = (DEFAULT, EXTENDS)
 """The fields that a target of a project has beside those that it changes."""
 
 
@@ -62,6 +68,8 @@ def with_target(
             )
     if EXTENDS in own:
         findings += chain_findings(targets)
+    if DEFAULT in own:
+        findings += default_findings(targets)
     for overrides in layers.values():
         if isinstance(overrides, yaml_nodes.Mapping):
             merged = merge(root, yaml_nodes.without_keys(overrides, *own), shape)

@@ -80,7 +80,7 @@ class FileMemory:
 
         self._file, self._shown = absolute(opened.file), opened.shown
         self._read_before = False
-        identity = json.dumps([str(absolute(opened.file)), location.target])
+        identity = json.dumps([str(absolute(opened.file)), opened.target])
         folder = Path(platformdirs.user_cache_path("sgpu")) / "files"
         self._path = folder / f"{_digest(identity)[:32]}.json"
         self._key = _digest(
@@ -88,7 +88,7 @@ class FileMemory:
                 [
                     hashlib.sha256(raw).hexdigest(),
                     opened.shown,
-                    location.target,
+                    opened.target,
                     location.variables,
                     location.sets,
                     __version__,

@@ -31,7 +31,7 @@ _LATER = frozenset({"backend_not_yet", "not_yet"})
 def check_file(
     opened: Opened, location: Location, survey: Callable[[str], Survey | None]
 ) -> Validated:
-    """Read and check the file of a project: for the target of `location`, or for all.
+    """Read and check the file of a project: for the target that the command names, or for all.
 
     Raises:
         NotFound: there is no file.
@@ -40,6 +40,7 @@ def check_file(
     raw = file_bytes(opened)
     assert opened.file is not None  # noqa: S101  it was read
     readings = _readings(raw, opened, location)
+    own = next(iter(readings))
     folder = absolute(opened.file).parent
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for target, (loaded, findings) in readings.items():
@@ -47,10 +48,10 @@ def check_file(
         for finding in (*findings, *known):
             unique.setdefault(
                 _identity(finding),
-                finding if target == location.target else _of_target(finding, target),
+                finding if target == own else _of_target(finding, target),
             )
     ordered = in_order(unique.values())
-    loaded = readings[location.target][0]
+    loaded = readings[opened.target][0]
     if loaded is None or has_errors(ordered):
         raise invalid_file(opened.shown, ordered)
     return Validated(
@@ -73,16 +74,16 @@ def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
     assert opened.file is not None  # noqa: S101  it was read
     reader = FileReader(absolute(opened.file), opened.shown)
     variables, sets = location.variables, location.sets
-    if location.target is None:
+    if not opened.target_named:
         return read_targets(
             raw, opened.shown, variables=variables, sets=sets, environ=os.environ, git=git,
             read_included=reader,
         )  # fmt: skip
     only = read(
-        raw, opened.shown, target=location.target, variables=variables, sets=sets,
+        raw, opened.shown, target=opened.target, variables=variables, sets=sets,
         environ=os.environ, git=git, read_included=reader,
     )  # fmt: skip
-    return {location.target: only}
+    return {opened.target: only}
 
 
 def _remembered(
@@ -91,15 +92,15 @@ def _remembered(
     """What plans remembered of a file, for its target or for all; `None` where anything is not
     remembered. Checking a file writes nothing, so it remembers nothing itself."""
     readings: dict[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]] = {}
-    left: list[str | None] = [location.target]
+    left: list[str | None] = [opened.target if opened.target_named else None]
     while left:
         target = left.pop(0)
-        memory = FileMemory(raw, opened, replace(location, target=target))
+        memory = FileMemory(raw, replace(opened, target=target), location)
         known = memory.recall(os.environ, lambda: checkout.facts)
         if known is None:
             return None
         readings[target] = known
-        if target is None:
+        if not opened.target_named and target is None:
             left += known[0].targets
     return readings
 

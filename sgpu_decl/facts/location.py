@@ -3,9 +3,10 @@
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import BASE, misnamed, target_option
 from sgpu_decl.storing.state_folder import state_folder
@@ -13,6 +14,7 @@ from sgpu_decl.storing.state_folder import state_folder
 __all__ = [
     "COMMAND_FILE",
     "DEFAULT_FILES",
+    "TARGET_VARIABLE",
     "Location",
     "Opened",
     "absolute",
@@ -25,12 +27,14 @@ __all__ = [
 COMMAND_FILE = "sgpu run"
 """What stands where a run has its file, if the command line alone describes it."""
 DEFAULT_FILES = ("sgpu.yml", "run.yaml")
+TARGET_VARIABLE = "SGPU_TARGET"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """The options that choose a project and change its file. `variables` and `sets` are pairs of
-    name and text."""
+    """The options that choose a project and change its file. The target `default` is what is
+    applied without a target; with `None`, the environment or the file may name one. `variables` and
+    `sets` are pairs of name and text."""
 
     file: Path | None = None
     project: Path | None = None
@@ -41,13 +45,21 @@ class Location:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A project that was found. `root` is absolute; `shown` is the file as the user named it."""
+    """A project that was found.
+
+    Attributes:
+        root: its folder, absolute.
+        shown: the file as the user named it.
+        target: `None` for what is applied without a target.
+        target_named: whether `-t` or `SGPU_TARGET` names the target, and not the file.
+    """
 
     root: Path
     file: Path | None
     shown: str
     target: str | None
     state_dir: Path
+    target_named: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,10 +89,12 @@ def current_folder() -> Path:
 
 
 def open_project(location: Location, *, here: Path) -> Opened:
-    """Find the project of a command without reading any YAML.
+    """Find the project and the target of a command. YAML is parsed only if the file may name the
+    target, and nothing else does.
 
     Raises:
         NotFound: the folder given as project is not there.
+        InvalidInput: the file, which may name the target, is no YAML.
         SgpuError: the project or its state cannot lie where they would.
     """
     if location.project is not None and not location.project.is_dir():
@@ -89,11 +103,14 @@ def open_project(location: Location, *, here: Path) -> Opened:
         )
     file = location.file or _default_file(location.project, here)
     root = (location.project or _nearest(file.parent if file else here)).resolve()
-    target = location.target
-    if target is not None and (hint := misnamed(target)):
+    named = location.target
+    if named is None:
+        named = os.environ.get(TARGET_VARIABLE) or None
+    if named is not None and named != BASE and (hint := misnamed(named)):
         raise SgpuError(
-            f"`{target}` is not a valid name for a target", hint=hint, code="unknown_target"
+            f"`{named}` is not a valid name for a target", hint=hint, code="unknown_target"
         )
+    target = _default_target(file, root) if named is None else None if named == BASE else named
     state_dir, note = state_folder(root, target or BASE)
     for path in (root, state_dir, *([absolute(file)] if file else [])):
         _refuse_unreadable_name(path)
@@ -103,8 +120,19 @@ def open_project(location: Location, *, here: Path) -> Opened:
         shown=os.fspath(file) if file else "",
         target=target,
         state_dir=state_dir,
+        target_named=named is not None,
         notes=(note,) if note else (),
     )
+
+
+def _default_target(file: Path | None, root: Path) -> str | None:
+    """The target that the file of a command names. The functions of a Python file belong to the
+    project around it."""
+    from sgpu_decl.facts.default_target import default_target
+
+    if file is not None and file.suffix == ".py":
+        file = root / DEFAULT_FILES[0]
+    return None if file is None else default_target(file, os.fspath(file))
 
 
 def shell_command(words: str, opened: Opened) -> str:
@@ -113,18 +141,31 @@ def shell_command(words: str, opened: Opened) -> str:
     target, root = opened.target, opened.root
     where = target_option(target)
     name, *rest = words.split(" ", 2)
+    found = Location(target=target or BASE)
     try:
-        project = open_project(Location(target=target), here=current_folder())
+        project = open_project(found, here=current_folder())
         named = opened.file is not None and opened.file.is_file()
         if named and _lacks_file(name, rest) and not _same(project, opened):
             words = " ".join((name, shlex.quote(opened.shown), *rest))
-            project = open_project(Location(file=opened.file, target=target), here=current_folder())
+            found = replace(found, file=opened.file)
+            project = open_project(found, here=current_folder())
         is_here = project.root == root
     except NotFound:  # the current folder is gone
         is_here = False
     if not is_here:
         where += f" --project {shlex.quote(os.fspath(root))}"
+        found = replace(found, project=root)
+    if target is None and _names_another(replace(found, target=None)):
+        where += f" -t {BASE}"
     return f"`sgpu {words}{where}`"
+
+
+def _names_another(location: Location) -> bool:
+    """Whether a command that names no target is about one all the same."""
+    try:
+        return open_project(location, here=current_folder()).target is not None
+    except (NotFound, InvalidInput):
+        return False
 
 
 def _lacks_file(name: str, rest: list[str]) -> bool:

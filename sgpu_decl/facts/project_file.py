@@ -96,7 +96,7 @@ def _read_valid(
     loaded, findings = read(
         raw,
         opened.shown,
-        target=location.target,
+        target=opened.target,
         variables=location.variables,
         sets=location.sets,
         environ=environ,

@@ -34,7 +34,6 @@ class Declaration:
     settings: Settings
     arguments: Mapping[str, Json]
     parent: Parent
-    target: str | None
 
     def read(self, opened: Opened, checkout: "Checkout") -> "Validated":
         """Validate the call as a run file.
@@ -49,9 +48,9 @@ class Declaration:
         file = opened.root / PROJECT_FILE
         shown = os.path.relpath(file)
         project = (read_bytes(file), shown) if file.is_file() else None
-        if project is None and self.target is not None:
+        if project is None and opened.target is not None:
             raise InvalidInput(
-                f"`{self.origin.name}` cannot be called: there is no target `{self.target}`",
+                f"`{self.origin.name}` cannot be called: there is no target `{opened.target}`",
                 hint=f"declare it under `targets` in `{file}`, or leave the target out",
                 code="unknown_target",
             )
@@ -62,7 +61,7 @@ class Declaration:
             spelled=self.settings.parameters,
             fallback=self._fallback(),
             project=project,
-            target=self.target,
+            target=opened.target,
             variables=(),
             sets=(),
             environ=os.environ,

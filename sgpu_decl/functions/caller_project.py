@@ -14,8 +14,8 @@ __all__ = ["call_location"]
 
 
 def call_location(*, project: str | None = None, target: str | None = None) -> "Location":
-    """The project and target of this program: the arguments, else `SGPU_PROJECT` and `SGPU_TARGET`,
-    else the project of the script or notebook.
+    """The project and target of this program: the arguments, else the project that `SGPU_PROJECT`
+    names, else that of the script or notebook.
 
     Raises:
         NotFound: the current folder does not exist any more, or `SGPU_PROJECT` names none.
@@ -33,5 +33,5 @@ def call_location(*, project: str | None = None, target: str | None = None) -> "
     return Location(
         file=program_file(),
         project=Path(folder) if folder is not None else None,
-        target=target or os.environ.get("SGPU_TARGET") or None,
+        target=target,
     )

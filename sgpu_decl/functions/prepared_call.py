@@ -74,7 +74,6 @@ def prepare(
         settings=settings,
         arguments=readable_arguments(bound.by_name),
         parent=above,
-        target=location.target,
     )
     session = Session.for_call(location, declaration.read, call.path)
     return PreparedCall(origin=origin, settings=settings, session=session, call=call)

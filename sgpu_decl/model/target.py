@@ -24,7 +24,7 @@ def target_option(target: str | None) -> str:
 def misnamed(name: str) -> str | None:
     """What to do about a name that no target can have; `None` for a good one."""
     if name == BASE:
-        return f"`{BASE}` is what is applied without a target: take another name, or no target"
+        return f"`{BASE}` is what is applied without a target: take another name"
     if re.fullmatch(TARGET_NAME, name) is None:
         return "take letters, digits, `_`, `-` and `.`, no `.` first, at most 100"
     return None

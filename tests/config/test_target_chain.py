@@ -128,3 +128,31 @@ def test_a_run_file_has_no_chains() -> None:
     for target in (None, "b"):
         _, (finding,) = outcome(text, "run.yaml", target=target)
         assert (finding.code, str(finding.place)) == ("unknown_key", "run.yaml:5:15")
+
+
+def test_one_target_is_the_default() -> None:
+    _, (finding,) = outcome(
+        ROOT + "targets:\n  a: {default: true}\n  b: {default: True}\n", "sgpu.yml"
+    )
+    assert (finding.code, str(finding.place)) == ("two_default_targets", "sgpu.yml:6:16")
+    assert [str(one.place) for one in finding.related] == ["sgpu.yml:5:16"]
+    loaded, findings = outcome(
+        ROOT + "targets: {a: {default: true}, b: {default: false}, c: {default: null}}\n",
+        "sgpu.yml",
+        target="a",
+    )
+    assert (findings, loaded is None) == ((), False)
+
+
+@pytest.mark.parametrize("value", ["'true'", "yes", "1", "[true]"])
+def test_the_default_is_true_or_false(value: str) -> None:
+    (finding,) = refused(f"targets: {{a: {{default: {value}}}}}\n")
+    assert (finding.code, finding.summary) == (
+        "wrong_type", "`targets.a.default` must be true or false"
+    )  # fmt: skip
+
+
+def test_the_default_belongs_to_the_root_file() -> None:
+    more = including({"a.yml": "targets: {b: {default: true}}\n"})
+    _, (finding,) = outcome(ROOT + "include: [a.yml]\n", "sgpu.yml", read_included=more)
+    assert (finding.code, str(finding.place)) == ("root_only", "a.yml:1:15")

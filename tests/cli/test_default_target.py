@@ -1,0 +1,135 @@
+"""The target of commands that name none."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.facts.default_target import default_target
+from tests.cli.conftest import Shell
+
+RUN = "{gpus: 1, type: CPU, command: [sh, -c, 'echo ${target.name}'], mlflow: {enabled: false}}"
+PROJECT = f"""\
+project: {{name: demo}}
+runs:
+  train: {RUN}
+targets:
+  dev: {{default: true}}
+  prod: {{}}
+"""
+
+
+@pytest.fixture
+def project(sgpu: Shell) -> Shell:
+    sgpu.write("sgpu.yml", PROJECT)
+    return sgpu
+
+
+def planned_target(shell: Shell, *words: str) -> str | None:
+    data = shell.here("plan", "-o", "json", *words).json["data"]
+    (change,) = data["changes"]
+    (command,) = (field["after"] for field in change["fields"] if field["path"] == "command")
+    assert command[-1] == f"echo {data['target'] or 'default'}"
+    target: str | None = data["target"]
+    return target
+
+
+def test_the_option_wins_over_the_variable_and_that_over_the_file(project: Shell) -> None:
+    told = replace(project, environ={**project.environ, "SGPU_TARGET": "prod"})
+    assert planned_target(project) == "dev"
+    assert planned_target(told) == "prod"
+    assert planned_target(told, "-t", "dev") == "dev"
+    assert planned_target(project, "-t", "default") is None
+    assert planned_target(replace(told, environ={**told.environ, "SGPU_TARGET": "default"})) is None
+    assert planned_target(replace(told, environ={**told.environ, "SGPU_TARGET": ""})) == "dev"
+
+
+def test_every_command_is_about_the_same_target(project: Shell) -> None:
+    applied = project("apply", "-y", "-o", "json")
+    assert applied.code == 0, applied.err
+    assert (project.folder / ".sgpu" / "dev").is_dir()
+    assert "dev" in project.here("logs", "train").out
+    (run,) = project.here("status", "-o", "json").json["data"]["runs"]
+    assert run["state"] == "succeeded"
+    assert json.loads(project.here("plan", "-o", "json").out)["data"]["summary"]["no_op"] == 1
+    none = project.here("status", "-t", "default")
+    assert "something was applied with `-t dev`: look there" in none.err
+
+
+def test_a_plan_without_a_target_is_applied_without_one(project: Shell) -> None:
+    assert project("plan", "-t", "default", "--out", "x.plan").code == 0
+    applied = project("apply", "x.plan")
+    assert applied.code == 0, applied.err
+    assert (project.folder / ".sgpu" / "default").is_dir()
+    assert not (project.folder / ".sgpu" / "dev").exists()
+
+
+def test_a_command_in_a_hint_names_the_base_where_another_target_is_the_default(
+    project: Shell,
+) -> None:
+    started = project("apply", "-y", "--detach", "-t", "default")
+    assert started.code == 0, started.err
+    assert "-t default`" in started.err + started.out
+    assert project.here("wait", "train", "-t", "default").code == 0
+
+
+def test_a_run_of_the_command_line_has_no_target(project: Shell) -> None:
+    ran = project("run", "--gpus", "1", "--type", "CPU", "--set", "mlflow.enabled=false", "true")
+    assert ran.code == 0, ran.err
+    assert (project.folder / ".sgpu" / "default").is_dir()
+
+
+def test_validate_checks_all_targets_and_counts_the_runs_of_the_default(project: Shell) -> None:
+    assert "checked for `dev`, `prod`" in project.here("validate").out
+    told = replace(project, environ={**project.environ, "SGPU_TARGET": "prod"})
+    assert "checked for `prod`\n" in told.here("validate").out
+    assert project.here("validate", "-t", "default").out == "sgpu.yml is valid: 1 run\n"
+
+
+def test_a_variable_that_names_no_target_is_refused(project: Shell) -> None:
+    told = replace(project, environ={**project.environ, "SGPU_TARGET": "prd"})
+    refused = told.here("status")
+    assert refused.code == 1
+    assert "there is no target `prd`" in refused.err
+    assert "did you mean `prod`?" in refused.err
+
+
+def test_a_file_that_is_no_yaml_is_said_by_commands_that_read_none(project: Shell) -> None:
+    project.write("sgpu.yml", PROJECT + "  x: [\n")
+    refused = project.here("status")
+    assert refused.code == 1
+    assert "yaml_syntax" in refused.err
+    assert project.here("status", "-t", "default").code == 0
+
+
+@pytest.mark.parametrize(
+    ("targets", "name"),
+    [
+        ("{dev: {default: true}}", "dev"),
+        ('{"dev": {"default": true}}', "dev"),
+        ("{dev: {default:\n    True}}", "dev"),
+        ("{dev: {default: &a true}, prod: {}}", "dev"),
+        ("\n  dev:\n    ? default\n    : TRUE", "dev"),
+        ("\n  dev:\n    default: true", "dev"),
+        ("\n  dev:\n    default : !!bool true", None),  # a tag is an error
+        ("{dev: {default: false}}", None),
+        ("{dev: {default: 'true'}}", None),
+        ("{a b: {default: true}}", None),
+        ("{dev: {}}", None),
+        ("[default: true]", None),
+    ],
+)
+def test_each_spelling_of_the_default_is_found(
+    tmp_path: Path, targets: str, name: str | None
+) -> None:
+    file = tmp_path / "sgpu.yml"
+    file.write_text(f"project: {{name: p}}\ntargets: {targets}\n")
+    assert default_target(file, "sgpu.yml") == name
+
+
+def test_a_run_file_has_no_default(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("name: a\ntargets: {dev: {default: true}}\n")
+    assert default_target(file, "run.yaml") is None
+    assert default_target(tmp_path / "missing.yml", "missing.yml") is None
