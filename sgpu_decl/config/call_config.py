@@ -19,13 +19,13 @@ from dataclasses import replace
 from functools import cache
 
 from sgpu_decl.config.backend import DEFAULT
-from sgpu_decl.config.cross_field import ORIGINS
 from sgpu_decl.config.file_reader import digest_of, loaded_run, masked_in_order, with_options
 from sgpu_decl.config.include import ReadIncluded
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_files
 from sgpu_decl.config.project_reader import ReadProject, read_project
+from sgpu_decl.config.run_layers import PACKAGE_FIELDS, in_full_at, merged_layers
 from sgpu_decl.config.run_reader import at_new_places, read_run
 from sgpu_decl.config.target_chain import target_chain
 from sgpu_decl.config.units import Duration
@@ -34,10 +34,9 @@ from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null, resolve
+from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.interpolation import interpolate
-from sgpu_decl.text.overrides import in_full, merge, set_value
-from sgpu_decl.text.shape import Shape
+from sgpu_decl.text.overrides import merge, set_value
 
 __all__ = ["CAPTURED", "declare_call", "respelt"]
 
@@ -46,7 +45,6 @@ CAPTURED = "packages_captured"
 
 # Literals in messages: a field (`gpus`), or a field and its value (`gpus: 8`).
 _FIELD = re.compile(r"`([a-z_]+(?:\.[A-Za-z0-9_]+)*)(?:: ([^`]*))?`")
-_INSTALLED = frozenset({"use", *ORIGINS})
 _BARE = re.compile(r"-?[0-9.]+|true|false|null")
 
 
@@ -110,7 +108,7 @@ def declare_call(
         _declared_layer(fields, name, place),
         _resolved(above, project_content),
     ):
-        node = _merged_layers(node, layer)
+        node = merged_layers(node, layer)
     assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - `None` layers were skipped
     node, keep_warm = yaml_nodes.without(node, "keep_warm")
     if captured and _runs_elsewhere(node) and not _declares_packages(node):
@@ -174,33 +172,9 @@ def _declared_layer(fields: Names[str, Json], name: str, place: Place) -> yaml_n
     return replace(node, entries={**node.entries, "args": _masked(args)})
 
 
-def _merged_layers(base: yaml_nodes.Node, over: yaml_nodes.Mapping | None) -> yaml_nodes.Node:
-    """Lay one layer on another, key by key. The packages are one value: a layer that sets them
-    replaces those below, and keeps the variables and secrets below."""
-    if over is None or not isinstance(base, yaml_nodes.Mapping):
-        return base if over is None else over
-    shape = run_shape()
-    old, new = (_in_full(layer, "env", shape) for layer in (base, over))
-    below, above = old.entries.get("env"), new.entries.get("env")
-    if isinstance(below, yaml_nodes.Mapping) and _sets_packages(above):
-        other_fields = {key: one for key, one in below.entries.items() if key not in _INSTALLED}
-        old = replace(old, entries={**old.entries, "env": replace(below, entries=other_fields)})
-    return merge(old, new, shape)
-
-
-def _sets_packages(env: yaml_nodes.Node | None) -> bool:
-    """Whether a layer sets packages; `snapshot: false` and `lock: null` only remove those below."""
-    entries = env.entries if isinstance(env, yaml_nodes.Mapping) else {}
-    package_fields = (entries[key] for key in entries.keys() & _INSTALLED)
-    return any(
-        not (isinstance(one, yaml_nodes.Scalar) and one.plain and not resolve(one.text))
-        for one in package_fields
-    )
-
-
 def _runs_elsewhere(run: yaml_nodes.Mapping) -> bool:
     """Whether its ranks run on another machine."""
-    backend = _in_full(run, "backend", run_shape()).entries.get("backend")
+    backend = in_full_at(run, "backend", run_shape()).entries.get("backend")
     kind = backend.entries.get("kind") if isinstance(backend, yaml_nodes.Mapping) else None
     return isinstance(kind, yaml_nodes.Scalar) and not _nothing(kind) and kind.text != DEFAULT
 
@@ -210,9 +184,9 @@ def _declares_packages(run: yaml_nodes.Mapping) -> bool:
     image = run.entries.get("image")
     if image is not None and not _nothing(image):
         return True
-    env = _in_full(run, "env", run_shape()).entries.get("env")
+    env = in_full_at(run, "env", run_shape()).entries.get("env")
     entries = env.entries if isinstance(env, yaml_nodes.Mapping) else {}
-    return any(not _nothing(entries[key]) for key in entries.keys() & _INSTALLED)
+    return any(not _nothing(entries[key]) for key in entries.keys() & PACKAGE_FIELDS)
 
 
 def _capture_finding(place: Place) -> Diagnostic:
@@ -224,13 +198,6 @@ def _capture_finding(place: Place) -> Diagnostic:
         hint="`functions: {env: {snapshot: false}}` in `sgpu.yml` turns that off; `lock`, "
         "`requirements` or `dependencies` declare others",
     )
-
-
-def _in_full(layer: yaml_nodes.Mapping, key: str, shape: Shape) -> yaml_nodes.Mapping:
-    value = layer.entries.get(key)
-    if value is None:
-        return layer
-    return replace(layer, entries={**layer.entries, key: in_full(value, shape.below(key))})
 
 
 def _node(value: Json, place: Place) -> yaml_nodes.Node:

@@ -1,7 +1,7 @@
 """What the models refuse, in our words and with the place in the file."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Parts
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ from sgpu_decl.text.overrides import sources
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, children
 
-__all__ = ["ErrorExplainer", "misspelt", "unknown_key"]
+__all__ = ["ErrorExplainer", "misspelt", "unknown_key", "unknown_keys"]
 
 # pydantic lists what a literal may be as `'a', 'b' or 'c'`.
 _QUOTED = re.compile("'([^']*)'")
@@ -251,6 +251,21 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
     return Diagnostic(
         code="unknown_key", summary=f"unknown key `{key[:80]}`{inside}", place=place, hint=hint
     )
+
+
+def unknown_keys(node: Node, shape: Shape, path: str) -> Iterator[Diagnostic]:
+    """The keys in a partial block that its shape does not have."""
+    if not isinstance(node, Mapping):
+        return
+    shape = shape.of(node)
+    if shape.anything:
+        return
+    for key, value in node.entries.items():
+        below = shape.below(key)
+        if below is not None:
+            yield from unknown_keys(value, below, f"{path}.{key}")
+        elif shape.closed:
+            yield unknown_key(key, shape, node.keys[key], path, shape)
 
 
 def _home(key: str, root: Shape) -> str | None:

@@ -20,10 +20,10 @@ _NAMED_BLOCKS = {
     "jobs": "job",
 }
 """Blocks of things that have names, each with the word for one of them. It stands in one file."""
-_SHARED_BLOCKS = ("functions", "targets")
+_SHARED_BLOCKS = ("defaults", "functions", "targets")
 """Blocks whose fields may stand in several files, each in one."""
 _FRAGMENT = frozenset({*_NAMED_BLOCKS, *_SHARED_BLOCKS})
-_TARGET_OF_ROOT = frozenset({"mode", DEFAULT, EXTENDS})
+_TARGET_OF_ROOT = frozenset({"mode", "presets", DEFAULT, EXTENDS})
 
 
 def keys_of_root(root: yaml_nodes.Mapping) -> Iterator[Diagnostic]:

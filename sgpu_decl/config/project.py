@@ -6,15 +6,23 @@ from sgpu_decl.config.block import Block, Name
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
+from sgpu_decl.config.presets import Presets
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.target import Mode
 
-__all__ = ["Project", "ProjectFile"]
+__all__ = ["Defaults", "Project", "ProjectFile"]
 
 
 class Project(Block):
     name: Name = Field(description="The project's name.")
     description: str | None = Field(None, description="What the project is for.")
+
+
+class Defaults(Block):
+    """Fields of all runs and of all jobs. A run or job that has a field itself wins."""
+
+    run: RunConfig | None = Field(None, description="Fields of all runs, as in a run file.")
+    job: Job | None = Field(None, description="Fields of all jobs.")
 
 
 class ProjectFile(Block):
@@ -43,5 +51,12 @@ class ProjectFile(Block):
         (),
         description="Files that belong to the project, as paths or patterns (`runs/*.yml`) from "
         "the folder of this file: run files, and fragments with `runs`, `jobs`, `environments`, "
-        "`functions`, `variables` and `targets`. Only the root file has it.",
+        "`functions`, `defaults`, `variables` and `targets`. Only the root file has it.",
+    )
+    defaults: Defaults | None = Field(
+        None, description="Fields that all runs and jobs have unless they say otherwise."
+    )
+    presets: Presets | None = Field(
+        None,
+        description="Usually set in a target: the names, tags and schedules of everything in it.",
     )

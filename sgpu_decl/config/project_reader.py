@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sgpu_decl.config.backend import remote_kind
-from sgpu_decl.config.error_messages import ErrorExplainer, unknown_key
+from sgpu_decl.config.default_fields import with_defaults
+from sgpu_decl.config.error_messages import ErrorExplainer
 from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
@@ -27,12 +28,11 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.target import Mode
+from sgpu_decl.model.target import USER, Mode
 from sgpu_decl.text.interpolation import interpolate
-from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of, without
 
-__all__ = ["DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
+__all__ = ["DeclaredJob", "ReadProject", "read_project"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,8 @@ def read_project(
     root: Mapping, context: ReferenceContext
 ) -> tuple[ReadProject, tuple[Diagnostic, ...]]:
     """Read a project. Its targets and variables have been applied and removed."""
-    findings: list[Diagnostic] = []
+    root, new_findings = with_defaults(root)
+    findings = list(new_findings)
     name = _name(root)
     context = replace(context, project=name)
     head = replace(root, entries={key: node for key, node in root.entries.items() if key != "runs"})
@@ -78,7 +79,7 @@ def read_project(
         head, _ = without(head, "functions")
         findings += at_new_places(_function_findings(functions, environments), findings)
     project, new_findings = _head(head)
-    findings += new_findings
+    findings += (*new_findings, *_prefix_findings(head, project))
     runs: list[DeclaredRun] = []
     block = root.entries.get("runs")
     if isinstance(block, Mapping):
@@ -110,21 +111,6 @@ def read_project(
     return read, tuple(findings)
 
 
-def unknown_keys(node: Node, shape: Shape, path: str) -> Iterator[Diagnostic]:
-    """The keys in a partial block that its shape does not have."""
-    if not isinstance(node, Mapping):
-        return
-    shape = shape.of(node)
-    if shape.anything:
-        return
-    for key, value in node.entries.items():
-        below = shape.below(key)
-        if below is not None:
-            yield from unknown_keys(value, below, f"{path}.{key}")
-        elif shape.closed:
-            yield unknown_key(key, shape, node.keys[key], path, shape)
-
-
 def _name(root: Mapping) -> str | None:
     block = root.entries.get("project")
     name = block.entries.get("name") if isinstance(block, Mapping) else None
@@ -148,11 +134,37 @@ def _jobs(head: Mapping, project: ProjectFile | None) -> tuple[DeclaredJob, ...]
     block = head.entries.get("jobs")
     if project is None or not isinstance(block, Mapping):
         return ()
+    prefix = project.presets.name_prefix if project.presets is not None else None
     return tuple(
-        DeclaredJob(name=name, config=project.jobs[name], places=Places(node), place=place)
+        DeclaredJob(
+            name=name,
+            config=_with_prefix(project.jobs[name], name, prefix),
+            places=Places(node),
+            place=place,
+        )
         for name, place in block.keys.items()
         if isinstance(node := block.entries[name], Mapping)
     )
+
+
+def _with_prefix(job: Job, name: str, prefix: str | None) -> Job:
+    return job.model_copy(update={"name": f"{prefix}{job.name or name}"}) if prefix else job
+
+
+def _prefix_findings(head: Mapping, project: ProjectFile | None) -> Iterator[Diagnostic]:
+    """Without the user in their names, the jobs of two developers would have the same ones."""
+    presets = head.entries.get("presets")
+    if project is None or project.mode is not Mode.DEVELOPMENT or not isinstance(presets, Mapping):
+        return
+    prefix = presets.entries.get("name_prefix")
+    if isinstance(prefix, Scalar) and not _nothing(prefix) and USER not in prefix.text:
+        yield Diagnostic(
+            code="prefix_without_user",
+            summary=f"`name_prefix` holds no `{USER}`, and the target is for development: the jobs "
+            "of two users would have the same names",
+            place=place_of(prefix),
+            hint=f"write `name_prefix: '[dev {USER}] '`, or leave it out",
+        )
 
 
 def _function_findings(block: Mapping, environments: Mapping) -> tuple[Diagnostic, ...]:

@@ -119,6 +119,14 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
         runs["additionalProperties"] = {"$ref": "#/$defs/PartialRun"}
         runs.pop("anyOf", None)
         defs["Functions"] = _partial(defs["Functions"])  # nothing in it is required anyway
+        defs["PartialJob"] = _partial(defs["Job"])
+        for kind in ("run", "job"):
+            described = defs["Defaults"]["properties"][kind]["description"]
+            part = {"$ref": f"#/$defs/Partial{kind.capitalize()}"}
+            defs["Defaults"]["properties"][kind] = {
+                "description": described,
+                "anyOf": [part, {"type": "null"}],
+            }
     variables = {
         "type": "object",
         "description": "Values that `${var.name}` refers to; `--var name=value` sets them.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from sgpu_decl.config.project_reader import unknown_keys
+from sgpu_decl.config.error_messages import unknown_keys
 from sgpu_decl.config.target_chain import (
     DEFAULT,
     EXTENDS,

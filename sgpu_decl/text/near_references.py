@@ -50,7 +50,8 @@ def _inside(node: Node, path: tuple[str, ...], *, runs: bool) -> Iterator[Diagno
 def _of_scalar(node: Scalar, path: tuple[str, ...], *, runs: bool) -> Iterator[Diagnostic]:
     if "${" not in node.text:
         return
-    field = path[2:3] if runs and path[:1] == ("runs",) else path[:1]
+    in_run = (runs and path[:1] == ("runs",)) or path[:2] == ("defaults", "run")
+    field = path[2:3] if in_run else path[:1]
     if field == (_SHELL,):
         return
     for written, meant in _misspelt(node.text):

@@ -35,8 +35,10 @@ def shell_references(root: Mapping, *, project: bool) -> Iterator[Diagnostic]:
     if not project:
         yield from _of_run(root)
         return
-    runs = root.entries.get("runs")
+    runs, defaults = root.entries.get("runs"), root.entries.get("defaults")
     blocks = [*runs.entries.values()] if isinstance(runs, Mapping) else []
+    if isinstance(defaults, Mapping) and "run" in defaults.entries:
+        blocks.append(defaults.entries["run"])
     for block in (*blocks, root.entries.get("functions")):
         if isinstance(block, Mapping):
             yield from _of_run(block)

@@ -307,6 +307,17 @@ def test_in_development_names_tags_and_pauses_are_those_of_bundles(shop: Shop) -
     assert "dev" not in named["nightly"]["tags"]
 
 
+def test_the_user_stands_in_names_where_presets_say_it(shop: Shop) -> None:
+    preset = "presets: {name_prefix: '${user} | ', paused: false}"
+    shop.write(JOB + f"targets: {{dev: {{mode: development, {preset}}}, all: {{{preset}}}}}\n")
+    me = shop.api("GET", "0/preview/scim/v2/Me")["userName"].partition("@")[0].replace("-", "_")
+    for target in ("dev", "all"):
+        (change,) = (one for one in shop.plan(target=target).changes if one.kind == "job")
+        fields = {field.path: field.after for field in change.fields}
+        assert fields["name"] == f"{me} | nightly"
+        assert fields["schedule.pause_status"] == "UNPAUSED"
+
+
 def test_a_name_that_is_taken_is_said_with_the_way_to_take_it_over(shop: Shop) -> None:
     made = shop.api("POST", "2/jobs/create", {"name": "nightly"})
     plan = shop.plan()

@@ -25,7 +25,7 @@ from sgpu_decl.config.job import Job, Trigger
 from sgpu_decl.config.platform import Permission
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.target import Mode
+from sgpu_decl.model.target import USER, Mode
 
 _NO_NAME = re.compile(r"[^\w]|_", re.UNICODE)
 
@@ -74,7 +74,8 @@ def describe(
 
     Args:
         name: its key in the file.
-        user: who applies it; part of the title and the tags if `mode` is development.
+        user: who applies it; part of the title and the tags if `mode` is development, and in the
+            place of `${user}` in the title.
         run: what it launches, unless that is a notebook.
 
     Raises:
@@ -83,8 +84,11 @@ def describe(
     title = job.name or name
     tags: dict[str, Json] = dict(job.tags)
     paused = job.paused or False
-    if mode is Mode.DEVELOPMENT:
+    if USER in title:
+        title = title.replace(USER, short_name(user))
+    elif mode is Mode.DEVELOPMENT:
         title = f"[dev {short_name(user)}] {title}"
+    if mode is Mode.DEVELOPMENT:
         tags.setdefault("dev", short_name(user))
         paused = job.paused is not False
     config = run.config if run is not None else None

@@ -25,7 +25,7 @@ from sgpu_decl.config.job import Job
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.target import Mode
+from sgpu_decl.model.target import USER, Mode
 
 _API = "/api/2.2/jobs"
 _PAGE = 100
@@ -46,7 +46,8 @@ class WorkspaceJobs:
     def describe(
         self, job: Job, name: str, mode: Mode, launching: LaunchRequest | None
     ) -> JobDescription:
-        user = self._connection.user if mode is Mode.DEVELOPMENT else ""
+        named = mode is Mode.DEVELOPMENT or USER in (job.name or "")
+        user = self._connection.user if named else ""
         if job.budget is not None:
             policy = policy_of(self._connection, job.budget)
             job = job.model_copy(update={"budget": policy})
