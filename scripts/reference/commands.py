@@ -43,6 +43,7 @@ VALUES = {
     "--to": "https://mlflow.example.com",
     "--type": "A100",
     "--var": "data=/mnt/shards",
+    "--var-file": "values/prod.yml",
     "--wheels": "dist",
     "--write": "schemas",
 }

@@ -48,6 +48,11 @@ VARIABLES = (
         "SGPU_TARGET", _COMMANDS,
         "The target, where neither `-t` nor `target=` of the decorator says one. `default` means none, as with `-t`.",
     ),
+    Variable(
+        "SGPU_VAR_NAME", _COMMANDS,
+        "The value of the variable `NAME` of a file, spelt as there: `SGPU_VAR_lr=1e-4`. See "
+        "[Variables](../yaml.md#variables).",
+    ),
     Variable("SGPU_PROJECT", _CALLS, "The project folder of calls, where `project=` of the decorator says none."),
     Variable(
         "SGPU_COOKIE", _INTERNAL,

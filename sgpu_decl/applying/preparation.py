@@ -126,7 +126,8 @@ def _facts(
     """What the file asks for. What it was read from, ten thousand configs maybe, is let go before
     as many changes are made."""
     if options.destroy and project.opened.file is None:
-        if project.location.variables or project.location.sets:
+        location = project.location
+        if location.variables or location.variable_files or location.sets:
             raise Usage(
                 "`--var` and `--set` change what a file says, and there is no file here",
                 hint="leave them out, or name the file",

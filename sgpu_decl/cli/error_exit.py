@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_sgpu_error", "report", "show_error", "source_text", "wants_json"]
 
+_OF_FILES = ("--var", "--var-file", "--set")
 _LARGEST = 10 * 2**20  # bytes of a file that an excerpt is shown of
 
 
@@ -106,7 +107,7 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> Usage:
     message = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", None) or _command_path(arguments)
-    if isinstance(error, click.NoSuchOption) and error.option_name in ("--var", "--set"):
+    if isinstance(error, click.NoSuchOption) and error.option_name in _OF_FILES:
         return Usage(
             f"no such option `{error.option_name}`: `{path}` reads no run file or project file",
             hint=f"give it to `sgpu plan` or `sgpu apply`, and see `{path} --help`",

@@ -28,7 +28,7 @@ ON_ACTIVE = ("error", "replace", "queue", "parallel")
 
 
 def file_options(command: Command) -> Command:
-    """`-t`, `--var`, `--set` and `--project` of a command that reads a file, as one `source`."""
+    """`-t`, `--project` and what changes a file, of a command that reads one, as one `source`."""
 
     @target_option
     @click.option(
@@ -39,11 +39,19 @@ def file_options(command: Command) -> Command:
         callback=_pairs,
         help="Set a variable of the file (repeatable).",
     )
+    @click.option(
+        "--var-file",
+        "variable_files",
+        multiple=True,
+        metavar="FILE",
+        shell_complete=completed_by("files"),
+        help="Set variables from a YAML or JSON file (repeatable; later ones win).",
+    )
     @_sets_option("Override a field of the file, such as `args.lr=0.1` (repeatable).")
     @project_option
     @functools.wraps(command)
     def with_source(**values: Any) -> object:
-        names = ("target", "variables", "sets", "project")
+        names = ("target", "variables", "variable_files", "sets", "project")
         source = ProjectSource(**{name: values.pop(name) for name in names})
         return command(source=source, **values)
 

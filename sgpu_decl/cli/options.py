@@ -47,6 +47,7 @@ class ProjectSource:
     target: str | None = None
     project: str | None = None
     variables: tuple[tuple[str, str], ...] = ()
+    variable_files: tuple[str, ...] = ()
     sets: tuple[tuple[str, str], ...] = ()
     lock_timeout: float = 0
 
@@ -58,6 +59,7 @@ class ProjectSource:
             project=Path(self.project) if self.project is not None else None,
             target=self.target,
             variables=self.variables,
+            variable_files=tuple(map(Path, self.variable_files)),
             sets=self.sets,
         )
 

@@ -12,9 +12,10 @@ from sgpu_decl.config.project_reader import DeclaredJob, read_project
 from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import DeclaredRun, ReferenceContext, read_run
 from sgpu_decl.config.target_overrides import OF_TARGETS, with_target
+from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masks import mask
-from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.target import BASE, Mode
@@ -22,7 +23,7 @@ from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.near_references import has_near_references, near_references
 from sgpu_decl.text.overrides import set_value
 from sgpu_decl.text.shell_references import has_shell_references, shell_references
-from sgpu_decl.text.variables import read_variables
+from sgpu_decl.text.variables import GivenValues, read_variables
 
 __all__ = [
     "digest_of",
@@ -47,6 +48,7 @@ def read(
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
     read_included: ReadIncluded = nothing_included,
+    variable_files: Sequence[tuple[bytes, str]] = (),
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
     """Read a run or project file, and the files that it includes.
 
@@ -58,13 +60,16 @@ def read(
         environ: what `${env.NAME}` refers to.
         git: asked at most once for `commit`, `branch` and `dirty`.
         read_included: reads the files of `include`; without it, nothing is included.
+        variable_files: the contents and names of `--var-file` files, in order.
 
     Returns:
         What was read, `None` where anything is wrong, and every finding in order. Findings never
         repeat text that looks like a token.
     """
     files, findings = read_files(text, file, read_included)
-    return _read(files, findings, target, tuple(variables), tuple(sets), environ, cache(git))
+    given, more = read_values(variable_files)
+    findings += more
+    return _read(files, findings, target, tuple(variables), tuple(sets), environ, cache(git), given)
 
 
 def read_targets(
@@ -76,16 +81,21 @@ def read_targets(
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
     read_included: ReadIncluded = nothing_included,
+    variable_files: Sequence[tuple[bytes, str]] = (),
 ) -> Mapping[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]]:
     """Read a file as it is for each of its targets, and before them without one (`None`).
 
     Args and what is returned for each: see `read`.
     """
     files, findings = read_files(text, file, read_included)
+    given, more = read_values(variable_files)
+    findings += more
     targets = _targets(files) if files is not None else ()
     cached_git = cache(git)
     return {
-        name: _read(files, findings, name, tuple(variables), tuple(sets), environ, cached_git)
+        name: _read(
+            files, findings, name, tuple(variables), tuple(sets), environ, cached_git, given
+        )
         for name in (None, *targets)
     }
 
@@ -104,10 +114,13 @@ def _read(
     sets: Sequence[tuple[str, str]],
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
+    variable_files: tuple[yaml_nodes.Mapping, ...] = (),
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
     loaded: Loaded | None = None
     if files is not None:
-        loaded, content_findings = _of_files(files, target, variables, sets, environ, git)
+        loaded, content_findings = _of_files(
+            files, target, variables, sets, environ, git, variable_files
+        )
         if any(
             one.code == "merge_key" for one in findings
         ):  # what it would have brought is no lack
@@ -124,8 +137,11 @@ def _of_files(
     sets: Sequence[tuple[str, str]],
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
+    variable_files: tuple[yaml_nodes.Mapping, ...] = (),
 ) -> tuple[Loaded, tuple[Diagnostic, ...]]:
-    root, context, findings = with_options(files, target, options, sets, environ, git)
+    root, context, findings = with_options(
+        files, target, options, sets, environ, git, variable_files
+    )
     name: str | None = None
     jobs: tuple[LoadedJob, ...] = ()
     mode = Mode.PRODUCTION
@@ -156,6 +172,7 @@ def with_options(
     sets: Sequence[tuple[str, str]],
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
+    variable_files: tuple[yaml_nodes.Mapping, ...] = (),
 ) -> tuple[yaml_nodes.Mapping, ReferenceContext, tuple[Diagnostic, ...]]:
     """Lay the target and the options over the files, and read their variables.
 
@@ -174,13 +191,24 @@ def with_options(
     if any(map(has_shell_references, texts)):
         findings += tuple(shell_references(root, project=is_project))
     root, block = yaml_nodes.without(root, "variables")
-    values, new_findings = read_variables(block, options)
+    given = GivenValues(
+        options=tuple(options), environment=_of_environment(environ), files=variable_files
+    )
+    values, new_findings = read_variables(block, given)
     context = ReferenceContext(
         variables=values, target=target or BASE, project=None, environ=environ, git=git,
-        references=bool(options) or any("${" in text for text in texts),
+        references=any("${" in text for text in texts)
+        or any("${" in text for _, text in options)
+        or bool(given.environment or variable_files),
         folders=files.folders, run_files=files.run_files,
     )  # fmt: skip
     return root, context, (*findings, *new_findings)
+
+
+def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of variables that the environment gives, by the names of the variables."""
+    names = [name for name in environ if name.startswith(VARIABLE_PREFIX)]
+    return {name.removeprefix(VARIABLE_PREFIX): environ[name] for name in names}
 
 
 def loaded_run(one: DeclaredRun) -> LoadedRun:

@@ -58,7 +58,7 @@ class ReferenceContext:
         run_files: the included files that describe one run, by its name.
     """
 
-    variables: Mapping[str, yaml_nodes.Scalar]
+    variables: Mapping[str, yaml_nodes.Node]
     target: str
     project: str | None
     environ: Mapping[str, str]

@@ -14,6 +14,7 @@ from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.units import Duration, Size
 from sgpu_decl.model.target import BASE, TARGET_NAME
+from sgpu_decl.text.variable_types import TYPES
 
 __all__ = ["FieldHelp", "describe", "documents", "text_of", "write"]
 
@@ -31,13 +32,19 @@ _VARIABLE: Schema = {
     "description": "A variable: its default, or a mapping with a default. A variable without a "
     "default needs `--var`.",
     "anyOf": [
-        {"type": ["string", "number", "boolean", "null"]},
+        {"type": ["string", "number", "boolean", "array", "null"]},
         {
             "type": "object",
             "properties": {
-                "default": {
-                    "type": ["string", "number", "boolean", "null"],
-                    "description": "The value unless `--var` gives another.",
+                "type": {
+                    "enum": [*TYPES, None],
+                    "description": "What the value must be; default: the type of the default.",
+                },
+                "default": {"description": "The value unless `--var` or a file gives another."},
+                "values": {
+                    "type": ["array", "null"],
+                    "items": {"type": ["string", "number", "boolean"]},
+                    "description": "The values that are allowed.",
                 },
                 "description": {
                     "type": ["string", "number", "boolean"],
@@ -129,7 +136,8 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
             }
     variables = {
         "type": "object",
-        "description": "Values that `${var.name}` refers to; `--var name=value` sets them.",
+        "description": "Values that `${var.name}` refers to. `--var name=value` wins over "
+        "`SGPU_VAR_name`, and that over files of `--var-file`.",
         "additionalProperties": _VARIABLE,
     }
     partial["properties"]["variables"] = variables

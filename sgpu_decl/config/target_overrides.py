@@ -17,6 +17,7 @@ from sgpu_decl.model.target import misnamed
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.overrides import merge
 from sgpu_decl.text.shape import Shape
+from sgpu_decl.text.variables import full_declarations
 
 __all__ = ["OF_TARGETS", "with_target"]
 
@@ -33,7 +34,7 @@ def with_target(
     Args:
         own: the fields that a target has beside those that it changes.
     """
-    root, block = yaml_nodes.without(root, "targets")
+    root, block = yaml_nodes.without(full_declarations(root), "targets")
     targets, keys = (
         (block.entries, block.keys) if isinstance(block, yaml_nodes.Mapping) else ({}, {})
     )
@@ -72,7 +73,8 @@ def with_target(
         findings += default_findings(targets)
     for overrides in layers.values():
         if isinstance(overrides, yaml_nodes.Mapping):
-            merged = merge(root, yaml_nodes.without_keys(overrides, *own), shape)
+            layer = full_declarations(yaml_nodes.without_keys(overrides, *own))
+            merged = merge(root, layer, shape)
             root = merged if isinstance(merged, yaml_nodes.Mapping) else root
     if target is not None and target not in targets:
         near = nearest(target, targets)

@@ -2,14 +2,18 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Place"]
+__all__ = ["VARIABLE_PREFIX", "Place"]
+
+VARIABLE_PREFIX = "SGPU_VAR_"
+"""What an environment variable begins with that gives a variable of a file its value."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """`file` as the user named it; `line` and `column` count from 1.
 
-    A value of the command line has its option for a file: `--set args.n`.
+    A value of the command line has its option for a file: `--set args.n`; one of the environment
+    has its variable.
     """
 
     file: str
@@ -18,7 +22,7 @@ class Place:
 
     @property
     def is_option(self) -> bool:
-        return self.file.startswith("--")
+        return self.file.startswith(("--", VARIABLE_PREFIX))
 
     def __str__(self) -> str:
         if self.is_option:

@@ -15,7 +15,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from sgpu_decl.config.cached_files import from_json, to_json
 from sgpu_decl.config.include import IncludePattern
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
@@ -72,9 +72,16 @@ class ReadGit:
 
 
 class FileMemory:
-    """The record of one file, of which `raw` are the bytes."""
+    """The record of one file, of which `raw` are the bytes; `values` are the contents and names of
+    the files that give values to its variables."""
 
-    def __init__(self, raw: bytes, opened: Opened, location: Location) -> None:
+    def __init__(
+        self,
+        raw: bytes,
+        opened: Opened,
+        location: Location,
+        values: Sequence[tuple[bytes, str]],
+    ) -> None:
         assert opened.file is not None  # noqa: S101  it was read
         import platformdirs
 
@@ -91,6 +98,8 @@ class FileMemory:
                     opened.target,
                     location.variables,
                     location.sets,
+                    [[hashlib.sha256(content).hexdigest(), shown] for content, shown in values],
+                    sorted(name for name in os.environ if name.startswith(VARIABLE_PREFIX)),
                     __version__,
                     sys.version,
                     str(_PACKAGE),

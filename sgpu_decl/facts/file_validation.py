@@ -2,7 +2,7 @@
 workspace."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from sgpu_decl.facts.code_facts import entrypoint_findings
 from sgpu_decl.facts.file_memory import FileMemory
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
-from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file
+from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file, variable_files
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import run_checks
 
@@ -63,7 +63,8 @@ def check_file(
 
 def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
     checkout = Checkout(opened.root)
-    known = _remembered(raw, opened, location, checkout)
+    values = variable_files(location)
+    known = _remembered(raw, opened, location, checkout, values)
     if known is not None:
         return known
     from sgpu_decl.config.file_reader import read, read_targets
@@ -77,17 +78,21 @@ def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
     if not opened.target_named:
         return read_targets(
             raw, opened.shown, variables=variables, sets=sets, environ=os.environ, git=git,
-            read_included=reader,
+            read_included=reader, variable_files=values,
         )  # fmt: skip
     only = read(
         raw, opened.shown, target=opened.target, variables=variables, sets=sets,
-        environ=os.environ, git=git, read_included=reader,
+        environ=os.environ, git=git, read_included=reader, variable_files=values,
     )  # fmt: skip
     return {opened.target: only}
 
 
 def _remembered(
-    raw: bytes, opened: Opened, location: Location, checkout: Checkout
+    raw: bytes,
+    opened: Opened,
+    location: Location,
+    checkout: Checkout,
+    values: Sequence[tuple[bytes, str]],
 ) -> Readings | None:
     """What plans remembered of a file, for its target or for all; `None` where anything is not
     remembered. Checking a file writes nothing, so it remembers nothing itself."""
@@ -95,7 +100,7 @@ def _remembered(
     left: list[str | None] = [opened.target if opened.target_named else None]
     while left:
         target = left.pop(0)
-        memory = FileMemory(raw, replace(opened, target=target), location)
+        memory = FileMemory(raw, replace(opened, target=target), location, values)
         known = memory.recall(os.environ, lambda: checkout.facts)
         if known is None:
             return None

@@ -34,13 +34,14 @@ TARGET_VARIABLE = "SGPU_TARGET"
 class Location:
     """The options that choose a project and change its file. The target `default` is what is
     applied without a target; with `None`, the environment or the file may name one. `variables` and
-    `sets` are pairs of name and text."""
+    `sets` are pairs of name and text, `variable_files` hold values of variables."""
 
     file: Path | None = None
     project: Path | None = None
     target: str | None = None
     variables: tuple[tuple[str, str], ...] = ()
     sets: tuple[tuple[str, str], ...] = ()
+    variable_files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,12 @@ class _FactReader:
         files = (absolute(opened.file), *(self._folder / path for path in included))
         self._owners = Owners(opened.root, now=files)
         self.code_reader = CodeReader(
-            opened.root, self._folder, opened.shown, project.store, progress, owners=files
+            opened.root,
+            self._folder,
+            opened.shown,
+            project.store,
+            progress,
+            owners=(*files, *map(absolute, project.location.variable_files)),
         )
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self.findings: list[Diagnostic] = []

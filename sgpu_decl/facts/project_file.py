@@ -1,7 +1,7 @@
 """The run or project file of a project: its bytes and its content."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ __all__ = [
     "read_file",
     "read_text",
     "refuse_warnings",
+    "variable_files",
 ]
 
 _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
@@ -56,15 +57,15 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
     from sgpu_decl.facts.file_memory import FileMemory, ReadGit, ReadVariables
     from sgpu_decl.facts.included_files import FileReader
 
-    raw = file_bytes(opened)
+    raw, values = file_bytes(opened), variable_files(location)
     checkout = checkout or Checkout(opened.root)
-    memory = FileMemory(raw, opened, location)
+    memory = FileMemory(raw, opened, location, values)
     if (remembered := memory.recall(os.environ, lambda: checkout.facts)) is not None:
         return Validated(loaded=remembered[0], findings=remembered[1])
     environ, git = ReadVariables(os.environ), ReadGit(checkout)
     assert opened.file is not None  # noqa: S101  it was read
     reader = FileReader(absolute(opened.file), opened.shown)
-    loaded, findings = _read_valid(raw, opened, location, environ, git, reader)
+    loaded, findings = _read_valid(raw, opened, location, environ, git, reader, values)
     memory.remember(loaded, findings, read=environ, git=git.facts, included=reader)
     return Validated(loaded=loaded, findings=findings)
 
@@ -90,6 +91,7 @@ def _read_valid(
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
     read_included: "ReadIncluded",
+    values: Sequence[tuple[bytes, str]] = (),
 ) -> "tuple[Loaded, tuple[Diagnostic, ...]]":
     from sgpu_decl.config.file_reader import read
 
@@ -102,6 +104,7 @@ def _read_valid(
         environ=environ,
         git=git,
         read_included=read_included,
+        variable_files=values,
     )
     findings = in_order(findings)
     if loaded is None or has_errors(findings):
@@ -170,6 +173,16 @@ def file_bytes(opened: Opened) -> bytes:
             "function with `@distributed` and call it from Python",
         )
     return raw
+
+
+def variable_files(location: Location) -> tuple[tuple[bytes, str], ...]:
+    """The contents and names of the files that give values to variables.
+
+    Raises:
+        NotFound: one is not there.
+        SgpuError: one cannot be read.
+    """
+    return tuple((read_bytes(file), os.fspath(file)) for file in location.variable_files)
 
 
 def _refuse_link_out(opened: Opened) -> None:

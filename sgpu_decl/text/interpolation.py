@@ -12,7 +12,7 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.secret_names import names_secret
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
+from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, children, place_of
 
 SPACES = ("var", "target", "project", "matrix", "git", "env")
 """What stands before the dot of a reference."""
@@ -21,6 +21,7 @@ _REFERENCE = re.compile(rf"\$\{{({'|'.join(SPACES)})\.([^{{}}]*)\}}")
 _AXIS = re.compile(r"\$\{matrix\.([^{}]*)\}")
 _LONGEST = 1 << 20
 _DEEPEST = 50
+_MOST_VALUES = 100_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Scope:
         axes: the axes of the matrix, `None` while they are left for later.
     """
 
-    variables: Names[str, Scalar]
+    variables: Names[str, Node]
     target: str
     project: str | None
     environ: Names[str, str]
@@ -42,11 +43,11 @@ class Scope:
     findings: list[Diagnostic] = field(default_factory=list)
     _facts: Names[str, str] | None = None
     _open: set[str] = field(default_factory=set)
-    _done: dict[str, Scalar] = field(default_factory=dict)
+    _done: dict[str, Node] = field(default_factory=dict)
+    _collected: int = 0
 
-    def value(self, space: str, name: str, place: Place) -> Scalar | None:
-        """The scalar that `${space.name}` stands for; notes and returns `None` where there is
-        none."""
+    def value(self, space: str, name: str, place: Place) -> Node | None:
+        """What `${space.name}` stands for; notes and returns `None` where there is nothing."""
         if space == "var":
             return self._variable(name, place)
         if space == "matrix":
@@ -91,7 +92,31 @@ class Scope:
             )
         return _text(self.project, place)
 
-    def _variable(self, name: str, place: Place) -> Scalar | None:
+    def text(self, space: str, name: str, place: Place) -> Scalar | None:
+        """What `${space.name}` stands for inside of text."""
+        value = self.value(space, name, place)
+        if value is None or isinstance(value, Scalar):
+            return value
+        return self._unknown(
+            "wrong_type",
+            f"`{name}` is a list or a mapping, which cannot stand inside of text",
+            place,
+            f"make it the whole value: `${{{space}.{name}}}` alone",
+        )
+
+    def collection(self, value: Node, place: Place) -> Node | None:
+        """A list or mapping that takes the place of a reference, unless there are too many."""
+        self._collected += _size(value, _MOST_VALUES)
+        if self._collected <= _MOST_VALUES:
+            return value
+        return self._unknown(
+            "too_many_values",
+            f"there are more than {_MOST_VALUES:,} values once references are filled in",
+            place,
+            "use shorter lists, and fewer references from one to another",
+        )
+
+    def _variable(self, name: str, place: Place) -> Node | None:
         if name not in self.variables:
             return self._unknown(
                 "unknown_reference",
@@ -110,7 +135,7 @@ class Scope:
                 "give one of the variables a plain value",
             )
         self._open.add(name)
-        self._done[name] = _scalar(self.variables[name], self)
+        self._done[name] = interpolate(self.variables[name], self)
         self._open.discard(name)
         return self._done[name]
 
@@ -180,7 +205,16 @@ def axes_in(node: Node) -> frozenset[str]:
     return frozenset().union(*(axes_in(item) for item in inside))
 
 
-def _scalar(node: Scalar, scope: Scope) -> Scalar:
+def _size(node: Node, most: int) -> int:
+    """How many values there are in a node; counting ends soon after `most`."""
+    count, left = 0, [node]
+    while left and count <= most:
+        count += 1
+        left += children(left.pop())
+    return count
+
+
+def _scalar(node: Scalar, scope: Scope) -> Node:
     text, place = node.text, place_of(node)
     if "${" not in text:
         return node
@@ -189,8 +223,12 @@ def _scalar(node: Scalar, scope: Scope) -> Scalar:
         if whole[1] == "matrix" and scope.axes is None:
             return node
         value = scope.value(whole[1], whole[2], place)
+        if value is not None and not isinstance(value, Scalar):
+            value = scope.collection(value, place)
         if value is None:
             return node
+        if not isinstance(value, Scalar):
+            return value
         return node._replace(text=value.text, plain=value.plain, filled=_sources(value, place))
 
     grown = len(text)
@@ -202,7 +240,7 @@ def _scalar(node: Scalar, scope: Scope) -> Scalar:
             return ""
         if match[1] == "matrix" and scope.axes is None:
             return match[0]
-        value = scope.value(match[1], match[2], place)
+        value = scope.text(match[1], match[2], place)
         if value is None:
             return match[0]
         grown += len(value.text)
@@ -236,6 +274,8 @@ def _text(text: str, place: Place) -> Scalar:
     return Scalar(text, False, place.line, place.column, place.file)  # noqa: FBT003
 
 
-def _meant(space: str, name: str, known: "Names[str, Scalar] | tuple[str, ...]") -> str | None:
+def _meant(
+    space: str, name: str, known: "Names[str, Node] | Names[str, Scalar] | tuple[str, ...]"
+) -> str | None:
     near = nearest(name, known)
     return f"did you mean `${{{space}.{near}}}`?" if near else None

@@ -1,31 +1,50 @@
-"""The `variables` block and the `--var` options that fill it."""
+"""The `variables` block, and what fills it: options, the environment, and files of values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Names
+from dataclasses import field, replace
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
-from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.core_schema import is_null
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.overrides import from_option
+from sgpu_decl.text.variable_types import TYPES, misfit, type_of, typed
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
-_FIELDS = ("default", "description")
+_FIELDS = ("type", "default", "description", "values")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenValues:
+    """Values that come from elsewhere than the block, the strongest first.
+
+    Attributes:
+        options: `--var name=value`, later ones win.
+        environment: of `SGPU_VAR_name`, by the name of the variable.
+        files: the mappings of `--var-file`, later ones win.
+    """
+
+    options: tuple[tuple[str, str], ...] = ()
+    environment: Names[str, str] = field(default_factory=dict)
+    files: tuple[Mapping, ...] = ()
 
 
 def read_variables(
-    block: Node | None, options: Iterable[tuple[str, str]]
-) -> tuple[dict[str, Scalar], tuple[Diagnostic, ...]]:
+    block: Node | None, given: GivenValues
+) -> tuple[dict[str, Node], tuple[Diagnostic, ...]]:
     """Return the value of every declared variable.
 
     Args:
-        block: the node of `variables`: each entry a scalar, or `{default, description}`.
-        options: `--var name=value`, later ones win. Their text is read as if unquoted.
+        block: the node of `variables`: each entry the default, or `{type, default, description,
+            values}`.
     """
     findings: list[Diagnostic] = []
-    given = dict(options)
-    entries: dict[str, Node] = {}
+    declared: dict[str, Node] = {}
     keys: dict[str, Place] = {}
     if isinstance(block, Mapping):
-        entries, keys = block.entries, block.keys
+        declared, keys = block.entries, block.keys
     elif block is not None and not _nothing(block):
         findings.append(
             _wrong(
@@ -35,25 +54,17 @@ def read_variables(
                 "write `variables: {name: value}`",
             )
         )
-    for name in given:
-        if name not in entries:
-            near = nearest(name, entries)
-            findings.append(
-                _wrong(
-                    "unknown_variable",
-                    f"no variable `{name}` is declared",
-                    Place(f"--var {name}", 1, 1),
-                    f"did you mean `{near}`?" if near else "declare it under `variables`",
-                )
-            )
-    values: dict[str, Scalar] = {}
-    for name, entry in entries.items():
-        default, wrong = _default(name, entry)
+    findings += _undeclared(given, declared)
+    values: dict[str, Node] = {}
+    for name, entry in declared.items():
+        declaration, wrong = _declaration(name, entry)
         findings += wrong
-        if name in given:
-            values[name] = Scalar(given[name], True, 1, 1, f"--var {name}", default)  # noqa: FBT003
-        elif default is not None:
-            values[name] = default
+        if declaration is None:
+            continue
+        value = _given_value(name, declaration, given) or declaration.default
+        if value is not None:
+            values[name] = typed(value, declaration.type)
+            findings += misfit(name, value, declaration.type, declaration.values)
         elif not wrong:
             findings.append(
                 _wrong(
@@ -67,44 +78,145 @@ def read_variables(
     return values, tuple(findings)
 
 
-def _default(name: str, entry: Node) -> tuple[Scalar | None, list[Diagnostic]]:
-    if isinstance(entry, Scalar):
-        return (None if _nothing(entry) else entry), []
+def full_declarations(root: Mapping) -> Mapping:
+    """A file, or the overrides of a target, with each variable as `{default: …}`, so that a target
+    that gives a value keeps the type and the description."""
+    block = root.entries.get("variables")
+    if not isinstance(block, Mapping):
+        return root
+    entries: dict[str, Node] = {
+        name: entry
+        if isinstance(entry, Mapping)
+        else Mapping(
+            {"default": entry}, {"default": block.keys[name]}, entry.line, entry.column, entry.file
+        )
+        for name, entry in block.entries.items()
+    }
+    return replace(root, entries={**root.entries, "variables": replace(block, entries=entries)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declaration:
+    type: str | None
+    default: Node | None
+    values: tuple[Scalar, ...] | None
+
+
+def _declaration(name: str, entry: Node) -> tuple[_Declaration | None, list[Diagnostic]]:
+    """What a variable may be; `None` if that is not clear."""
     if not isinstance(entry, Mapping):
-        return None, [
-            _wrong(
-                "wrong_type",
-                f"the variable `{name}` must be a scalar",
-                place_of(entry),
-                "write `{default: …, description: …}`, or the default alone",
-            )
-        ]
+        plain = None if _nothing(entry) else entry
+        return _Declaration(type=type_of(plain), default=plain, values=None), []
     wrong: list[Diagnostic] = []
     for key in entry.entries:
         if key not in _FIELDS:
             near = nearest(key, _FIELDS)
+            known = ", ".join(_FIELDS)
             wrong.append(
                 _wrong(
                     "unknown_key",
                     f"unknown key `{key}` in the variable `{name}`",
                     entry.keys[key],
-                    f"did you mean `{near}`?" if near else "known: default, description",
+                    f"did you mean `{near}`?"
+                    if near
+                    else f"known: {known}; a mapping as value stands under `default`",
                 )
             )
-    default = entry.entries.get("default")
-    if default is None or _nothing(default):
-        return None, wrong
-    if not isinstance(default, Scalar):
-        wrong.append(
-            _wrong(
-                "wrong_type",
-                f"the default of `{name}` must be a scalar",
-                entry.keys["default"],
-                "variables hold one value",
+    written = entry.entries.get("default")
+    default = None if written is None or _nothing(written) else written
+    kind = entry.entries.get("type")
+    named = None
+    if kind is not None and not _nothing(kind):
+        named = kind.text if isinstance(kind, Scalar) and kind.text in TYPES else None
+        if named is None:
+            near = nearest(kind.text, TYPES) if isinstance(kind, Scalar) else None
+            wrong.append(
+                _wrong(
+                    "unknown_value",
+                    f"`type` of the variable `{name}` must be one of {_listed(TYPES)}",
+                    entry.keys["type"],
+                    f"did you mean `{near}`?" if near else "leave it out: the default has a type",
+                )
             )
-        )
-        return None, wrong
-    return default, wrong
+    values = entry.entries.get("values")
+    allowed: tuple[Scalar, ...] | None = None
+    if values is not None and not _nothing(values):
+        items = values.items if isinstance(values, Sequence) else ()
+        allowed = tuple(item for item in items if isinstance(item, Scalar))
+        if not allowed or len(allowed) < len(items):
+            wrong.append(
+                _wrong(
+                    "wrong_type",
+                    f"`values` of the variable `{name}` must be a list of single values",
+                    entry.keys["values"],
+                    "write `values: [small, large]`",
+                )
+            )
+            allowed = None
+    declaration = _Declaration(
+        type=named or (None if kind is not None and wrong else type_of(default)),
+        default=default,
+        values=allowed,
+    )
+    return declaration, wrong
+
+
+def _given_value(name: str, declaration: _Declaration, given: GivenValues) -> Node | None:
+    """The strongest value that is given for a variable; it knows the default that it replaces."""
+    options = dict(given.options)
+    if name in options:
+        return _from_text(options[name], f"--var {name}", declaration)
+    if name in given.environment:
+        return _from_text(given.environment[name], f"{VARIABLE_PREFIX}{name}", declaration)
+    for values in reversed(given.files):
+        node = values.entries.get(name)
+        if node is not None and not _nothing(node):
+            return _over(node, declaration.default)
+    return None
+
+
+def _from_text(text: str, option: str, declaration: _Declaration) -> Node:
+    if declaration.type in ("list", "mapping"):
+        return _over(from_option(text, option), declaration.default)
+    return Scalar(text, True, 1, 1, option, declaration.default)  # noqa: FBT003
+
+
+def _over(node: Node, default: Node | None) -> Node:
+    if isinstance(node, Scalar):
+        return node._replace(before=default)
+    return replace(node, before=default)
+
+
+def _undeclared(given: GivenValues, declared: Names[str, Node]) -> Iterator[Diagnostic]:
+    options = [(name, Place(f"--var {name}", 1, 1)) for name, _ in given.options]
+    in_files = [item for values in given.files for item in values.keys.items()]
+    for name, place in dict((*in_files, *options)).items():
+        if name not in declared:
+            yield _wrong(
+                "unknown_variable",
+                f"no variable `{name}` is declared",
+                place,
+                _nearest_hint(name, declared) or "declare it under `variables`",
+            )
+    for name in given.environment:
+        if name not in declared:
+            yield Diagnostic(
+                code="unknown_variable",
+                severity=Severity.WARNING,
+                summary=f"the environment has `{VARIABLE_PREFIX}{name}`, and the file declares no "
+                f"variable `{name}`",
+                place=Place(f"{VARIABLE_PREFIX}{name}", 1, 1),
+                hint=_nearest_hint(name, declared) or "unset it, or declare it under `variables`",
+            )
+
+
+def _nearest_hint(name: str, declared: Iterable[str]) -> str | None:
+    near = nearest(name, tuple(declared))
+    return f"did you mean `{near}`?" if near else None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _nothing(node: Node) -> bool:

@@ -40,6 +40,7 @@ WRONG: dict[str, str] = {
     "--target": "absent",
     "--project": "absent",
     "--var": "absent=1",
+    "--var-file": "absent.yml",
     "--set": "absent=1",
     "--output": "absent",
     "--rerun": "absent",

@@ -3,7 +3,7 @@ from collections.abc import Mapping as Names
 import pytest
 
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
-from sgpu_decl.text.yaml_nodes import Mapping, Scalar
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar
 from sgpu_decl.text.yaml_reader import load
 
 
@@ -111,3 +111,43 @@ def test_nothing_to_replace_returns_the_same_nodes() -> None:
     document, _ = load("a: {b: [1, 2]}", "run.yaml")
     assert document is not None
     assert interpolate(document.root, scope()) is document.root
+
+
+def collections(text: str) -> dict[str, Node]:
+    document, _ = load(text, "run.yaml")
+    assert document is not None
+    return document.root.entries
+
+
+def test_a_value_that_is_one_reference_is_the_whole_list_or_mapping() -> None:
+    within = scope()
+    within.variables = collections("m: {a: '${var.n}', b: [1]}\nn: 4\n")
+    (node,) = collections("v: ${var.m}").values()
+    result = interpolate(node, within)
+    assert isinstance(result, Mapping)
+    inner = result.entries["a"]
+    assert isinstance(inner, Scalar)
+    assert inner.text == "4"
+    assert within.findings == []
+
+
+def test_a_list_inside_of_text_is_refused() -> None:
+    within = scope()
+    within.variables = collections("m: [1]")
+    assert value("'x ${var.m}'", within).text == "x ${var.m}"
+    (finding,) = within.findings
+    assert (finding.code, finding.hint) == (
+        "wrong_type", "make it the whole value: `${var.m}` alone"
+    )  # fmt: skip
+
+
+def test_lists_that_refer_to_each_other_end() -> None:
+    within = scope()
+    within.variables = collections("a: ['${var.b}']\nb: ['${var.a}']\n")
+    interpolate(collections("v: ${var.a}")["v"], within)
+    assert [one.code for one in within.findings] == ["recursive_variable"]
+    growing = [f"v{n}: [" + f"'${{var.v{n - 1}}}', " * 9 + "]" for n in range(1, 12)]
+    within = scope()
+    within.variables = collections("v0: [1]\n" + "\n".join(growing))
+    interpolate(collections("v: ${var.v11}")["v"], within)
+    assert {one.code for one in within.findings} == {"too_many_values"}

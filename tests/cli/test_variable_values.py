@@ -1,0 +1,96 @@
+"""Where the values of variables come from, as a user gives them."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+PROJECT = """\
+project: {name: demo}
+variables:
+  lr: 1e-3
+  size: {type: string, values: [small, large], default: small}
+  steps: [1, 2]
+  args: {default: {lr: '${var.lr}', steps: '${var.steps}'}}
+runs:
+  train: {gpus: 1, type: CPU, entrypoint: 'train.py:main', args: '${var.args}'}
+targets: {prod: {variables: {lr: 2e-3, size: large}}}
+"""
+
+
+@pytest.fixture
+def project(sgpu: Shell) -> Shell:
+    sgpu.write("sgpu.yml", PROJECT)
+    sgpu.write("train.py", "def main(lr, steps): ...\n")
+    return sgpu
+
+
+def arguments(shell: Shell, *words: str) -> dict[str, object]:
+    planned = shell.here("plan", "-o", "json", *words)
+    assert planned.code == 0, planned.err
+    (change,) = planned.json["data"]["changes"]
+    fields = {field["path"]: field["after"] for field in change["fields"]}
+    return {path.removeprefix("args."): fields[path] for path in fields if "args." in path}
+
+
+def test_each_source_wins_over_the_weaker_ones(project: Shell) -> None:
+    project.write("values.yml", "lr: 4e-3\nsteps: [7]\n")
+    project.write("more.json", '{"lr": 5e-3}')
+    told = replace(project, environ={**project.environ, "SGPU_VAR_lr": "6e-3"})
+    assert arguments(project)["lr"] == 1e-3
+    assert arguments(project, "-t", "prod")["lr"] == 2e-3
+    given = ("-t", "prod", "--var-file", "values.yml")
+    assert arguments(project, *given)["lr"] == 4e-3
+    assert arguments(project, *given, "--var-file", "more.json")["lr"] == 5e-3
+    assert arguments(told, *given)["lr"] == 6e-3
+    assert arguments(told, *given, "--var", "lr=7e-3")["lr"] == 7e-3
+    assert arguments(project, "--var", "steps=[3, 4]") != arguments(project)
+
+
+def test_a_change_of_a_value_is_seen_by_the_next_plan(project: Shell) -> None:
+    for number in (1, 2):
+        project.write("values.yml", f"lr: {number}\n")
+        for _ in range(2):  # read, and then remembered
+            assert arguments(project, "--var-file", "values.yml")["lr"] == number
+        told = replace(project, environ={**project.environ, "SGPU_VAR_lr": f"{number}"})
+        for _ in range(2):
+            assert arguments(told)["lr"] == number
+    assert arguments(project)["lr"] == 1e-3
+
+
+def test_a_file_of_values_is_no_code(project: Shell) -> None:
+    def digest() -> str:
+        planned = project.here("plan", "-o", "json", "--var-file", "values.yml")
+        (change,) = planned.json["data"]["changes"]
+        value: str = change["code"]["digest"]
+        return value
+
+    project.write("values.yml", "lr: 1\n")
+    before = digest()
+    project.write("values.yml", "lr: 2\n")
+    assert digest() == before
+
+
+def test_wrong_values_are_refused_with_their_origin(project: Shell) -> None:
+    refused = project.here("validate", "--var", "size=lage")
+    assert refused.code == 1
+    assert "did you mean `large`?" in refused.err
+    assert "the options of this command do not fit `sgpu.yml`" in refused.err
+    told = replace(project, environ={**project.environ, "SGPU_VAR_lr": "fast"})
+    refused = told.here("validate")
+    assert "SGPU_VAR_lr" in refused.err
+    assert "must be a number, not `fast`" in refused.err
+    warned = replace(project, environ={**project.environ, "SGPU_VAR_sise": "large"})
+    answer = warned.here("validate")
+    assert answer.code == 0
+    assert "did you mean `size`?" in answer.err
+    assert warned.here("validate", "--strict").code == 1
+
+
+def test_a_file_of_values_that_cannot_be_read_is_named(project: Shell) -> None:
+    refused = project.here("plan", "--var-file", "values.yml")
+    assert (refused.code, "`values.yml` does not exist" in refused.err) == (1, True)
+    project.write("values.yml", "- 1\n")
+    refused = project.here("plan", "--var-file", "values.yml")
+    assert "write a line `NAME: VALUE` for each variable" in refused.err
