@@ -15,6 +15,7 @@ from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
 from sgpu_decl.facts.live_state import observe
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
+from sgpu_decl.facts.production_checks import production_checks
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.plan_options import PlanOptions
@@ -57,6 +58,7 @@ def prepare(
         options,
         state,
         lambda: read(checkout),
+        checkout,
         path=path,
         progress=progress,
         for_apply=for_apply,
@@ -118,6 +120,7 @@ def _facts(
     options: PlanOptions,
     state: State,
     read: "Callable[[], Validated]",
+    checkout: Checkout,
     *,
     path: tuple[str, ...] | None,
     progress: Progress | None,
@@ -138,7 +141,8 @@ def _facts(
     if options.destroy:
         return PlanFacts(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
     gathered = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
-    return replace(gathered, findings=(*validated.findings, *gathered.findings))
+    refused = production_checks(project.opened, project.location, loaded, checkout)
+    return replace(gathered, findings=(*validated.findings, *gathered.findings, *refused))
 
 
 def _with_resumes(project: OpenedProject, state: State, gathered: PlanFacts, plan: Plan) -> Plan:

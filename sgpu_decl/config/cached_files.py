@@ -71,6 +71,7 @@ def to_json(loaded: Loaded, findings: Iterable[Diagnostic]) -> dict[str, Any] | 
         "target": loaded.target,
         "config_digest": loaded.config_digest,
         "mode": str(loaded.mode),
+        "production": loaded.production,
         "targets": loaded.targets,
         "included": loaded.included,
         "findings": [_finding_json(finding) for finding in findings],
@@ -92,6 +93,7 @@ def from_json(data: Mapping[str, Any]) -> tuple[Loaded, tuple[Diagnostic, ...]]:
         runs=tuple(reader.run(*item) for item in data["runs"]),
         config_digest=data["config_digest"],
         mode=Mode(data["mode"]),
+        production=data["production"],
         targets=tuple(data["targets"]),
         included=tuple(data["included"]),
     )

@@ -144,7 +144,7 @@ def _of_files(
     )
     name: str | None = None
     jobs: tuple[LoadedJob, ...] = ()
-    mode = Mode.PRODUCTION
+    mode, production = Mode.PRODUCTION, False
     if files.kind == "run":
         start = Place(files.file, root.line, root.column)
         declared_runs, new_findings = read_run(root, None, start, context)
@@ -154,11 +154,12 @@ def _of_files(
         project, new_findings = read_project(root, context)
         declared_runs, name = project.runs, project.name
         jobs, mode = tuple(map(_loaded_job, project.jobs)), project.mode
+        production = project.production
     runs = tuple(loaded_run(one) for one in declared_runs)
     return (
         Loaded(
             kind=files.kind, file=files.file, project_name=name, target=target, runs=runs,
-            config_digest=digest_of(runs, jobs, mode), jobs=jobs, mode=mode,
+            config_digest=digest_of(runs, jobs, mode), jobs=jobs, mode=mode, production=production,
             targets=_targets(files), included=files.included,
         ),
         (*findings, *new_findings),

@@ -57,6 +57,7 @@ class Loaded:
         runs: in the order of the file, the cells of a matrix in theirs.
         jobs: those of a project, in the order of the file.
         mode: what the target is for.
+        production: whether the file says `mode: production`, which is the default, too.
         config_digest: of all addresses and specs: the same while nothing that matters changed.
         targets: the names of all targets in the file.
         included: the files that it includes, from its folder.
@@ -71,6 +72,7 @@ class Loaded:
     config_digest: str
     jobs: tuple[LoadedJob, ...] = ()
     mode: Mode = Mode.PRODUCTION
+    production: bool = False
     targets: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
     keep_warm: float = 0.0

@@ -51,6 +51,7 @@ class ReadProject:
 
     name: str | None
     mode: Mode
+    production: bool
     runs: tuple[DeclaredRun, ...]
     jobs: tuple[DeclaredJob, ...]
     context: ReferenceContext
@@ -104,6 +105,9 @@ def read_project(
     read = ReadProject(
         name=name,
         mode=project.mode if project else Mode.PRODUCTION,
+        production=project is not None
+        and "mode" in project.model_fields_set
+        and project.mode is Mode.PRODUCTION,
         runs=tuple(runs),
         jobs=_jobs(head, project),
         context=context,

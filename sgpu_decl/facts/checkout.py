@@ -6,7 +6,7 @@ project.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -39,6 +39,32 @@ class Checkout:
         a filtered file (git LFS) that was touched since the checkout counts as changed."""
         return _facts(self._root)
 
+    def changes(self, folders: Iterable[Path]) -> tuple[Path, ...] | None:
+        """The files in these folders that differ from the commit, that git does not know, or that
+        are gone, sorted; none outside of a checkout, and `None` if git does not answer. A submodule
+        with changes stands for them."""
+        found: set[Path] = set()
+        for folder in folders:
+            changes = _changes(folder)
+            if changes is None:
+                return None
+            found.update(changes)
+        return tuple(sorted(found))
+
+
+def _changes(folder: Path) -> Iterable[Path] | None:
+    top = repository_top(folder)
+    if top is None:
+        return ()
+    off = _filters_off(folder)
+    words = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames")
+    own = (*words, "--ignore-submodules=dirty", "--", ".")
+    listed = _ask(folder, *own, off=off) if off is not None else None
+    if listed is None:
+        return None
+    files = [top / line[3:] for line in listed.split("\0") if line]
+    return [*files, *(path for path in _submodules(folder) if _dirty(path) is not False)]
+
 
 def _facts(root: Path) -> Mapping[str, str]:
     if repository_top(root) is None and "GIT_DIR" not in os.environ:
@@ -67,7 +93,7 @@ def _ask(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return process.stdout.strip() if process.returncode == 0 else None
+    return process.stdout.rstrip() if process.returncode == 0 else None
 
 
 def _dirty(root: Path) -> bool | None:

@@ -1,0 +1,61 @@
+"""What a target with `mode: production` refuses: what no commit holds."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.facts.location import Location, Opened, absolute
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.loaded import Loaded
+    from sgpu_decl.facts.checkout import Checkout
+
+__all__ = ["production_checks"]
+
+_SHOWN = 5
+
+
+def production_checks(
+    opened: Opened, location: Location, loaded: "Loaded", checkout: "Checkout"
+) -> Iterator[Diagnostic]:
+    """Find `--set` options, and files of the project or of its code that differ from the commit or
+    that git does not know. Outside of a git checkout, nothing is found about files."""
+    if not loaded.production:
+        return
+    for path, _ in location.sets:
+        yield Diagnostic(
+            code="set_in_production",
+            summary=f"`--set {path}` changes a target with `mode: production` for one command",
+            place=Place(f"--set {path}", 1, 1),
+            hint="write it into the file and commit it, or use a variable and `--var`",
+        )
+    assert opened.file is not None  # noqa: S101  it was read
+    folder = absolute(opened.file).parent
+    roots = {(folder / (run.config.code.root or ".")).resolve() for run in loaded.runs}
+    changed = checkout.changes({opened.root, *roots})
+    if changed is None or changed:
+        yield _uncommitted(changed)
+
+
+def _uncommitted(changed: tuple[Path, ...] | None) -> Diagnostic:
+    if changed is None:
+        return Diagnostic(
+            code="uncommitted_changes",
+            summary="the target has `mode: production`, and git does not say whether the checkout "
+            "differs from its commit",
+            place=None,
+            hint="see what `git status` says here",
+        )
+    names = [os.path.relpath(path) for path in changed]
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return Diagnostic(
+        code="uncommitted_changes",
+        summary="the target has `mode: production`, and the checkout differs from its commit: "
+        f"{shown}{rest}",
+        place=None,
+        hint="commit these files, let `.gitignore` name them, or use a clean checkout",
+    )
