@@ -28,7 +28,7 @@ ANSWERS = {
         "kind runs jobs included targets diagnostics",
         "`kind` is `run` or `project`; `runs` and `jobs` are addresses; `included` are files, from the folder of the root file.",
     ),
-    "plan": _answer(_PLAN, f"The plan. {_SPEC}", sometimes="files"),
+    "plan": _answer(_PLAN, f"The plan. {_SPEC} With `--blame`, each field has its `origins`.", sometimes="files"),
     "apply": _answer(
         "plan", "The plan, and the runs at their end. If a run failed, `error` stands beside `data`.",
         sometimes="attempts attached runs",

@@ -49,8 +49,8 @@ VARIABLES = (
         "The target, where neither `-t` nor `target=` of the decorator says one. `default` means none, as with `-t`.",
     ),
     Variable(
-        "SGPU_VAR_NAME", _COMMANDS,
-        "The value of the variable `NAME` of a file, spelt as there: `SGPU_VAR_lr=1e-4`. See "
+        "SGPU_VAR_<name>", _COMMANDS,
+        "The value of the variable `name` of a file, spelt as there: `SGPU_VAR_lr=1e-4`. See "
         "[Variables](../yaml.md#variables).",
     ),
     Variable("SGPU_PROJECT", _CALLS, "The project folder of calls, where `project=` of the decorator says none."),

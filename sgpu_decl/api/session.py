@@ -1,6 +1,7 @@
 """One opened project and target, and every call on it."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.project_file import Validated
+    from sgpu_decl.model.address import Address
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.event import ApplyEvent
+    from sgpu_decl.model.field_origin import FieldOrigin
     from sgpu_decl.model.known_environment import Environment
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.step_progress import Progress
@@ -281,6 +284,17 @@ class Session:
             progress=progress,
             for_apply=for_apply,
         )
+
+    def field_origins(
+        self, prepared: "Prepared"
+    ) -> "Mapping[tuple[Address, str], tuple[FieldOrigin, ...]]":
+        """What led to each field that a plan of this session shows, by its address and path: the
+        place of its value, those that filled its references, and those of values that it
+        replaced."""
+        from sgpu_decl.facts.field_origins import field_origins
+
+        project = self._project
+        return field_origins(prepared.plan, project.opened, project.location, os.environ)
 
     def save(self, prepared: "Prepared", path: Path, *, progress: "Progress | None" = None) -> None:
         """Write a plan and pin the code and the environments behind it in the local stores.

@@ -105,8 +105,7 @@ target_option = click.option(
     "--target",
     metavar="NAME",
     shell_complete=completed_by("targets"),
-    help="Use this target, with its overrides and its state; `default` is none. Without it, "
-    "SGPU_TARGET, or the default target of the file.",
+    help="Use this target, with its overrides and its state; `default` means none.",
 )
 project_option = click.option(
     "--project",

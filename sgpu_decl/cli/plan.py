@@ -50,6 +50,11 @@ __all__ = ["command", "refuse_limit", "show_plan"]
     is_flag=True,
     help="List the files of the code, and each other file with the rule that excludes it.",
 )
+@click.option(
+    "--blame",
+    is_flag=True,
+    help="Show for each field who gives its value: file, target, variable or option.",
+)
 @strict_option("Treat warnings as errors: the plan cannot be applied.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
 @output_option("markdown", "github")
@@ -62,6 +67,7 @@ def command(
     out: str | None,
     files: bool,
     trust_project: bool,
+    blame: bool,
     strict: bool,
     detailed_exitcode: bool,
     output: str,
@@ -82,6 +88,8 @@ def command(
     from sgpu_decl.cli.staging_progress import open_progress
 
     refuse_limit(limit, output=output)
+    if blame and output not in ("text", "json"):
+        raise click.UsageError(f"`--blame` is for text and JSON: leave it or `-o {output}` out")
     if out is not None:
         from sgpu_decl.api import refuse_taken
 
@@ -97,9 +105,17 @@ def command(
             session.save(prepared, Path(out), progress=progress)
     if output == "json":
         data = prepared.to_json()
+        if blame:
+            from sgpu_decl.views.blame_text import with_origins
+
+            data = with_origins(data, plan, session.field_origins(prepared))
         answer({**data, "files": _files_json(prepared)} if files else data, error=error)
     else:
         show_plan(prepared, output=output, limit=limit, files=files)
+        if blame:
+            from sgpu_decl.views.blame_text import blame_text
+
+            show(f"\n{blame_text(plan, session.field_origins(prepared))}", nl=False)
         if error is not None:
             show_error(error)
     if error is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptState, FailureClass
+from sgpu_decl.model.field_origin import OriginRole
 from sgpu_decl.model.plan import FORMAT_VERSION, Action, FieldEffect, Reason
 
 __all__ = ["events_schema", "plan_schema", "state_schema"]
@@ -163,15 +164,7 @@ def _change() -> Schema:
         ),
         attempt=_described(_maybe(_COUNT), "The attempt that would be launched, or is attached."),
         prior=_maybe(_object(attempt=_COUNT, state=_one_of(AttemptState), ended_at=_maybe(_TIME))),
-        fields=_list(
-            _object(
-                path=_described(_TEXT, "Dotted, relative to the resource: `args.n`."),
-                before={"description": 'A secret is `{"secret": "scheme:reference"}`.'},
-                after={},
-                effect=_one_of(FieldEffect),
-                origin=_maybe(_place()),
-            )
-        ),
+        fields=_list(_field()),
         code=_maybe(_object(digest=_TEXT, files=_COUNT, bytes=_COUNT, changed=_list(_TEXT))),
         environment=_maybe(
             _object(
@@ -190,6 +183,28 @@ def _change() -> Schema:
 def _place() -> Schema:
     count = {"type": "integer", "minimum": 1}
     return _object(file=_TEXT, line=count, column=count)
+
+
+def _field() -> Schema:
+    field = _object(
+        path=_described(_TEXT, "Dotted, relative to the resource: `args.n`."),
+        before={"description": 'A secret is `{"secret": "scheme:reference"}`.'},
+        after={},
+        effect=_one_of(FieldEffect),
+        origin=_maybe(_place()),
+    )
+    origin = _object(
+        option=_maybe(_TEXT),
+        file=_maybe(_TEXT),
+        line=_maybe(_COUNT),
+        column=_maybe(_COUNT),
+        role=_one_of(OriginRole),
+        layer=_described(_maybe(_TEXT), "Such as `target prod`; null for the run or job itself."),
+    )
+    field["properties"]["origins"] = _described(
+        _list(origin), "Only with `--blame`: what gave the value, the strongest first."
+    )
+    return field
 
 
 def _object(**properties: Schema) -> Schema:

@@ -31,7 +31,8 @@ class ProjectFile(Block):
         Mode.PRODUCTION,
         description="Usually set in a target. With `development`, names of jobs begin with `[dev "
         "USER]`, jobs have the tag `dev`, and their schedules and triggers are paused unless "
-        "`paused` is set.",
+        "`paused` is set. If it says `production`, `--set` and a git checkout with changes are "
+        "refused.",
     )
     runs: dict[Name, RunConfig] = Field(
         {}, description="The runs by name; each is written as in a run file."

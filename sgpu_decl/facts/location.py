@@ -127,11 +127,11 @@ def open_project(location: Location, *, here: Path) -> Opened:
 
 
 def _default_target(file: Path | None, root: Path) -> str | None:
-    """The target that the file of a command names. The functions of a Python file belong to the
-    project around it."""
+    """The target that the file of a command names. The functions of a program belong to the project
+    around it."""
     from sgpu_decl.facts.default_target import default_target
 
-    if file is not None and file.suffix == ".py":
+    if file is not None and file.suffix in (".py", ".ipynb"):
         file = root / DEFAULT_FILES[0]
     return None if file is None else default_target(file, os.fspath(file))
 

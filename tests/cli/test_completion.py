@@ -70,7 +70,7 @@ def test_runs_that_a_project_declares(launched: Shell) -> None:
         assert offered == ["hello", "train", "eval"]
     assert values(launched, "logs", "") == ["hello", ":files"]
     blocks = values(launched, "plan", "--set", "")
-    assert blocks == ["runs.", "jobs.", "environments.", "functions."]
+    assert blocks == ["runs.", "jobs.", "environments.", "functions.", "defaults.", "presets."]
     assert values(launched, "plan", "--set", "runs.") == ["runs.train.", "runs.eval."]
     assert values(launched, "plan", "--set", "runs.train.gp") == ["runs.train.gpus="]
 

@@ -297,6 +297,15 @@ CASES = [
      "unknown_run", "2:17", "`jobs.j.run` names no run", ""),
     ("unknown key of a project", "project: {name: p}\nrun: {}\n",
      "unknown_key", "2:1", "unknown key `run`", "did you mean `runs`?"),
+    ("a variable of another type",
+     HEAD + "command: [x]\nvariables: {n: {type: number, default: x}}\n",
+     "wrong_type", "5:40", "`n` must be a number, not `x`", "change its `type`"),
+    ("a variable that is none of its values",
+     HEAD + "command: [x]\nvariables: {n: {values: [a, b], default: c}}\n",
+     "unknown_value", "5:42", "`n` must be one of `a`, `b`, not `c`", "add it to `values`"),
+    ("a list inside of text",
+     HEAD + "command: [x, 'a ${var.l}']\nvariables: {l: [1]}\n",
+     "wrong_type", "4:14", "cannot stand inside of text", "make it the whole value"),
 ]  # fmt: skip
 
 

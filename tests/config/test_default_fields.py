@@ -41,7 +41,6 @@ def specs(text: str, **options: Any) -> dict[str, Any]:
 def refused(text: str) -> tuple[Diagnostic, ...]:
     found, findings = outcome(text, "sgpu.yml")
     assert found is None
-    assert all(one.hint for one in findings)
     return findings
 
 
@@ -64,9 +63,8 @@ def test_defaults_mean_the_same_as_the_fields_written_out() -> None:
 
 
 def test_a_run_that_declares_packages_has_no_others() -> None:
-    text = (ROOT + DEFAULTS).replace(
-        "command: x", "command: x, env: {requirements: r.txt, variables: {B: 2}}"
-    )
+    text = ROOT.replace("command: x", "command: x, env: {requirements: r.txt, variables: {B: 2}}")
+    text += DEFAULTS.replace("python: 3.11", "snapshot: true")
     assert specs(text)["a"]["env"] == {"requirements": "r.txt", "variables": {"A": "1", "B": "2"}}
 
 

@@ -11,7 +11,7 @@ import pytest
 from sgpu_decl.api import Session
 from sgpu_decl.backends.databricks.api import connection as connection_module
 from sgpu_decl.backends.databricks.api.account import Account
-from sgpu_decl.backends.databricks.api.connection import Connection
+from sgpu_decl.backends.databricks.api.connection import Connection, person_of
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
@@ -246,3 +246,10 @@ def test_a_plan_that_has_all_answers_does_not_connect(
     assert len(server.recording.all(key)) == asked > 0
     monkeypatch.setenv("DATABRICKS_TOKEN", f"{token[:-1]}-")
     assert "databricks.sdk" in plan(project).stderr, "these may be somebody else's credentials"
+
+
+def test_a_service_principal_is_named_by_its_display_name() -> None:
+    number = "3f7b1c2e-9a40-4f3e-8a75-0c1d2e3f4a5b"
+    assert person_of({"userName": number, "displayName": "nightly runner"}) == "nightly runner"
+    assert person_of({"userName": number}) == number
+    assert person_of({"userName": "ann@example.com", "displayName": "Ann B"}) == "ann@example.com"

@@ -8,6 +8,7 @@ take seconds (evidence: A13).
 
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -38,6 +39,7 @@ FIRST_ANSWER = 60.0  # the same, when something is to be launched
 _NOTICE = 2.0  # seconds between two notices that a command waits for an answer
 _AT_A_BROWSER = 600.0
 _SAME = 15.0  # seconds that two clocks may differ
+_APPLICATION_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _HTTP = 60.0  # seconds without a byte
 RETRIES = 60  # seconds in which the SDK repeats failed requests
 
@@ -117,6 +119,11 @@ class Connection:
     def user(self) -> str:
         """The name of the user that the credentials belong to."""
         return self._get().user
+
+    @property
+    def person(self) -> str:
+        """The same for people: a service principal by its display name."""
+        return self._get().person
 
     @property
     def ahead(self) -> float:
@@ -281,6 +288,7 @@ def _needs_browser(login: Login) -> BackendError:
 class _Connected:
     client: "WorkspaceClient"
     user: str
+    person: str
     ahead: float
 
 
@@ -313,7 +321,19 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
     config.retry_timeout_seconds = limits.retries
     if ahead > 0:  # it judges by its own clock whether a link has expired
         config.files_ext_multipart_upload_url_expiration_duration += timedelta(seconds=ahead)
-    return _Connected(WorkspaceClient(config=config), str(answer["userName"]), ahead)
+    client = WorkspaceClient(config=config)
+    return _Connected(client, str(answer["userName"]), person_of(answer), ahead)
+
+
+def person_of(answer: Mapping[str, Any]) -> str:
+    """The name of a user of the SCIM API, for people. The user name of a service principal is its
+    application id, a UUID: its display name is taken, as bundles do.
+
+    Source: https://github.com/databricks/cli/blob/main/libs/iamutil/user.go
+    """
+    user = str(answer["userName"])
+    is_id = _APPLICATION_ID.fullmatch(user) is not None
+    return str(answer.get("displayName") or user) if is_id else user
 
 
 def _ahead(date: str | None) -> float:

@@ -47,7 +47,7 @@ class WorkspaceJobs:
         self, job: Job, name: str, mode: Mode, launching: LaunchRequest | None
     ) -> JobDescription:
         named = mode is Mode.DEVELOPMENT or USER in (job.name or "")
-        user = self._connection.user if named else ""
+        user = self._connection.person if named else ""
         if job.budget is not None:
             policy = policy_of(self._connection, job.budget)
             job = job.model_copy(update={"budget": policy})

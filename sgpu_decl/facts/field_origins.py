@@ -1,0 +1,72 @@
+"""Where the fields of a plan come from, for `plan --blame`."""
+
+from collections.abc import Mapping
+
+from sgpu_decl.config.field_places import Places
+from sgpu_decl.config.file_reader import read
+from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
+from sgpu_decl.config.project_files import read_files
+from sgpu_decl.config.value_origins import chains_in, layer_names
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.included_files import FileReader
+from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.project_file import file_bytes, variable_files
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.field_origin import FieldOrigin, OriginRole
+from sgpu_decl.model.plan import Plan
+
+__all__ = ["field_origins"]
+
+Chains = Mapping[Place, tuple[FieldOrigin, ...]]
+
+
+def field_origins(
+    plan: Plan, opened: Opened, location: Location, environ: Mapping[str, str]
+) -> dict[tuple[Address, str], tuple[FieldOrigin, ...]]:
+    """What led to each field that a plan shows, by its address and path. The file is read anew:
+    what is remembered of it has no replaced values. Fields that no file gives have none.
+    """
+    assert opened.file is not None  # noqa: S101  it was planned
+    raw, reader = file_bytes(opened), FileReader(absolute(opened.file), opened.shown)
+    files, _ = read_files(raw, opened.shown, reader)
+    checkout = Checkout(opened.root)
+    loaded, _ = read(
+        raw,
+        opened.shown,
+        target=opened.target,
+        variables=location.variables,
+        sets=location.sets,
+        environ=environ,
+        git=lambda: checkout.facts,
+        read_included=reader,
+        variable_files=variable_files(location),
+    )
+    if files is None or loaded is None:  # it was changed meanwhile
+        return {}
+    layers = layer_names(files.root)
+    chains = _chains(loaded, layers)
+    found: dict[tuple[Address, str], tuple[FieldOrigin, ...]] = {}
+    for change in plan.changes:
+        for field in change.fields:
+            if field.origin is not None:
+                alone = FieldOrigin(
+                    place=field.origin, role=OriginRole.VALUE, layer=layers.get(field.origin)
+                )
+                own = chains.get(change.address, {}).get(field.origin)
+                found[change.address, field.path] = own or (alone,)
+    return found
+
+
+def _chains(loaded: Loaded, layers: Mapping[Place, str]) -> dict[Address, Chains]:
+    """By address; the cells of a matrix share theirs."""
+    by_node: dict[int, Chains] = {}
+    chains: dict[Address, Chains] = {}
+    declared: tuple[LoadedRun | LoadedJob, ...] = (*loaded.runs, *loaded.jobs)
+    for one in declared:
+        places = one.places
+        if isinstance(places, Places):
+            if id(places.node) not in by_node:
+                by_node[id(places.node)] = chains_in(places.node, layers)
+            chains[one.address] = by_node[id(places.node)]
+    return chains
