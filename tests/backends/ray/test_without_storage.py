@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.ray.head.ray_files import _PIECE
 from sgpu_decl.backends.remote.lease import LOCK
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
@@ -98,10 +99,11 @@ def test_a_run_that_waits_for_gc_can_be_cancelled(run: ClusterRun) -> None:
     run.assert_frees_everything()
 
 
-def declare_large(run: ClusterRun) -> None:
-    """Have the run take 150 MB along."""
+def declare_large(run: ClusterRun, pieces: int) -> None:
+    """Have the run take so many pieces of content along."""
     run.bench.declare("value", args={"gate": str(run.bench.gate)})
-    (run.bench.project / "data.bin").write_bytes(os.urandom(150_000_000))
+    size = (pieces - 1) * _PIECE + 1_000_000
+    (run.bench.project / "data.bin").write_bytes(os.urandom(size))
 
 
 def assert_one_launch(run: ClusterRun) -> None:
@@ -112,7 +114,7 @@ def assert_one_launch(run: ClusterRun) -> None:
 
 
 def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun) -> None:
-    declare_large(run)
+    declare_large(run, pieces=3)
     uploads = run.shared / ".depot/uploads"
 
     def kill() -> None:
@@ -131,7 +133,7 @@ def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun)
 def test_a_client_that_is_killed_while_content_goes_is_followed_by_one_launch(
     run: ClusterRun,
 ) -> None:
-    declare_large(run)
+    declare_large(run, pieces=2)
     step = "sgpu_decl.backends.ray.head.depot_client,DepotClient,send_piece,after,1"
     run.bench.killed(step, "apply", "-y", "--detach")
 
