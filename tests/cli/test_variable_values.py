@@ -49,6 +49,9 @@ def test_each_source_wins_over_the_weaker_ones(project: Shell) -> None:
 
 
 def test_a_change_of_a_value_is_seen_by_the_next_plan(project: Shell) -> None:
+    assert arguments(project)["lr"] == 1e-3
+    first = replace(project, environ={**project.environ, "SGPU_VAR_lr": "9"})
+    assert arguments(first)["lr"] == 9
     for number in (1, 2):
         project.write("values.yml", f"lr: {number}\n")
         for _ in range(2):  # read, and then remembered

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.text.yaml_nodes import place_of
 from tests.config.conftest import including, outcome
 
 ROOT = """\
@@ -81,6 +83,8 @@ def test_values_keep_their_places() -> None:
     assert str(first.places["timeout"]) == "sgpu.yml:8:29"
     assert str(second.places["timeout"]) == "sgpu.yml:4:51"
     assert str(first.places["gpus"]) == "sgpu.yml:3:13"
+    assert isinstance(first.places, Places)
+    assert str(place_of(first.places.node)) == "sgpu.yml:3:6"
     text = ROOT.replace("timeout: 2h", "timeout: soon") + DEFAULTS
     (finding,) = refused(text)
     assert str(finding.place) == "sgpu.yml:4:51"
