@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from tests.postgres_server import binaries, running_server
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with
 
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
@@ -38,6 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if homes := config.stash.get(_HOMES, None):
         shutil.rmtree(homes, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a database on a real server. Each test uses a schema of its own."""
+    programs = binaries()
+    if programs is None:
+        pytest.skip("there is no PostgreSQL: neither that of the system nor that of the wheel")
+    with running_server(programs) as url:
+        yield url
 
 
 @pytest.fixture(params=BOTH_RAYS)

@@ -70,7 +70,7 @@ def run_fields() -> Iterator[FieldHelp]:
 def project_fields() -> Iterator[FieldHelp]:
     for field in describe("project").children:
         yield field
-        if _path(field) in ("project", "presets"):
+        if _path(field) in ("project", "presets", "state"):
             yield from describe(field.path).children
         if _path(field) == "functions":
             yield describe(f"{field.path}.keep_warm")

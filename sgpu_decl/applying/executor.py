@@ -233,7 +233,9 @@ class _Walk:
                 launcher = self.backends(change.backend).launcher
                 queues = launcher.may_queue(launching)
                 before = last_queued if queues else None
-                started = pool.submit(_stage_and_launch, launcher, launching, before)
+                started = pool.submit(
+                    _stage_and_launch, launcher, launching, before, self.writer.check_held
+                )
                 if queues:
                     last_queued = started
                 running.append((started, change, intent))
@@ -325,11 +327,15 @@ def _launch_order(change: Change) -> tuple[str, tuple[int, ...], str]:
 
 
 def _stage_and_launch(
-    launcher: Launcher, launching: LaunchRequest, before: _Launch | None
+    launcher: Launcher,
+    launching: LaunchRequest,
+    before: _Launch | None,
+    check_held: Callable[[], None],
 ) -> str | None:
     launcher.stage(launching)
     if before is not None:
         wait([before])  # the pool took it up earlier, so it ends
+    check_held()  # staging may have taken long, or this process was suspended
     return launcher.launch(launching)
 
 

@@ -8,6 +8,7 @@ from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.presets import Presets
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.state import SharedState
 from sgpu_decl.model.target import Mode
 
 __all__ = ["Defaults", "Project", "ProjectFile"]
@@ -47,6 +48,9 @@ class ProjectFile(Block):
         None,
         description="The defaults of the decorated functions of this project. Decorators win over "
         "them; the `functions` of a target win over the decorators.",
+    )
+    state: SharedState | None = Field(
+        None, description="The store of the state that machines share; default: this machine."
     )
     include: tuple[str, ...] = Field(
         (),

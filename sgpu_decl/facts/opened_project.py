@@ -2,6 +2,7 @@
 backends."""
 
 import os
+import shlex
 import uuid
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
-from sgpu_decl.storing.stores import local_store
+from sgpu_decl.storing.stores import local_store, shared_store
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -39,7 +40,7 @@ class OpenedProject:
         self.location = location
         self.root = opened.root
         self.state_dir = opened.state_dir
-        self._states = local_store(opened.state_dir)
+        self._states: StateStore | None = None
         self._closed = False
         self._backends: dict[str, Backend] = {}
         self._pythons: dict[bool, Pythons] = {}
@@ -48,10 +49,11 @@ class OpenedProject:
 
     @property
     def states(self) -> StateStore:
-        """The store of the state.
+        """The store of the state: the one that the project file names, else that of this machine.
 
         Raises:
-            SgpuError: the project was closed.
+            SgpuError: the project was closed, or this machine still has a state of its own.
+            InvalidInput: the file names a store, and the block is wrong.
         """
         if self._closed:
             raise SgpuError(
@@ -59,6 +61,16 @@ class OpenedProject:
                 hint="call it inside the `with` block that opened it, or open another one",
                 code="session_closed",
             )
+        if self._states is None:
+            from sgpu_decl.facts.shared_state import shared_place
+
+            place = shared_place(self.opened, self.location)
+            folder = self.opened.state_dir
+            if place is None:
+                self._states = local_store(folder)
+            else:
+                _refuse_left_behind(local_store(folder))
+                self._states = shared_store(place, folder)
         return self._states
 
     @cached_property
@@ -184,7 +196,8 @@ class OpenedProject:
     def close(self) -> None:
         """Close the store of the state, and what the backends hold open."""
         self._closed = True
-        self._states.close()
+        if self._states is not None:
+            self._states.close()
         while self._backends:
             _, backend = self._backends.popitem()
             if backend.close is not None:
@@ -215,6 +228,20 @@ class OpenedProject:
             operation,
             lineage=lineage or self.state().lineage,
             patience=patience or self.patience,
+        )
+
+
+def _refuse_left_behind(local: "StateStore") -> None:
+    """Refuse a shared state beside one of this machine: runs that only the latter knows would be
+    launched again."""
+    if local.file is not None and local.file.exists():
+        old, new = (shlex.quote(f"{local.file}{end}") for end in ("", ".old"))
+        raise SgpuError(
+            f"the project names a shared state, and this machine has its own: `{local.file}`",
+            hint="the runs in it are unknown to the shared state, and would be launched again. Is "
+            f"that what you want? Then `mv {old} {new}`; else remove `state` "
+            "from `sgpu.yml`",
+            code="state_left_behind",
         )
 
 

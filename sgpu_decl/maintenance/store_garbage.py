@@ -51,4 +51,7 @@ def _presence(owner: Owner) -> Presence:
     store = open_state_store(owner.store or "")
     if store is None or owner.lineage is None:
         return Presence.UNKNOWN
-    return store.presence(owner.lineage)
+    try:
+        return store.presence(owner.lineage)
+    finally:
+        store.close()

@@ -1,9 +1,10 @@
 """What every state store can do. Values come from `sgpu_decl.model.state`."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sgpu_decl.errors import Locked
 from sgpu_decl.frozen_dataclass import dataclass
@@ -29,6 +30,28 @@ class Patience:
 
 AT_ONCE = Patience(seconds=0)
 
+_T = TypeVar("_T")
+
+
+def until_free(take: Callable[[], _T], patience: Patience, *, pause: float) -> _T:
+    """What `take` returns once it no longer raises `Locked`. It is called again after `pause`
+    seconds, for as long as `patience` lasts.
+
+    Raises:
+        Locked: patience is at its end.
+    """
+    deadline: float | None = None  # a slow first look takes nothing from the patience
+    while True:
+        try:
+            return take()
+        except Locked as refused:
+            now = time.monotonic()
+            deadline = now + patience.seconds if deadline is None else deadline
+            if now >= deadline:
+                raise
+            patience.on_wait(refused)
+            time.sleep(min(deadline - now, pause))
+
 
 class StateWriter(Protocol):
     """The only door to change a state, open while the lock is held.
@@ -47,6 +70,10 @@ class StateWriter(Protocol):
     @property
     def state(self) -> State:
         """The state as of now, this writer's own changes included."""
+
+    def check_held(self) -> None:
+        """Check that the lock is held still, and for a while yet: before a side effect that the
+        store cannot take back."""
 
     def begin(self, intent: Intent) -> None:
         """Record an intent, before its side effect. The same token again is the same intent."""

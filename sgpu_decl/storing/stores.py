@@ -1,9 +1,43 @@
 """State stores by their URLs."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
 from sgpu_decl.storing.state_store import StateStore
+
+if TYPE_CHECKING:
+    from sgpu_decl.storing.journal.lease import Lease
+    from sgpu_decl.storing.journal.port import Journal
+
+FOLDER = "folder"
+POSTGRES = "postgres"
+SHARED = (FOLDER, POSTGRES)
+DEFAULT_SCHEMA = "sgpu"
+REPLICA = "replica.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPlace:
+    """Where a project keeps the state that machines share.
+
+    Attributes:
+        kind: one of `SHARED`.
+        address: the path of a folder, or the URL of a server. It holds no password.
+        project: the name of the project.
+        schema: of a database.
+        password: a reference, `env:NAME`.
+        commit: the git commit of the project, for the log.
+    """
+
+    kind: str
+    address: str
+    project: str
+    schema: str | None = None
+    password: str | None = None
+    commit: str | None = None
 
 
 def local_store(folder: Path) -> StateStore:
@@ -11,7 +45,59 @@ def local_store(folder: Path) -> StateStore:
     return SqliteStore(folder / "state.db")
 
 
+def shared_store(place: SharedPlace, folder: Path, *, lease: "Lease | None" = None) -> StateStore:
+    """The store of a target on this place. Its copy lies in `folder` of this machine, which has the
+    target's name. `lease` is that of its locks."""
+    from sgpu_decl.storing.journal.store import JournalStore
+
+    def url(replica: Path) -> str:
+        fields = {
+            "address": place.address,
+            "project": place.project,
+            "schema": place.schema,
+            "password": place.password,
+            "replica": replica.absolute(),
+        }
+        written = {name: value for name, value in fields.items() if value is not None}
+        return f"{place.kind}:?{urlencode(written)}"
+
+    return JournalStore(
+        shared_journal(place, folder.name),
+        folder / REPLICA,
+        url=url,
+        lease=lease,
+        commit=place.commit,
+    )
+
+
 def open_state_store(url: str) -> StateStore | None:
     """The store of that URL; None for one of a kind that this sgpu does not know."""
     scheme, _, rest = url.partition(":")
-    return SqliteStore(Path(rest)) if scheme == SCHEME else None
+    if scheme == SCHEME:
+        return SqliteStore(Path(rest))
+    if scheme not in SHARED:
+        return None
+    fields = {name: values[0] for name, values in parse_qs(rest.removeprefix("?")).items()}
+    place = SharedPlace(
+        kind=scheme,
+        address=fields["address"],
+        project=fields["project"],
+        schema=fields.get("schema"),
+        password=fields.get("password"),
+    )
+    return shared_store(place, Path(fields["replica"]).parent)
+
+
+def shared_journal(place: SharedPlace, target: str) -> "Journal":
+    """The entries of a target on this place."""
+    if place.kind == POSTGRES:
+        from sgpu_decl.storing.postgres.journal import PostgresJournal
+        from sgpu_decl.storing.postgres.server import Server, ServerConnection
+
+        server = Server(
+            url=place.address, schema=place.schema or DEFAULT_SCHEMA, password=place.password
+        )
+        return PostgresJournal(ServerConnection(server), project=place.project, target=target)
+    from sgpu_decl.storing.folder.journal import FolderJournal
+
+    return FolderJournal(Path(place.address), project=place.project, target=target)

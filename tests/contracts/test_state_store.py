@@ -1,12 +1,12 @@
 """What every state store promises (`storing.state_store`).
 
-A new store joins by one more value of `STORES`: a function that gives the URL of an empty state.
+A new store joins by one more parameter of `url`.
 """
 
 import os
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,35 +20,39 @@ from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.state_store import Patience, StateStore
-from sgpu_decl.storing.stores import open_state_store
+from sgpu_decl.storing.stores import SHARED, local_store, open_state_store, shared_store
+from tests.shared_places import new_place
 from tests.side_programs import start_program
 from tests.storing.conftest import Launched, make_launch
 
 TRAIN = Address.run("train")
 
 
-def _sqlite(folder: Path) -> str:
-    return f"sqlite:{folder}/.sgpu/default/state.db"
-
-
-STORES: dict[str, Callable[[Path], str]] = {"sqlite": _sqlite}
-
-
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["sqlite", *SHARED])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """That of a state which is not there yet."""
-    return STORES[request.param](tmp_path)
-
-
-def _open(url: str) -> StateStore:
-    store = open_state_store(url)
-    assert store is not None
-    return store
+    folder = tmp_path / ".sgpu" / "default"
+    if request.param == "sqlite":
+        return local_store(folder).url
+    return shared_store(new_place(request, request.param, tmp_path), folder).url
 
 
 @pytest.fixture
-def store(url: str) -> StateStore:
-    return _open(url)
+def open_store() -> Iterator[Callable[[str], StateStore]]:
+    with ExitStack() as opened:
+
+        def open_one(url: str) -> StateStore:
+            store = open_state_store(url)
+            assert store is not None
+            opened.callback(store.close)
+            return store
+
+        yield open_one
+
+
+@pytest.fixture
+def store(url: str, open_store: Callable[[str], StateStore]) -> StateStore:
+    return open_store(url)
 
 
 @pytest.fixture
@@ -77,9 +81,10 @@ def test_reading_before_anything_was_applied_makes_nothing(store: StateStore) ->
     assert store.presence("lin") is Presence.MISSING
 
 
-def test_a_store_is_found_again_by_its_url(filled: StateStore) -> None:
-    found = open_state_store(filled.url)
-    assert found is not None
+def test_a_store_is_found_again_by_its_url(
+    filled: StateStore, open_store: Callable[[str], StateStore]
+) -> None:
+    found = open_store(filled.url)
     assert found.read() == filled.read()
     assert found.url == filled.url
 
@@ -152,8 +157,10 @@ def test_a_job_is_made_by_its_intent(store: StateStore, launch: Callable[..., La
     assert store.read().intents == ()
 
 
-def test_a_lock_is_waited_for_as_long_as_patience_lasts(url: str) -> None:
-    first, second = _open(url), _open(url)
+def test_a_lock_is_waited_for_as_long_as_patience_lasts(
+    url: str, open_store: Callable[[str], StateStore]
+) -> None:
+    first, second = open_store(url), open_store(url)
     waits: list[Locked] = []
     with (
         first.lock("apply", lineage="lin"),
@@ -166,9 +173,9 @@ def test_a_lock_is_waited_for_as_long_as_patience_lasts(url: str) -> None:
 
 
 def test_a_first_look_that_takes_longer_than_the_patience_is_told_and_not_the_last(
-    url: str,
+    url: str, open_store: Callable[[str], StateStore]
 ) -> None:
-    first, second = _open(url), _open(url)
+    first, second = open_store(url), open_store(url)
     waits: list[Locked] = []
     with (
         first.lock("apply", lineage="lin"),
@@ -399,6 +406,17 @@ def test_a_writer_whose_lock_was_broken_cannot_write(
             writer.begin(done.intent)
     assert store.read().serial == 0
     assert store.holder() is None
+
+
+def test_a_writer_knows_whether_its_lock_is_held(store: StateStore) -> None:
+    with store.lock("apply", lineage="lin") as writer:
+        writer.check_held()
+    with store.lock("apply", lineage="lin") as writer:
+        holder = store.holder()
+        assert holder is not None
+        store.unlock(holder.id)
+        with pytest.raises(Locked, match="unlocked by hand"):
+            writer.plan_applied("p")
 
 
 def test_unlock_takes_only_the_id_that_is_held(store: StateStore) -> None:

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.storing.sqlite.liveness import ProcessMark, mark_of_this_process, provably_dead
+from sgpu_decl.storing.sqlite.liveness import (
+    ProcessMark,
+    mark_of_this_process,
+    provably_dead,
+    provably_dead_here,
+)
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.side_programs import start_program
 
@@ -54,5 +59,8 @@ def test_a_pid_that_was_used_again_and_an_earlier_boot_count_as_dead() -> None:
     mine = mark_of_this_process()
     assert provably_dead(_mark(started="1"))
     assert provably_dead(_mark(boot="another/pid:[1]"))
+    assert not provably_dead_here(_mark(boot="another/pid:[1]"))  # another machine of this name
+    assert provably_dead_here(_mark(started="1"))
+    assert not provably_dead_here(mine)
     # The same boot seen from another pid namespace: its pids mean nothing here.
     assert not provably_dead(_mark(boot=mine.boot.partition("/")[0] + "/pid:[1]", pid=2**22 + 1))

@@ -39,6 +39,12 @@ def provably_dead(holder: ProcessMark) -> bool:
     return holder.started is not None and started is not None and started != holder.started
 
 
+def provably_dead_here(holder: ProcessMark) -> bool:
+    """As `provably_dead`, where a holder may be on another machine of the same name: only the same
+    boot of the same kernel, and the same pid namespace, tell that it was here."""
+    return holder.boot is not None and holder.boot == _boot() and provably_dead(holder)
+
+
 def _boot() -> str | None:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

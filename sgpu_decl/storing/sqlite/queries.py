@@ -9,13 +9,14 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import ACTIVE
 from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
 from sgpu_decl.model.times import from_text
-from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, attempt_of, intent_of
+from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS, attempt_of, intent_of
 
 if TYPE_CHECKING:
     from sgpu_decl.model.environment import PackageList
     from sgpu_decl.storing.sqlite.liveness import ProcessMark
 
 _ATTEMPT = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS)
+_INTENT = ", ".join(INTENT_COLUMNS)
 # Written out, as SQLite takes the partial index only for the very condition it was made with.
 _IS_ACTIVE = "a.state IN ('queued', 'staging', 'starting', 'running', 'stopping')"
 _RESOURCE = (
@@ -89,10 +90,7 @@ def _active_beside(
 
 
 def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:
-    rows = connection.execute(
-        "SELECT token, address, owner, action, attempt, plan_id, attempt_record, created_at, "
-        "resource_record FROM intents ORDER BY created_at, token"
-    )
+    rows = connection.execute(f"SELECT {_INTENT} FROM intents ORDER BY created_at, token")  # noqa: S608
     lineage, _ = serial_of(connection)
     return tuple(intent_of(row, lineage) for row in rows)
 

@@ -27,6 +27,17 @@ LAUNCH_COLUMNS = {
 _IDENTITY = ("address", "number", "token", "backend", "state")
 _OBSERVED = ("created_at", "started_at", "ended_at", "exit_code", "failure", "plan_id")
 ATTEMPT_COLUMNS = (*_IDENTITY, *LAUNCH_COLUMNS, *_OBSERVED)
+INTENT_COLUMNS = (
+    "token",
+    "address",
+    "owner",
+    "action",
+    "attempt",
+    "plan_id",
+    "attempt_record",
+    "created_at",
+    "resource_record",
+)
 _BEFORE, _AFTER = len(_IDENTITY), len(_IDENTITY) + len(_INPUTS)
 
 
@@ -78,6 +89,7 @@ def _inputs_of(cells: Sequence[Cell]) -> LaunchInputs:
 
 
 def intent_row(intent: Intent) -> tuple[Cell, ...]:
+    """The cells of an intent in the order of `INTENT_COLUMNS`."""
     launch, job = intent.launch, intent.job
     return (
         intent.token,

@@ -2,18 +2,14 @@
 
 import os
 import sqlite3
-import time
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
+from sgpu_decl.errors import SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.state import Attempt, LockHolder, State
-from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.database import (
     backup_path,
@@ -25,7 +21,7 @@ from sgpu_decl.storing.sqlite.database import (
     prepare,
     unusable,
 )
-from sgpu_decl.storing.state_store import AT_ONCE, Patience
+from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
 from sgpu_decl.system_errors import path_in_errors
 
 if TYPE_CHECKING:
@@ -66,7 +62,7 @@ class SqliteStore:
         from sgpu_decl.model.owner import Presence
 
         try:
-            serial = self._reading(queries.serial_of)
+            serial = self.reading(queries.serial_of)
         except SgpuError:
             return Presence.UNKNOWN
         if serial is None or serial[0] != lineage:
@@ -74,33 +70,34 @@ class SqliteStore:
         return Presence.PRESENT
 
     def read(self) -> State | None:
-        return self._reading(queries.state_of)
+        return self.reading(queries.state_of)
 
     def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
-        return self._reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
+        return self.reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
-        return self._reading(lambda item: queries.history_of(item, address)) or ()
+        return self.reading(lambda item: queries.history_of(item, address)) or ()
 
     def check(self) -> None:
-        answer = self._reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
+        answer = self.reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
         if answer is not None and answer != ("ok",):
             raise unusable(self.path, f"is corrupt: {answer[0]}")
 
     def abandoned_lock(self) -> LockHolder | None:
         from sgpu_decl.storing.sqlite.liveness import provably_dead
 
-        lock = self._reading(queries.holder_of)
+        lock = self.reading(queries.holder_of)
         return lock[0] if lock is not None and provably_dead(lock[1]) else None
 
     def holder(self) -> LockHolder | None:
-        lock = self._reading(queries.holder_of)
+        lock = self.reading(queries.holder_of)
         return lock[0] if lock else None
 
     @contextmanager
     def lock(
         self, operation: str, *, lineage: str, patience: Patience = AT_ONCE
     ) -> "Iterator[SqliteWriter]":
+        from sgpu_decl.storing.sqlite.lock_row import check_lock
         from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
         connection, lock_id = self._locked(operation, lineage, patience)
@@ -109,7 +106,7 @@ class SqliteStore:
                 yield SqliteWriter(
                     connection,
                     path=self.path,
-                    lock_id=lock_id,
+                    check=lambda: check_lock(connection, lock_id),
                     before_first_write=lambda: _back_up(connection, self.path),
                 )
             finally:
@@ -122,9 +119,11 @@ class SqliteStore:
         """Release a lock. If the disk refuses that, the next `lock` of this store does it, or
         another process that sees that this one has ended. All that was written under the lock is
         kept."""
+        from sgpu_decl.storing.sqlite.lock_row import delete_lock
+
         try:
             with explained(self.path):
-                connection.execute("DELETE FROM lock WHERE id = ?", (lock_id,))
+                delete_lock(connection, lock_id)
         except SgpuError:
             self._unreleased = lock_id
 
@@ -132,34 +131,29 @@ class SqliteStore:
         self, operation: str, lineage: str, patience: Patience
     ) -> tuple[sqlite3.Connection, str]:
         """A connection, and the id of the lock that it holds."""
-        deadline: float | None = None  # a slow first look takes nothing from the patience
-        while True:
-            try:
-                with ExitStack() as opened, explained(self.path):
-                    connection = opened.enter_context(closing(connect_writing(self.path)))
-                    prepare(connection, self.path, lineage=lineage)
-                    lock_id = _take(connection, operation, unreleased=self._unreleased)
-                    opened.pop_all()
-                    return connection, lock_id
-            except Locked as refused:
-                now = time.monotonic()
-                deadline = now + patience.seconds if deadline is None else deadline
-                if now >= deadline:
-                    raise
-                patience.on_wait(refused)
-                time.sleep(min(deadline - now, _LOOK_AGAIN))
+        from sgpu_decl.storing.sqlite.lock_row import take
+
+        def attempt() -> tuple[sqlite3.Connection, str]:
+            with ExitStack() as opened, explained(self.path):
+                connection = opened.enter_context(closing(connect_writing(self.path)))
+                prepare(connection, self.path, lineage=lineage)
+                lock_id = take(connection, operation, unreleased=self._unreleased)
+                opened.pop_all()
+                return connection, lock_id
+
+        return until_free(attempt, patience, pause=_LOOK_AGAIN)
 
     def unlock(self, lock_id: str) -> None:
+        from sgpu_decl.storing.sqlite.lock_row import delete_lock, no_such_lock
+
         holder = self.holder()
         if holder is None or holder.id != lock_id:
-            instead = f"; the lock that is held is `{holder.id}`" if holder else ""
-            raise NotFound(
-                f"no lock `{lock_id}` is held{instead}", hint="a command that is refused names it"
-            )
+            raise no_such_lock(lock_id, holder)
         with explained(self.path), closing(connect_writing(self.path)) as connection:
-            connection.execute("DELETE FROM lock WHERE id = ?", (lock_id,))
+            delete_lock(connection, lock_id)
 
-    def _reading(self, ask: Callable[[sqlite3.Connection], _T]) -> _T | None:
+    def reading(self, ask: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """What `ask` reads from the database, as of one moment; None where there is none."""
         with explained(self.path):
             for _ in range(_TRIES):
                 before = _stamp(self.path)
@@ -196,59 +190,6 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_size, status.st_mtime_ns, status.st_ino
-
-
-def _take(connection: sqlite3.Connection, operation: str, *, unreleased: str | None) -> str:
-    """Take the lock row and return its id, if it is free, held by a dead process, or the lock
-    `unreleased`, which this store could not release."""
-    from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
-
-    mark = mark_of_this_process()
-    lock_id = uuid.uuid4().hex[:12]
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        lock = queries.holder_of(connection)
-        if lock is not None and lock[0].id != unreleased and not provably_dead(lock[1]):
-            raise _refused(lock[0])
-        row = (
-            1,
-            lock_id,
-            _who(),
-            mark.host,
-            mark.pid,
-            mark.boot,
-            mark.started,
-            operation,
-            to_text(datetime.now(UTC)),
-        )
-        connection.execute("INSERT OR REPLACE INTO lock VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
-    return lock_id
-
-
-def _refused(holder: LockHolder) -> Locked:
-    seconds = max(0, round((datetime.now(UTC) - holder.since).total_seconds()))
-    age = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
-    return Locked(
-        f"the state is locked by `{holder.operation}` of {holder.who} on {holder.host} "
-        f"(process {holder.pid}, since {age})",
-        hint="wait longer with `--lock-timeout`, or if that process is certainly gone: "
-        f"`sgpu state unlock {holder.id}`",
-        lock=holder.id,
-    )
-
-
-def _who() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        return f"uid {os.getuid()}"
 
 
 def _back_up(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Changing state under the lock: one call, one transaction, one step of the serial."""
+"""Changing state: one call, one transaction, one step of the serial."""
 
 import sqlite3
 import threading
@@ -9,7 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sgpu_decl import __version__
-from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
+from sgpu_decl.errors import NotFound, SgpuError, StateError
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import PackageList
@@ -55,22 +56,47 @@ _LEAVE_RESOURCE = "UPDATE resources SET gone = 1, last = NULL WHERE address = :a
 _LOST = "UPDATE attempts SET state = ? WHERE address = ? AND number = ?"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """What a change records of its own: the time, and the version of the sgpu that made it."""
+
+    at: datetime
+    tool_version: str
+
+
+def current_stamp() -> Stamp:
+    return Stamp(at=datetime.now(UTC), tool_version=__version__)
+
+
 class SqliteWriter:
-    """Made by `SqliteStore.lock`. Threads may share it: calls wait for each other."""
+    """Changes the tables of one connection. Threads may share it: calls wait for each other.
+
+    Args:
+        check: called first in each transaction; it may raise to refuse it.
+        before_first_write: called once, before the first transaction.
+        before_commit: called last in each transaction; it may raise to take all back.
+        stamp: gives what each change records of its own.
+    """
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         *,
         path: Path,
-        lock_id: str,
-        before_first_write: Callable[[], None],
+        check: Callable[[], None],
+        before_first_write: Callable[[], None] = lambda: None,
+        before_commit: Callable[[], None] = lambda: None,
+        stamp: Callable[[], Stamp] = current_stamp,
     ) -> None:
         self._connection = connection
         self._path = path
-        self._lock_id = lock_id
+        self._check = check
         self._before_first_write: Callable[[], None] | None = before_first_write
+        self._before_commit = before_commit
+        self._stamp = stamp
         self._guard = threading.RLock()
+        self._open = False
+        self._touched: set[Address] = set()
         self._resources: dict[Address, Resource] | None = None
         self._active: dict[Address, tuple[Attempt, ...]] = {}
 
@@ -96,6 +122,11 @@ class SqliteWriter:
                 intents=queries.intents_of(self._connection),
                 package_lists=queries.package_lists_of(self._connection),
             )
+
+    def check_held(self) -> None:
+        """Nobody takes the lock of a process that lives; it may have been broken by hand."""
+        with self._guard, explained(self._path):
+            self._check()
 
     def begin(self, intent: Intent) -> None:
         """Commit an intent before its side effect. The same token again is the same intent."""
@@ -173,7 +204,7 @@ class SqliteWriter:
         with self._writing():
             self._connection.execute(
                 "INSERT OR IGNORE INTO applied_plans VALUES (?, ?)",
-                (plan_id, to_text(datetime.now(UTC))),
+                (plan_id, to_text(self._stamp().at)),
             )
 
     def applied(self, plan_id: str) -> bool:
@@ -256,37 +287,42 @@ class SqliteWriter:
         self._connection.execute(_KEEP_RESOURCE, row)
 
     @contextmanager
-    def _writing(self, *touched: Address) -> Iterator[None]:
-        """One transaction in which the lock is known to be ours still."""
+    def together(self) -> Iterator[None]:
+        """One transaction for all calls inside: they happen as a whole or not at all."""
         with self._guard, explained(self._path):
+            if self._open:
+                yield
+                return
             if self._before_first_write is not None:
                 self._before_first_write()
                 self._before_first_write = None
             self._connection.execute("BEGIN IMMEDIATE")
+            self._open = True
             try:
-                self._check_lock()
+                self._check()
                 yield
-                self._connection.execute(
-                    "UPDATE meta SET serial = serial + 1, tool_version = ?", (__version__,)
-                )
+                self._before_commit()
                 self._connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
+                self._touched.clear()
                 raise
-            for address in touched:
-                self._renew(address)
+            finally:
+                self._open = False
+            while self._touched:
+                self._renew(self._touched.pop())
 
-    def _check_lock(self) -> None:
-        row = self._connection.execute("SELECT id, who, operation FROM lock").fetchone()
-        if row is not None and row[0] == self._lock_id:
-            return
-        now = f"`{row[2]}` of {row[1]} holds it" if row else "it was unlocked by hand"
-        raise Locked(
-            f"this process lost the state lock: {now}",
-            hint="nothing more was recorded; run `sgpu plan` again",
-            code="lock_lost",
-        )
+    @contextmanager
+    def _writing(self, *touched: Address) -> Iterator[None]:
+        """One change, and one step of the serial."""
+        with self.together():
+            yield
+            self._connection.execute(
+                "UPDATE meta SET serial = serial + 1, tool_version = ?",
+                (self._stamp().tool_version,),
+            )
+            self._touched.update(touched)
 
     def _renew(self, address: Address) -> None:
         if self._resources is None:

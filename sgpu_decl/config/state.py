@@ -1,0 +1,136 @@
+"""`state`: where a project keeps the state that machines share."""
+
+import re
+import warnings
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sgpu_decl.config.block import Block
+from sgpu_decl.config.problems import problem
+from sgpu_decl.model import server_url
+
+__all__ = ["SharedState"]
+
+_FIELDS = {"folder": ("path",), "postgres": ("url", "schema", "password")}
+_NEEDED = {
+    "folder": ("path", "/mnt/team/sgpu-state"),
+    "postgres": ("url", "postgresql://USER@HOST/DATABASE"),
+}
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_PASSWORD = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _url(text: str) -> str:
+    if text.partition("://")[0] not in server_url.SCHEMES:
+        raise problem(
+            "bad_state_url",
+            "{path} is no URL of a PostgreSQL server",
+            "write `postgresql://USER@HOST/DATABASE`",
+        )
+    try:
+        secret, mode = server_url.names_password(text), server_url.sslmode(text)
+        near = all(map(server_url.is_near, server_url.hosts(text)))
+    except ValueError:
+        raise problem(
+            "bad_state_url", "{path} is no URL", "an IPv6 address stands in brackets: `[::1]`"
+        ) from None
+    if secret:
+        raise problem(
+            "password_in_url",
+            "{path} holds a password",
+            "remove it; set PGPASSWORD, write it into `~/.pgpass`, or name a variable with "
+            "`password: env:NAME`",
+        )
+    if not near and mode not in (None, *server_url.ENCRYPTED):
+        raise problem(
+            "state_unencrypted",
+            "{path} allows a connection without TLS to another machine",
+            "write `sslmode=verify-full` or `sslmode=require`, or leave it out",
+        )
+    return text
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/"):
+        raise problem(
+            "bad_path", "{path} must be an absolute path", "such as `/mnt/team/sgpu-state`"
+        )
+    return text
+
+
+def _schema(text: str) -> str:
+    if _SCHEMA.fullmatch(text) is None:
+        raise problem(
+            "bad_name",
+            "{path} is no name of a schema",
+            "take small letters, digits and `_`, no digit first, at most 63",
+        )
+    return text
+
+
+def _password(text: str) -> str:
+    if _PASSWORD.fullmatch(text) is None:
+        raise problem(
+            "bad_secret",
+            "{path} must name an environment variable",
+            "write `password: env:NAME`, and set NAME where sgpu runs",
+        )
+    return text
+
+
+with warnings.catch_warnings():
+    # pydantic has a deprecated method `schema`; the field is what users call it.
+    warnings.filterwarnings("ignore", message='Field name "schema"')
+
+    class SharedState(Block):
+        """One store for all machines. Without it, each machine keeps a state of its own."""
+
+        kind: Literal["folder", "postgres"] = Field(
+            description="`folder`: files on a file system that the machines share, such as NFS. "
+            "`postgres`: tables of a PostgreSQL server."
+        )
+        path: Annotated[str, AfterValidator(_path)] | None = Field(
+            None, description="The folder, as an absolute path that is the same on all machines."
+        )
+        url: Annotated[str, AfterValidator(_url)] | None = Field(
+            None,
+            description="The server and the database, `postgresql://USER@HOST/DATABASE`, without "
+            "a password.",
+        )
+        schema: Annotated[str, AfterValidator(_schema)] | None = Field(  # type: ignore[assignment]
+            None, description="The schema of the tables; default: `sgpu`."
+        )
+        password: Annotated[str, AfterValidator(_password)] | None = Field(
+            None,
+            description="The variable that holds the password, `env:NAME`; default: what libpq "
+            "finds in PGPASSWORD, `~/.pgpass` or a service file.",
+        )
+
+        @model_validator(mode="after")
+        def _fits(self) -> Self:
+            foreign = [
+                name
+                for kind, names in _FIELDS.items()
+                for name in names
+                if kind != self.kind and getattr(self, name) is not None
+            ]
+            if foreign:
+                raise problem(
+                    "contradiction",
+                    f"a state of kind `{self.kind}` has no `{foreign[0]}`",
+                    f"remove it; its fields are {', '.join(f'`{n}`' for n in _FIELDS[self.kind])}",
+                )
+            needed, example = _NEEDED[self.kind]
+            if getattr(self, needed) is None:
+                raise problem(
+                    "missing_key",
+                    f"a state of kind `{self.kind}` needs `{needed}`",
+                    f"such as `{needed}: {example}`",
+                )
+            return self
+
+        @property
+        def address(self) -> str:
+            """The path, or the URL."""
+            return str(getattr(self, _NEEDED[self.kind][0]))

@@ -1,0 +1,105 @@
+"""The `state` block of a project file, read by itself: before anything else of the file matters."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pydantic import ValidationError
+
+from sgpu_decl.config.error_messages import ErrorExplainer
+from sgpu_decl.config.file_reader import masked_in_order, with_options
+from sgpu_decl.config.plain_values import Conversion, project_shape
+from sgpu_decl.config.state import SharedState
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.target import Mode
+from sgpu_decl.text import file_limits, yaml_nodes
+from sgpu_decl.text.interpolation import interpolate
+from sgpu_decl.text.yaml_reader import load
+
+__all__ = ["DeclaredState", "read_state"]
+
+_KEY = "state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredState:
+    """Where a target of a project keeps its state."""
+
+    block: SharedState
+    project: str
+    mode: Mode
+
+
+def read_state(
+    raw: bytes,
+    file: str,
+    *,
+    target: str | None,
+    variables: Sequence[tuple[str, str]],
+    environ: Mapping[str, str],
+    git: Callable[[], Mapping[str, str]],
+) -> tuple[DeclaredState | None, tuple[Diagnostic, ...]]:
+    """Read where the state of a target lies; see `file_reader.read` for the arguments.
+
+    Returns:
+        None where the file names no store; and what is wrong with the block alone: whoever reads
+        the whole file finds the rest.
+    """
+    document, findings = load(raw, file, limits=file_limits.limits_for(raw, file))
+    if document is None:
+        return None, findings
+    if not file_limits.is_project(document.root, file):
+        return None, ()
+    root, context, _ = with_options(document, "project", target, variables, (), environ, git)
+    block = root.entries.get(_KEY)
+    if block is None or (isinstance(block, yaml_nodes.Scalar) and block.plain and not block.text):
+        return None, ()
+    found: list[Diagnostic] = []
+    if context.references:
+        scope = context.scope({})
+        block = interpolate(block, scope)
+        found += scope.found
+    place = root.keys[_KEY]
+    if not isinstance(block, yaml_nodes.Mapping):
+        wrong = Diagnostic(
+            code="wrong_type",
+            summary="`state` must be a mapping",
+            place=place,
+            hint="write `state: {kind: folder, path: /mnt/team/sgpu-state}`",
+        )
+        return None, (wrong,)
+    shape = project_shape().keys[_KEY]
+    conversion = Conversion()
+    data = conversion.plain(block, shape)
+    found += conversion.found
+    state: SharedState | None = None
+    try:
+        state = SharedState.model_validate(data)
+    except ValidationError as error:
+        explainer = ErrorExplainer(node=block, shape=shape, prefix=_KEY, place=place)
+        found += explainer.errors(error.errors(include_url=False, include_input=False))
+    name = _text(root.entries.get("project"), "name")
+    if name is None:
+        found.append(
+            Diagnostic(
+                code="missing_key",
+                summary="a shared state needs the name of the project",
+                place=place,
+                hint="add `project: {name: …}`; it is part of where the state lies",
+            )
+        )
+    ordered = masked_in_order(found)
+    if state is None or name is None or has_errors(ordered):
+        return None, ordered
+    mode = root.entries.get("mode")
+    developing = isinstance(mode, yaml_nodes.Scalar) and mode.text == Mode.DEVELOPMENT
+    return (
+        DeclaredState(
+            block=state, project=name, mode=Mode.DEVELOPMENT if developing else Mode.PRODUCTION
+        ),
+        ordered,
+    )
+
+
+def _text(block: yaml_nodes.Node | None, key: str) -> str | None:
+    node = block.entries.get(key) if isinstance(block, yaml_nodes.Mapping) else None
+    return node.text if isinstance(node, yaml_nodes.Scalar) and node.text else None

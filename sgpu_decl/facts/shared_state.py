@@ -1,0 +1,73 @@
+"""Which store a project names for its state. A project file that has no key `state` is not parsed:
+commands that read the state alone need neither YAML nor pydantic then."""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.model.target import Mode
+from sgpu_decl.regular_files import open_regular
+from sgpu_decl.storing.stores import SharedPlace
+
+__all__ = ["shared_place"]
+
+_PROJECT_FILE = "sgpu.yml"
+_KEY = re.compile(rb"""(^|[\s{,"'])state["']?\s*:""")
+
+
+def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
+    """Where machines share the state of a target; None where each machine has its own.
+
+    Raises:
+        InvalidInput: the file names a store, and the block is wrong.
+    """
+    file = opened.root / _PROJECT_FILE
+    if not _may_name_one(file):
+        return None
+    from sgpu_decl.config.state_reader import read_state
+    from sgpu_decl.diagnostics.diagnostic import has_errors
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.project_file import invalid_file, read_bytes
+
+    checkout = Checkout(opened.root)
+    shown = os.path.relpath(file)
+    declared, findings = read_state(
+        read_bytes(file),
+        shown,
+        target=opened.target,
+        variables=location.variables,
+        environ=os.environ,
+        git=lambda: checkout.facts,
+    )
+    if has_errors(findings):
+        raise invalid_file(shown, findings)
+    if declared is None:
+        return None
+    block = declared.block
+    return SharedPlace(
+        kind=block.kind,
+        address=block.address,
+        project=_key(declared.project, declared.mode),
+        schema=block.schema,
+        password=block.password,
+    )
+
+
+def _may_name_one(file: Path) -> bool:
+    """Whether a file can have the key, by its bytes alone."""
+    try:
+        with open_regular(file) as opened:
+            return _KEY.search(opened.read()) is not None
+    except OSError:  # whoever needs the file says why it cannot be read
+        return False
+
+
+def _key(project: str, mode: Mode) -> str:
+    """Developers do not meet: each of them has a state of their own."""
+    if mode is not Mode.DEVELOPMENT:
+        return project
+    import getpass
+
+    return f"{project}@{quote(getpass.getuser(), safe='')}"

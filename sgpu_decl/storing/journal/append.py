@@ -1,0 +1,41 @@
+"""Appending an entry for certain: once, whatever becomes of the answer."""
+
+import random
+import time
+from datetime import datetime
+
+from sgpu_decl.storing.journal.port import Journal, StoreDown
+
+__all__ = ["PATIENCE", "append_once"]
+
+PATIENCE = 60.0
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+
+
+def append_once(
+    journal: Journal, number: int, text: str, *, patience: float = PATIENCE
+) -> datetime | None:
+    """Append an entry, and try again for `patience` seconds while the store does not answer. An
+    entry with this very text under this number is the one whose answer was lost.
+
+    Returns:
+        The time of the store; None if another entry has the number.
+
+    Raises:
+        StoreDown: the store does not answer. The entry may be there or not.
+    """
+    deadline = time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            at = journal.append(number, text)
+            if at is not None:
+                return at
+            found = journal.after(number - 1, most=1)
+            return found[0].at if found and found[0].text == text else None
+        except StoreDown:
+            if time.monotonic() + pause > deadline:
+                raise
+        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  spreads writers, no secret
+        pause = min(2 * pause, _LONGEST_PAUSE)

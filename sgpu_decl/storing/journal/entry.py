@@ -1,0 +1,89 @@
+"""One entry of a journal as text, and the chain of entries."""
+
+import hashlib
+import json
+from datetime import datetime
+from typing import cast
+
+from sgpu_decl.errors import StateError
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.codec import BadValue, JsonObject, to_json
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["NO_ENTRY", "Author", "Entry", "digest", "read_entry"]
+
+VERSION = 1
+NO_ENTRY = "0" * 64
+"""What stands for the digest of the entry before the first one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who appended an entry. `id` is that of the lock, `commit` the git commit of the project."""
+
+    id: str
+    who: str
+    host: str
+    operation: str
+    tool_version: str
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """`prev` is the digest of the entry before, `serial` that of the state after this one, `at` the
+    time of the author, which people read and nothing judges. `ops` are those of `ops.py`."""
+
+    number: int
+    prev: str
+    lineage: str
+    serial: int
+    at: datetime
+    writer: Author
+    ops: tuple[Json, ...]
+
+    @property
+    def text(self) -> str:
+        """Canonical JSON: equal entries are equal texts."""
+        fields = cast("dict[str, Json]", to_json(self))
+        return json.dumps({"v": VERSION, **fields}, sort_keys=True, separators=(",", ":"))
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of an entry's text."""
+    return hashlib.sha256(text.encode("ascii", "backslashreplace")).hexdigest()
+
+
+def read_entry(number: int, text: str, *, store: str) -> Entry:
+    """Read the entry that `store` has under a number.
+
+    Raises:
+        StateError: it is no entry, or was written by a newer sgpu.
+    """
+    try:
+        read = JsonObject(json.loads(text))
+        version = read.take("v")
+        if isinstance(version, int) and version > VERSION:
+            raise newer(number, store)
+        entry = read.whole(Entry)
+    except (ValueError, BadValue) as error:
+        raise damaged(number, store, f"cannot be read: {error}") from error
+    if entry.number != number:
+        raise damaged(number, store, f"says that it is entry {entry.number}")
+    return entry
+
+
+def damaged(number: int, store: str, what: str) -> StateError:
+    return StateError(
+        f"entry {number} of the state in `{store}` {what}",
+        hint="nothing was changed; somebody wrote to the store by another way: restore it from its "
+        "backup",
+    )
+
+
+def newer(number: int, store: str) -> StateError:
+    return StateError(
+        f"entry {number} of the state in `{store}` was written by a newer sgpu",
+        hint="upgrade sgpu on this machine; nothing was changed",
+        code="state_newer",
+    )

@@ -1,0 +1,82 @@
+"""The lock of a journal: an entry that counts for some time after its holder's last one."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from sgpu_decl.errors import Locked, SgpuError
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.state import LockHolder
+from sgpu_decl.storing.journal.port import StoreDown
+
+__all__ = ["LEASE_SECONDS", "Lease", "held_error", "kept_renewed"]
+
+LEASE_SECONDS = 60.0
+# It runs on while the machine is suspended, and no user can set it.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """How long a lock counts after its holder's last entry, in seconds."""
+
+    seconds: float = LEASE_SECONDS
+
+    @property
+    def renewal(self) -> float:
+        """The time without an entry after which the holder appends one."""
+        return self.seconds / 3
+
+    @property
+    def margin(self) -> float:
+        """The time before its end from which on the holder launches nothing."""
+        return self.seconds / 6
+
+
+def elapsed() -> float:
+    """The seconds since some moment, for differences."""
+    return time.clock_gettime(_CLOCK)
+
+
+def silence(last_entry: datetime | None, now: datetime) -> float:
+    """The seconds since the last entry. Both times are those of the store."""
+    return 0.0 if last_entry is None else max(0.0, (now - last_entry).total_seconds())
+
+
+def held_error(holder: LockHolder, *, silent: float, left: float) -> Locked:
+    """The error for a lock that another process holds, maybe on another machine."""
+    return Locked(
+        f"the state is locked by `{holder.operation}` of {holder.who} on {holder.host} "
+        f"(process {holder.pid}, silent for {silent:.0f} s; taken over in {left:.0f} s "
+        "if it stays silent)",
+        hint="wait longer with `--lock-timeout`, or if that process is certainly gone: "
+        f"`sgpu state unlock {holder.id}`",
+        lock=holder.id,
+    )
+
+
+@contextmanager
+def kept_renewed(renew: Callable[[], float]) -> Iterator[None]:
+    """Call `renew` from a thread for as long as the block lasts. It returns the seconds until it
+    wants to be called again. Once it says that the lock is lost, it is called no more."""
+    over = threading.Event()
+
+    def work() -> None:
+        pause = 0.0
+        while not over.wait(pause):
+            try:
+                pause = renew()
+            except StoreDown:
+                pause = 1.0
+            except SgpuError:
+                return  # the next change of the holder finds out
+
+    thread = threading.Thread(target=work, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

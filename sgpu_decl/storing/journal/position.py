@@ -1,0 +1,82 @@
+"""How far the tables of a replica go, and what decides who may append the next entry."""
+
+import sqlite3
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.state import LockHolder
+from sgpu_decl.model.times import from_text, to_text
+from sgpu_decl.storing.journal.entry import NO_ENTRY
+from sgpu_decl.storing.sqlite import queries
+
+if TYPE_CHECKING:
+    from sgpu_decl.storing.sqlite.liveness import ProcessMark
+
+__all__ = ["NOTHING", "Head", "Position", "head_of", "make_table", "position_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The last entry that the tables hold. `at` is the time of the store when it was appended."""
+
+    number: int
+    digest: str
+    at: datetime | None
+
+
+NOTHING = Position(number=0, digest=NO_ENTRY, at=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """One moment of a replica. `seconds` is the lease of the lock."""
+
+    position: Position = NOTHING
+    lineage: str | None = None
+    serial: int = 0
+    lock: "tuple[LockHolder, ProcessMark] | None" = None
+    seconds: float = 0.0
+
+
+def make_table(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS journal (one INTEGER PRIMARY KEY CHECK (one = 1), "
+        "number INTEGER NOT NULL, digest TEXT NOT NULL, at TEXT, seconds REAL NOT NULL)"
+    )
+    connection.execute("INSERT OR IGNORE INTO journal VALUES (1, 0, ?, NULL, 0)", (NO_ENTRY,))
+
+
+def position_of(connection: sqlite3.Connection) -> Position:
+    made = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'journal'").fetchone()
+    row = connection.execute("SELECT number, digest, at FROM journal").fetchone() if made else None
+    if row is None or row[0] == 0:
+        return NOTHING
+    return Position(number=row[0], digest=row[1], at=from_text(row[2]))
+
+
+def head_of(connection: sqlite3.Connection) -> Head:
+    position = position_of(connection)
+    if position is NOTHING:
+        return Head()
+    lineage, serial = queries.serial_of(connection)
+    (seconds,) = connection.execute("SELECT seconds FROM journal").fetchone()
+    return Head(
+        position=position,
+        lineage=lineage,
+        serial=serial,
+        lock=queries.holder_of(connection),
+        seconds=seconds,
+    )
+
+
+def put_position(connection: sqlite3.Connection, position: Position, *, tool_version: str) -> None:
+    connection.execute(
+        "UPDATE journal SET number = ?, digest = ?, at = ?",
+        (position.number, position.digest, to_text(position.at)),
+    )
+    connection.execute("UPDATE meta SET tool_version = ?", (tool_version,))
+
+
+def put_seconds(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute("UPDATE journal SET seconds = ?", (seconds,))

@@ -1,0 +1,251 @@
+"""The copy of a journal's state on this machine: tables of SQLite's store, and how far they go."""
+
+import gzip
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sgpu_decl.errors import StateError
+from sgpu_decl.storing.journal.entry import (
+    Entry,
+    damaged,
+    digest,
+    newer,
+    read_entry,
+)
+from sgpu_decl.storing.journal.port import Journal, JournalGap, Stored
+from sgpu_decl.storing.journal.position import (
+    NOTHING,
+    Head,
+    Position,
+    head_of,
+    make_table,
+    position_of,
+    put_position,
+)
+from sgpu_decl.storing.sqlite import queries
+from sgpu_decl.storing.sqlite.database import connect_writing, explained, prepare
+from sgpu_decl.storing.sqlite.store import SqliteStore
+from sgpu_decl.storing.state_folder import make_state_folder
+
+if TYPE_CHECKING:
+    from sgpu_decl.storing.sqlite.writer import SqliteWriter
+
+__all__ = ["Replica"]
+
+_T = TypeVar("_T")
+
+
+class Replica:
+    """`path` is the database, `.sgpu/<target>/replica.db`. Nothing is made before the journal has
+    an entry. Several processes may use one replica."""
+
+    def __init__(self, path: Path, journal: Journal) -> None:
+        self.path = path
+        self._journal = journal
+        self._database = SqliteStore(path)
+
+    def read(self, ask: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """What `ask` reads from the tables as they are; None where nothing was ever applied.
+
+        Raises:
+            StateError: the replica cannot be read.
+        """
+        with self._advised():
+            return self._database.reading(ask)
+
+    def position(self) -> Position:
+        return self.read(position_of) or NOTHING
+
+    def head(self) -> Head:
+        return self.read(head_of) or Head()
+
+    def check(self) -> None:
+        """Read all of the tables.
+
+        Raises:
+            StateError: they are damaged.
+        """
+        with self._advised():
+            self._database.check()
+
+    def catch_up(self) -> None:
+        """Bring the tables to the last entry of the journal.
+
+        Raises:
+            StateError: the chain is broken, or it is not the journal that the replica was made of.
+            StoreDown: the journal does not answer.
+        """
+        position = self.position()
+        if position is NOTHING:
+            position = self._from_checkpoint()
+        found = self._after(max(position.number - 1, 0))
+        if position is not NOTHING:
+            found = self._continued(position, found)
+        if found:
+            entries = tuple(self._chain(position, found))
+            with self._advised():
+                self._apply(entries)
+
+    def open(self, lineage: str) -> sqlite3.Connection:
+        """A connection that may write. The caller closes it."""
+        with self._advised(), explained(self.path):
+            connection = connect_writing(self.path)
+            try:
+                prepare(connection, self.path, lineage=lineage)
+                make_table(connection)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def checkpoint(self) -> tuple[int, bytes]:
+        """The number of the last entry in the tables, and the tables as one compressed file."""
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.checkpoint")
+        draft.unlink(missing_ok=True)
+        try:
+            with (
+                self._advised(),
+                explained(self.path),
+                closing(sqlite3.connect(self.path, isolation_level=None)) as connection,
+            ):
+                connection.execute("VACUUM INTO ?", (os.fspath(draft),))
+            with closing(sqlite3.connect(draft)) as copy:
+                number = position_of(copy).number
+            return number, gzip.compress(draft.read_bytes(), compresslevel=6, mtime=0)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _from_checkpoint(self) -> Position:
+        """Make the replica of the newest checkpoint, if there is one. One that is not whole is
+        left alone: the entries are the truth, and are read from the first one on."""
+        newest = self._journal.checkpoint()
+        if newest is None:
+            return NOTHING
+        with suppress(EOFError, gzip.BadGzipFile, zlib.error):
+            data = gzip.decompress(newest[1])
+            with explained(self.path):
+                make_state_folder(self.path.parent)
+                _create(self.path, data)
+        return self.position()
+
+    def _after(self, number: int) -> Sequence[Stored]:
+        try:
+            return self._journal.after(number)
+        except JournalGap as gap:
+            raise StateError(
+                f"the state in `{self._journal.name}` has a gap: {gap.message}",
+                hint="nothing was changed; restore the store from its backup",
+            ) from gap
+
+    def _continued(self, position: Position, found: Sequence[Stored]) -> Sequence[Stored]:
+        """The entries after `position`, once it is known to be the same journal."""
+        if (
+            found
+            and found[0].number == position.number
+            and digest(found[0].text) == position.digest
+        ):
+            return found[1:]
+        last = f"ends before entry {position.number}" if not found else "has another one"
+        raise StateError(
+            f"the state in `{self._journal.name}` is not the one that this machine has read: its "
+            f"copy `{self.path}` goes to entry {position.number}, and the store {last}",
+            hint="was the store restored from a backup, or replaced on purpose? Then delete "
+            f"`{self.path}`, and look with `sgpu plan` at what the older state would launch",
+            code="state_diverged",
+        )
+
+    def _chain(
+        self, position: Position, found: Sequence[Stored]
+    ) -> Iterator[tuple[Stored, Entry, str]]:
+        """The entries that follow, each with its digest."""
+        store = self._journal.name
+        before, number, lineage = position.digest, position.number, self.head().lineage
+        for stored in found:
+            number += 1
+            if stored.number != number:
+                raise damaged(number, store, "is missing")
+            entry = read_entry(number, stored.text, store=store)
+            if entry.prev != before:
+                raise damaged(number - 1, store, "was changed after the next one was appended")
+            if lineage not in (None, entry.lineage):
+                raise damaged(number, store, "belongs to another state")
+            before, lineage = digest(stored.text), entry.lineage
+            yield stored, entry, before
+
+    def _apply(self, entries: Sequence[tuple[Stored, Entry, str]]) -> None:
+        from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
+
+        stamp: Stamp | None = None
+
+        def current() -> Stamp:
+            assert stamp is not None  # noqa: S101  set for each entry
+            return stamp
+
+        lineage = entries[0][1].lineage
+        with closing(self.open(lineage)) as connection:
+            writer = SqliteWriter(connection, path=self.path, check=lambda: None, stamp=current)
+            with writer.together():
+                position = position_of(connection)  # another process may have been faster
+                for stored, entry, known_as in entries:
+                    if entry.number <= position.number:
+                        continue
+                    stamp = Stamp(at=entry.at, tool_version=entry.writer.tool_version)
+                    self._perform(entry, writer, connection)
+                    put_position(
+                        connection,
+                        Position(number=entry.number, digest=known_as, at=stored.at),
+                        tool_version=entry.writer.tool_version,
+                    )
+
+    def _perform(
+        self, entry: Entry, writer: "SqliteWriter", connection: sqlite3.Connection
+    ) -> None:
+        from sgpu_decl.storing.journal.ops import UnknownOp, perform
+
+        store = self._journal.name
+        try:
+            for op in entry.ops:
+                perform(op, writer, connection, entry.lineage)
+        except UnknownOp as error:
+            raise newer(entry.number, store) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise damaged(entry.number, store, f"cannot be read: {error!r}") from error
+        _, serial = queries.serial_of(connection)
+        if serial != entry.serial:
+            raise damaged(
+                entry.number, store, f"gives serial {serial}, and says that it is {entry.serial}"
+            )
+
+    @contextmanager
+    def _advised(self) -> Iterator[None]:
+        """What SQLite's store says about a damaged database, with the way out of a copy."""
+        try:
+            yield
+        except StateError as error:
+            if str(self.path) not in error.message:
+                raise
+            raise StateError(
+                error.message,
+                hint=f"it is a copy of `{self._journal.name}`: delete `{self.path}`, and the next "
+                "command makes it again",
+                code=error.code,
+            ) from error
+
+
+def _create(path: Path, data: bytes) -> None:
+    """Write a file whole, unless another process has made it meanwhile."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    draft.unlink(missing_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,248 @@
+"""The state store over a journal and its replica."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sgpu_decl import __version__
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.state import Attempt, LockHolder, State
+from sgpu_decl.storing.journal.entry import Author, Entry, read_entry
+from sgpu_decl.storing.journal.lease import Lease, elapsed, held_error, kept_renewed, silence
+from sgpu_decl.storing.journal.port import Journal
+from sgpu_decl.storing.journal.position import Head
+from sgpu_decl.storing.journal.replica import Replica
+from sgpu_decl.storing.sqlite import queries
+from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.owner import Presence
+    from sgpu_decl.storing.journal.ops import Op
+    from sgpu_decl.storing.journal.writer import JournalWriter
+    from sgpu_decl.storing.sqlite.rows import Cell
+
+__all__ = ["CHECKPOINT_EVERY", "JournalStore"]
+
+CHECKPOINT_EVERY = 256  # entries
+_LOOK_AGAIN = 0.5  # seconds between two looks at a lock that is held
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """A lock that was taken. `at` is when its entry was about to be appended, by `elapsed`."""
+
+    cells: "dict[str, Cell]"
+    author: Author
+    at: float
+
+
+class JournalStore:
+    """`StateStore` says what each call promises.
+
+    Args:
+        journal: the entries.
+        replica: the database on this machine that is made of them.
+        url: how `open_state_store` finds the store of a replica again.
+        commit: the git commit of the project, for the log.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        replica: Path,
+        *,
+        url: Callable[[Path], str],
+        lease: Lease | None = None,
+        commit: str | None = None,
+    ) -> None:
+        self._journal = journal
+        self._replica = Replica(replica, journal)
+        self._url = url
+        self._lease = lease or Lease()
+        self._commit = commit
+        self._caught_up = False
+
+    @property
+    def url(self) -> str:
+        return self._url(self._replica.path)
+
+    @property
+    def file(self) -> Path | None:
+        return None
+
+    def targets(self) -> tuple[str, ...]:
+        return self._journal.targets()
+
+    def of_target(self, target: str) -> "JournalStore":
+        path = self._replica.path
+        return JournalStore(
+            self._journal.of_target(target),
+            path.parent.with_name(target) / path.name,
+            url=self._url,
+            lease=self._lease,
+            commit=self._commit,
+        )
+
+    def presence(self, lineage: str) -> "Presence":
+        from sgpu_decl.model.owner import Presence
+
+        try:
+            first = self._journal.after(0, most=1)
+            if not first:
+                return Presence.MISSING
+            entry = read_entry(first[0].number, first[0].text, store=self._journal.name)
+        except SgpuError:
+            return Presence.UNKNOWN
+        return Presence.PRESENT if entry.lineage == lineage else Presence.MISSING
+
+    def read(self) -> State | None:
+        return self._reading(queries.state_of)
+
+    def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
+        return self._reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
+
+    def history(self, address: Address) -> tuple[Attempt, ...]:
+        """As of the last `read`, so that the histories of many runs cost one question."""
+        if not self._caught_up:
+            self._catch_up()
+        return self._replica.read(lambda item: queries.history_of(item, address)) or ()
+
+    def check(self) -> None:
+        self._catch_up()
+        self._replica.check()
+
+    def holder(self) -> LockHolder | None:
+        lock = self._head().lock
+        return lock[0] if lock else None
+
+    def abandoned_lock(self) -> LockHolder | None:
+        from sgpu_decl.storing.sqlite.liveness import provably_dead_here
+
+        head = self._head()
+        if head.lock is None:
+            return None
+        over = silence(head.position.at, self._journal.now()) >= head.seconds
+        return head.lock[0] if over or provably_dead_here(head.lock[1]) else None
+
+    @contextmanager
+    def lock(
+        self, operation: str, *, lineage: str, patience: Patience = AT_ONCE
+    ) -> "Iterator[JournalWriter]":
+        from sgpu_decl.storing.journal.writer import JournalWriter
+
+        taken = until_free(lambda: self._take(operation, lineage), patience, pause=_LOOK_AGAIN)
+        began = self._replica.position().number
+        with closing(self._replica.open(lineage)) as connection:
+            writer = JournalWriter(
+                connection,
+                journal=self._journal,
+                replica=self._replica,
+                author=taken.author,
+                cells=taken.cells,
+                lease=self._lease,
+                renewed=taken.at,
+            )
+            try:
+                with kept_renewed(writer.renew):
+                    yield writer
+            finally:
+                writer.release()
+        self._add_checkpoint(began)
+
+    def unlock(self, lock_id: str) -> None:
+        from sgpu_decl.storing.journal import ops
+        from sgpu_decl.storing.sqlite.lock_row import no_such_lock
+
+        while True:
+            head = self._head()
+            holder = head.lock[0] if head.lock else None
+            if head.lineage is None or holder is None or holder.id != lock_id:
+                raise no_such_lock(lock_id, holder)
+            author = self._author("state unlock", lock_id)
+            if self._append(ops.unlock(lock_id), author, head, head.lineage):
+                return
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def _catch_up(self) -> None:
+        self._replica.catch_up()
+        self._caught_up = True
+
+    def _reading(self, ask: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        self._catch_up()
+        return self._replica.read(ask)
+
+    def _head(self) -> Head:
+        self._catch_up()
+        return self._replica.head()
+
+    def _take(self, operation: str, lineage: str) -> _Taken:
+        """Take the lock if it is free, if its holder is dead, or if its lease is over.
+
+        Raises:
+            Locked: it is held.
+        """
+        from sgpu_decl.storing.journal import ops
+        from sgpu_decl.storing.sqlite.liveness import provably_dead_here
+        from sgpu_decl.storing.sqlite.lock_row import new_lock
+
+        while True:
+            now = self._journal.now()
+            head = self._head()
+            if head.lock is not None and not provably_dead_here(head.lock[1]):
+                silent = silence(head.position.at, now)
+                left = head.seconds - silent
+                if left > 0:
+                    raise held_error(head.lock[0], silent=silent, left=left)
+            cells, at = new_lock(operation), elapsed()
+            author = self._author(operation, str(cells["id"]))
+            op = ops.lock(cells, seconds=self._lease.seconds)
+            if self._append(op, author, head, head.lineage or lineage):
+                return _Taken(cells=cells, author=author, at=at)
+
+    def _append(self, op: "Op", author: Author, head: Head, lineage: str) -> bool:
+        """Append an op that leaves the serial as it is; false if somebody else appended anything
+        since `head`."""
+        from sgpu_decl.storing.journal.append import append_once
+
+        entry = Entry(
+            number=head.position.number + 1,
+            prev=head.position.digest,
+            lineage=lineage,
+            serial=head.serial,
+            at=datetime.now(UTC),
+            writer=author,
+            ops=(op,),
+        )
+        appended = append_once(self._journal, entry.number, entry.text) is not None
+        self._catch_up()
+        return appended
+
+    def _author(self, operation: str, lock_id: str) -> Author:
+        import os
+
+        from sgpu_decl.storing.sqlite.lock_row import user_name
+
+        return Author(
+            id=lock_id,
+            who=user_name(),
+            host=os.uname().nodename,
+            operation=operation,
+            tool_version=__version__,
+            commit=self._commit,
+        )
+
+    def _add_checkpoint(self, began: int) -> None:
+        """Add a checkpoint where this session passed a multiple of `CHECKPOINT_EVERY` entries. One
+        that cannot be added costs others time and nothing else."""
+        if began // CHECKPOINT_EVERY == self._replica.position().number // CHECKPOINT_EVERY:
+            return
+        with suppress(SgpuError):
+            self._journal.put_checkpoint(*self._replica.checkpoint())

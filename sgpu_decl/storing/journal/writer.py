@@ -1,0 +1,206 @@
+"""Changing a state that lies in a journal, under its lock."""
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from sgpu_decl import __version__
+from sgpu_decl.errors import Locked, SgpuError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.state import Attempt, Intent, Resource, State
+from sgpu_decl.storing.journal import ops
+from sgpu_decl.storing.journal.append import PATIENCE, append_once
+from sgpu_decl.storing.journal.entry import Author, Entry, digest
+from sgpu_decl.storing.journal.lease import Lease, elapsed
+from sgpu_decl.storing.journal.ops import Op
+from sgpu_decl.storing.journal.port import Journal, StoreDown
+from sgpu_decl.storing.journal.position import Position, position_of, put_position
+from sgpu_decl.storing.journal.replica import Replica
+from sgpu_decl.storing.sqlite import queries
+from sgpu_decl.storing.sqlite.lock_row import check_lock
+from sgpu_decl.storing.sqlite.rows import Cell
+from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
+
+__all__ = ["JournalWriter"]
+
+
+class NumberTaken(Exception):
+    """Another entry has the number: the replica is behind."""
+
+
+class JournalWriter:
+    """Made by `JournalStore.lock`; `connection` is one of the replica. Threads may share it.
+
+    Args:
+        cells: those of the lock that is held.
+        renewed: when its entry was about to be appended, by `elapsed`.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        journal: Journal,
+        replica: Replica,
+        author: Author,
+        cells: dict[str, Cell],
+        lease: Lease,
+        renewed: float,
+    ) -> None:
+        self._connection = connection
+        self._journal = journal
+        self._replica = replica
+        self._author = author
+        self._cells = cells
+        self._lease = lease
+        self._renewed = renewed
+        self._patience = PATIENCE
+        self._guard = threading.RLock()
+        self._stamp = _stamp()
+        self._op: Op = {}
+        self._tables = self._new_tables()
+        self._lineage, _ = queries.serial_of(connection)
+
+    @property
+    def state(self) -> State:
+        with self._guard:
+            return self._tables.state
+
+    def check_held(self) -> None:
+        """The lease is judged by a clock of this machine that began before the last entry was
+        appended: it ends here before it ends for others."""
+        silent = elapsed() - self._renewed
+        if silent > self._lease.seconds - self._lease.margin:
+            raise Locked(
+                f"this process may have lost the state lock: it has recorded nothing for "
+                f"{silent:.0f} s",
+                hint="nothing more was launched; run `sgpu plan` again",
+                code="lock_lost",
+            )
+
+    def begin(self, intent: Intent) -> None:
+        self._write(ops.begin(intent))
+
+    def launched(self, intent: Intent, resource: Resource, attempt: Attempt) -> None:
+        self._write(ops.launched(intent, resource, attempt))
+
+    def made(self, intent: Intent, resource: Resource) -> None:
+        self._write(ops.made(intent, resource))
+
+    def abandon(self, intent: Intent) -> None:
+        self._write(ops.abandon(intent))
+
+    def record_resource(self, resource: Resource) -> None:
+        self._write(ops.record_resource(resource))
+
+    def record_packages(self, lists: Sequence[PackageList]) -> None:
+        with self._guard:
+            known = self._tables.state.package_lists
+            fresh = [item for item in lists if item.digest not in known]
+            if fresh:
+                self._write(ops.record_packages(fresh))
+
+    def record_attempts(self, attempts: Sequence[Attempt]) -> None:
+        self._write(ops.record_attempts(attempts))
+
+    def plan_applied(self, plan_id: str) -> None:
+        self._write(ops.plan_applied(plan_id))
+
+    def applied(self, plan_id: str) -> bool:
+        with self._guard:
+            return self._tables.applied(plan_id)
+
+    def move(self, source: Address, destination: Address) -> None:
+        self._write(ops.move(source, destination))
+
+    def remove(self, address: Address) -> None:
+        self._write(ops.remove(address))
+
+    def renew(self) -> float:
+        """Append an entry if there was none for a while. Returns the seconds until the next one is
+        due."""
+        with self._guard:
+            if elapsed() >= self._renewed + self._lease.renewal:
+                self._write(ops.lock(self._cells, seconds=self._lease.seconds))
+            return max(0.0, self._renewed + self._lease.renewal - elapsed())
+
+    def release(self) -> None:
+        """Give the lock back. Where that cannot be done, the lease ends by itself; where it was
+        lost, there is nothing to give back."""
+        with suppress(SgpuError):
+            self._write(ops.unlock(str(self._cells["id"])))
+
+    def _write(self, op: Op) -> None:
+        """Perform an op and append it, both or neither. An op that changes nothing is not
+        appended."""
+        with self._guard:
+            while True:
+                self._stamp, self._op = _stamp(), op
+                try:
+                    ops.perform(op, self._tables, self._connection, self._lineage)
+                    return
+                except Locked as refused:
+                    if refused.code == "lock_lost":
+                        self._say_who_holds()
+                    raise
+                except NumberTaken:
+                    # Either somebody took the lock: the check of the next round finds that out. Or
+                    # the answer to an entry of our own was lost for good.
+                    self._replica.catch_up()
+                    self._tables = self._new_tables()
+
+    def _say_who_holds(self) -> None:
+        """Raise the error about a lost lock again, with who holds it now: elsewhere, it may have
+        been taken since the replica was caught up."""
+        with suppress(SgpuError):
+            self._replica.catch_up()
+        check_lock(self._connection, str(self._cells["id"]))
+
+    def _append(self) -> None:
+        """The last step of a transaction: append its entry.
+
+        Raises:
+            NumberTaken: somebody else appended one.
+        """
+        before = position_of(self._connection)
+        _, serial = queries.serial_of(self._connection)
+        entry = Entry(
+            number=before.number + 1,
+            prev=before.digest,
+            lineage=self._lineage,
+            serial=serial,
+            at=self._stamp.at,
+            writer=self._author,
+            ops=(self._op,),
+        )
+        text, began = entry.text, elapsed()
+        try:
+            at = append_once(self._journal, entry.number, text, patience=self._patience)
+        except StoreDown:
+            self._patience = 0.0  # the next calls, some for each launch, do not wait as long again
+            raise
+        self._patience = PATIENCE
+        if at is None:
+            raise NumberTaken
+        self._renewed = began
+        put_position(
+            self._connection,
+            Position(number=entry.number, digest=digest(text), at=at),
+            tool_version=self._stamp.tool_version,
+        )
+
+    def _new_tables(self) -> SqliteWriter:
+        return SqliteWriter(
+            self._connection,
+            path=self._replica.path,
+            check=lambda: check_lock(self._connection, str(self._cells["id"])),
+            before_commit=self._append,
+            stamp=lambda: self._stamp,
+        )
+
+
+def _stamp() -> Stamp:
+    return Stamp(at=datetime.now(UTC), tool_version=__version__)

@@ -1,0 +1,180 @@
+"""Two clones of one project that share a state."""
+
+import json
+import shutil
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.storing.stores import FOLDER, POSTGRES, SharedPlace
+from sgpu_decl.testing.contracts.killed_commands import dying
+from tests.cli.conftest import Shell
+from tests.sampling import sampled
+from tests.shared_places import new_place
+
+PROJECT = """project: {{name: p}}
+state: {{kind: {kind}, {where}}}
+runs:
+  hello: {{gpus: 1, type: CPU, command: [echo, hello], mlflow: {{enabled: false}}}}
+"""
+
+
+def where(place: SharedPlace) -> str:
+    if place.kind == FOLDER:
+        return f"path: {place.address}"
+    return f'url: "{place.address}", schema: {place.schema}'
+
+
+@pytest.fixture(params=[FOLDER, POSTGRES])
+def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple[Shell, Shell]:
+    place = new_place(request, request.param, tmp_path)
+    found = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "sgpu.yml").write_text(PROJECT.format(kind=place.kind, where=where(place)))
+        found.append(replace(sgpu, folder=folder))
+    return found[0], found[1]
+
+
+def actions(sgpu: Shell, *options: str) -> dict[str, str]:
+    answer = sgpu("plan", "-o", "json", *options)
+    assert answer.code == 0, answer.err
+    return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
+
+
+def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, two = clones
+    assert actions(two) == {"run.hello": "create"}
+    assert not (two.folder / ".sgpu" / "default" / "replica.db").exists()
+    applied = one("apply", "-y")
+    assert applied.code == 0, applied.err
+    assert actions(one) == {"run.hello": "no_op"}
+    assert actions(two) == {"run.hello": "no_op"}
+    shown = two("state", "list")
+    assert "run.hello" in shown.out
+    assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
+
+
+def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert one("apply", "-y").code == 0
+    file = two.folder / "sgpu.yml"
+    file.write_text(file.read_text().replace("  hello:", "  other:"))
+    assert two("apply", "-y").code == 0
+    pulled = json.loads(one("state", "pull").out)
+    gone = {item["address"]: item["gone"] for item in pulled["resources"]}
+    assert gone == {"run.hello": True, "run.other": False}
+
+
+def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert one("apply", "-y").code == 0
+    before = one("state", "pull").out
+    shutil.rmtree(one.folder / ".sgpu")
+    assert one("state", "pull").out == before
+    assert two("state", "pull").out == before
+
+
+def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
+    sgpu: Shell, tmp_path: Path
+) -> None:
+    missing = tmp_path / "not mounted"
+    sgpu.write("sgpu.yml", PROJECT.format(kind=FOLDER, where=f'path: "{missing}"'))
+    for command in (("plan",), ("apply", "-y")):
+        answer = sgpu(*command)
+        assert answer.code == 1
+        assert f"mkdir -p '{missing}'" in answer.err
+    assert not missing.exists()
+
+
+def test_two_developers_do_not_meet(
+    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
+) -> None:
+    place = new_place(request, FOLDER, tmp_path)
+    text = PROJECT.format(kind=FOLDER, where=where(place))
+    sgpu.write("sgpu.yml", text + "targets: {dev: {mode: development}}\n")
+    ann = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "ann"})
+    assert ann("apply", "-y", "-t", "dev").code == 0
+    shutil.rmtree(sgpu.folder / ".sgpu")  # bob has a checkout of his own
+    bob = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "DOMAIN\\\\bob"})
+    assert actions(bob, "-t", "dev") == {"run.hello": "create"}
+    assert actions(ann, "-t", "dev") == {"run.hello": "no_op"}
+    assert [item.name for item in sorted((tmp_path / "shared").iterdir())] == ["p@ann"]
+
+
+def test_a_machine_with_a_state_of_its_own_does_not_lose_it_unseen(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, _ = clones
+    file = one.folder / "sgpu.yml"
+    shared = file.read_text()
+    file.write_text("".join(line for line in shared.splitlines(True) if "state:" not in line))
+    assert one("apply", "-y").code == 0
+    file.write_text(shared)
+    refused = one("plan")
+    assert refused.code == 1
+    own = one.folder / ".sgpu" / "default" / "state.db"
+    assert f"mv {own} {own}.old" in refused.err
+    own.rename(own.with_name("state.db.old"))
+    assert one("plan").code == 0
+
+
+APPEND = {
+    FOLDER: "sgpu_decl.storing.folder.journal,FolderJournal,append",
+    POSTGRES: "sgpu_decl.storing.postgres.journal,PostgresJournal,append",
+}
+ENTRIES = range(1, 7)  # lock, begin, launched, plan applied, unlock, and the lock after the run
+
+
+@pytest.mark.parametrize("kind", [FOLDER, POSTGRES])
+@pytest.mark.parametrize(
+    "moment", sampled([(when, nth) for nth in ENTRIES for when in ("before", "after")], quick=2)
+)
+def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
+    request: pytest.FixtureRequest,
+    sgpu: Shell,
+    tmp_path: Path,
+    kind: str,
+    moment: tuple[str, int],
+) -> None:
+    place = new_place(request, kind, tmp_path)
+    sgpu.write(
+        "sgpu.yml",
+        PROJECT.format(kind=kind, where=where(place)).replace(
+            "[echo, hello]", "[sh, -c, 'echo launched >> \"$SGPU_PROJECT_DIR/launches.log\"']"
+        ),
+    )
+    when, nth = moment
+    died = subprocess.run(
+        dying(f"{APPEND[kind]},{when},{nth}", "apply", "-y"),
+        cwd=sgpu.folder,
+        env=sgpu.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    again = sgpu("apply", "-y")
+    assert again.code == 0, again.err
+    assert sgpu("wait", "hello").code == 0
+    assert (sgpu.folder / "launches.log").read_text() == "launched\n"
+    assert actions(sgpu) == {"run.hello": "no_op"}
+
+
+def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
+    sgpu.write(
+        "sgpu.yml",
+        "project: {name: p}\nstate:\n  kind: postgres\n"
+        "  url: postgresql://me:hunter2hunter2@db.example.com/sgpu\n",
+    )
+    for command in ("validate", "plan", "status"):
+        answer = sgpu(command)
+        assert answer.code == 1
+        assert "sgpu.yml:4:8" in answer.err
+        assert "PGPASSWORD" in answer.err
+        assert "hunter2" not in answer.err + answer.out

@@ -1,0 +1,103 @@
+"""The `state` block: where machines share a state."""
+
+import pytest
+
+from sgpu_decl.config.state_reader import DeclaredState, read_state
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.model.target import Mode
+
+POSTGRES = "postgresql://sgpu@db.example.com/sgpu"
+
+
+def read(
+    text: str, *, target: str | None = None, project: str = "project: {name: p}\n"
+) -> tuple[DeclaredState | None, tuple[Diagnostic, ...]]:
+    return read_state(
+        f"{project}{text}".encode(), "sgpu.yml", target=target, variables=(), environ={},
+        git=dict,
+    )  # fmt: skip
+
+
+def declared(text: str, target: str | None = None) -> DeclaredState:
+    found, findings = read(text, target=target)
+    assert findings == ()
+    assert found is not None
+    return found
+
+
+def test_a_project_without_the_block_names_no_store() -> None:
+    assert read("runs: {}\n") == (None, ())
+    assert read("state:\n") == (None, ())
+
+
+def test_a_folder_and_a_server_are_named() -> None:
+    folder = declared("state: {kind: folder, path: /mnt/team/state}\n")
+    assert (folder.block.kind, folder.block.address, folder.project) == (
+        "folder", "/mnt/team/state", "p",
+    )  # fmt: skip
+    server = declared(f"state: {{kind: postgres, url: {POSTGRES}, schema: ml, password: env:PW}}\n")
+    assert (server.block.address, server.block.schema, server.block.password) == (
+        POSTGRES, "ml", "env:PW",
+    )  # fmt: skip
+
+
+def test_a_target_has_a_store_and_a_mode_of_its_own() -> None:
+    text = (
+        "state: {kind: folder, path: /mnt/a}\n"
+        "targets: {dev: {mode: development, state: {path: /mnt/b}}}\n"
+    )
+    base, dev = declared(text), declared(text, "dev")
+    assert (base.block.path, base.mode) == ("/mnt/a", Mode.PRODUCTION)
+    assert (dev.block.path, dev.mode) == ("/mnt/b", Mode.DEVELOPMENT)
+
+
+def test_a_variable_may_name_the_store() -> None:
+    text = 'variables: {place: /mnt/c}\nstate: {kind: folder, path: "${var.place}/x"}\n'
+    assert declared(text).block.path == "/mnt/c/x"
+
+
+@pytest.mark.parametrize(
+    ("block", "code", "says"),
+    [
+        ("{kind: s3, path: /x}", "unknown_value", "kind"),
+        ("{kind: folder}", "missing_key", "needs `path`"),
+        ("{kind: postgres}", "missing_key", "needs `url`"),
+        ("{path: /x}", "missing_key", "state.kind"),
+        ("{kind: folder, path: here}", "bad_path", "absolute"),
+        ("{kind: folder, path: /x, url: postgresql://h/d}", "contradiction", "has no `url`"),
+        ("{kind: folder, pth: /x}", "unknown_key", "pth"),
+        ("{kind: postgres, url: mysql://h/d}", "bad_state_url", "PostgreSQL"),
+        ('{kind: postgres, url: "postgresql://[::1/d"}', "bad_state_url", "URL"),
+        ("{kind: postgres, url: postgresql://me:hunter2hunter2@h/d}", "password_in_url", "holds"),
+        (
+            '{kind: postgres, url: "postgresql://h/d?password=hunter2hunter2"}',
+            "password_in_url",
+            "h",
+        ),
+        ('{kind: postgres, url: "postgresql://h/d?sslmode=prefer"}', "state_unencrypted", "TLS"),
+        ("{kind: postgres, url: postgresql://h/d, schema: A-b}", "bad_name", "schema"),
+        ("{kind: postgres, url: postgresql://h/d, password: hunter2}", "bad_secret", "variable"),
+        ("/mnt/state", "wrong_type", "mapping"),
+    ],
+)
+def test_a_wrong_block_is_named_with_its_place(block: str, code: str, says: str) -> None:
+    found, findings = read(f"state: {block}\n")
+    assert found is None
+    assert code in {one.code for one in findings}
+    first = next(one for one in findings if one.code == code)
+    assert says in first.summary
+    assert first.place is not None
+    assert first.place.line == 2
+    assert first.hint or "one of" in first.summary
+    assert not any("hunter2" in f"{one.summary} {one.hint}" for one in findings)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "%2Frun%2Fpostgresql", ""])
+def test_tls_may_be_left_out_on_this_machine(host: str) -> None:
+    declared(f'state: {{kind: postgres, url: "postgresql://{host}/d?sslmode=disable"}}\n')
+
+
+def test_a_shared_state_needs_the_name_of_the_project() -> None:
+    found, findings = read("state: {kind: folder, path: /x}\n", project="runs: {}\n")
+    assert found is None
+    assert [one.code for one in findings] == ["missing_key"]

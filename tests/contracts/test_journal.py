@@ -1,0 +1,615 @@
+"""What every journal promises (`storing.journal.port`), and what a state over one adds to
+`test_state_store.py`: a lock that is a lease, a chain that nobody can change, and copies."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from sgpu_decl.errors import Locked, SgpuError, StateError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.environment import Package, PackageList
+from sgpu_decl.model.state import Resource
+from sgpu_decl.storing.journal.entry import read_entry
+from sgpu_decl.storing.journal.lease import Lease
+from sgpu_decl.storing.journal.port import Journal, Stored, StoreDown
+from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
+from sgpu_decl.storing.journal.writer import JournalWriter
+from sgpu_decl.storing.state_store import Patience
+from sgpu_decl.storing.stores import SHARED, SharedPlace, shared_journal, shared_store
+from tests.shared_places import new_place
+from tests.side_programs import start_program
+from tests.storing.conftest import NOON, make_launch
+from tests.support import PATIENCE
+
+FOR_LONG = Patience(seconds=PATIENCE)
+
+
+@pytest.fixture(params=SHARED)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> SharedPlace:
+    return new_place(request, request.param, tmp_path)
+
+
+@pytest.fixture
+def journal(place: SharedPlace) -> Iterator[Journal]:
+    opened = shared_journal(place, "default")
+    yield opened
+    opened.close()
+
+
+class Machines:
+    """Stores of one state on machines that share nothing else."""
+
+    def __init__(self, place: SharedPlace, folder: Path) -> None:
+        self.place = place
+        self._folder = folder
+        self._stores: list[JournalStore] = []
+
+    def replica(self, name: str) -> Path:
+        return self._folder / name / "default" / "replica.db"
+
+    def store(self, name: str, *, lease: float = 60.0) -> JournalStore:
+        folder = self.replica(name).parent
+        store = shared_store(self.place, folder, lease=Lease(seconds=lease))
+        assert isinstance(store, JournalStore)
+        self._stores.append(store)
+        return store
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+
+
+@pytest.fixture
+def machines(place: SharedPlace, tmp_path: Path) -> Iterator[Machines]:
+    made = Machines(place, tmp_path)
+    yield made
+    made.close()
+
+
+def fill(store: JournalStore, *, plans: int = 1) -> None:
+    done = make_launch()
+    with store.lock("apply", lineage="lin") as writer:
+        writer.begin(done.intent)
+        writer.launched(done.intent, done.resource, done.attempt)
+        for number in range(plans):
+            writer.plan_applied(f"plan-{number}")
+
+
+# The port
+
+
+def added(journal: Journal, number: int, text: str) -> datetime:
+    at = journal.append(number, text)
+    assert at is not None
+    return at
+
+
+def test_an_entry_is_read_as_it_was_appended(journal: Journal) -> None:
+    before = journal.now()
+    assert journal.after(0) == []
+    texts = {number: f'{{"n":{number},"t":"\\u00e9"}}' for number in (1, 2, 3)}
+    times = [added(journal, number, text) for number, text in texts.items()]
+    found = journal.after(1)
+    assert [item.number for item in found] == [2, 3]
+    assert found[1] == Stored(number=3, text='{"n":3,"t":"\\u00e9"}', at=times[2])
+    assert journal.after(0, most=1)[0].at == times[0]
+    assert journal.after(3) == []
+    slack = timedelta(seconds=1)  # file systems give times in ticks
+    assert before - slack <= times[0] <= times[2] <= journal.now() + slack
+
+
+def test_a_number_is_given_once(journal: Journal) -> None:
+    assert isinstance(journal.append(1, "first"), datetime)
+    assert journal.append(1, "second") is None
+    assert [item.text for item in journal.after(0)] == ["first"]
+
+
+def test_the_newest_checkpoint_is_found_and_one_that_is_there_stays(journal: Journal) -> None:
+    assert journal.checkpoint() is None
+    journal.put_checkpoint(256, b"\x00first")
+    journal.put_checkpoint(512, b"second")
+    journal.put_checkpoint(512, b"third")
+    assert journal.checkpoint() == (512, b"second")
+
+
+def test_targets_are_those_with_entries(journal: Journal) -> None:
+    assert journal.targets() == ()
+    other = journal.of_target("prod")
+    other.append(1, "x")
+    assert journal.targets() == ("prod",)
+    assert journal.after(0) == []
+    other.close()
+
+
+APPENDS = """
+import sys
+from sgpu_decl.storing.stores import SharedPlace, shared_journal
+place = SharedPlace(**eval(sys.argv[1]))
+journal, mine, number = shared_journal(place, "default"), 0, 0
+while mine < 250:
+    number += 1
+    mine += journal.append(number, f"{sys.argv[2]}-{mine}") is not None
+"""
+
+
+def test_of_two_writers_that_race_each_gets_its_numbers_and_no_entry_is_lost(
+    place: SharedPlace, journal: Journal
+) -> None:
+    fields = {name: getattr(place, name) for name in ("kind", "address", "project", "schema")}
+    racers = [start_program(APPENDS, fields, name) for name in ("a", "b")]
+    for racer in racers:
+        with racer:
+            assert racer.wait() == 0
+    found = [item.text for item in journal.after(0)]
+    expected = {f"{name}-{number}" for name in ("a", "b") for number in range(250)}
+    assert len(found) == 500
+    assert set(found) == expected
+    for name in ("a", "b"):
+        assert [text for text in found if text.startswith(name)] == [
+            f"{name}-{number}" for number in range(250)
+        ]
+
+
+# Copies
+
+
+def test_another_machine_reads_what_one_has_written(machines: Machines) -> None:
+    here, there = machines.store("here"), machines.store("there")
+    fill(here)
+    assert there.read_all() == here.read_all()
+    with there.lock("apply", lineage="another") as writer:
+        assert writer.state.lineage == "lin"
+        writer.plan_applied("of there")
+    with here.lock("apply", lineage="lin") as writer:
+        assert writer.applied("of there")
+    assert here.read() == there.read()
+
+
+def dumped(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
+
+
+def test_a_copy_made_of_a_checkpoint_is_that_made_of_all_entries(
+    machines: Machines, journal: Journal
+) -> None:
+    here = machines.store("here")
+    fill(here, plans=CHECKPOINT_EVERY)
+    checkpoint = journal.checkpoint()
+    assert checkpoint is not None
+    fill(here)
+    fresh = machines.store("fresh")
+    assert fresh.read() == here.read()
+    assert dumped(machines.replica("fresh")) == dumped(machines.replica("here"))
+    whole = machines.store("whole")
+    whole._replica._from_checkpoint = lambda: whole._replica.position()  # type: ignore[method-assign]
+    assert whole.read() == here.read()
+    assert dumped(machines.replica("whole")) == dumped(machines.replica("here"))
+
+
+def test_every_kind_of_change_is_the_same_on_another_machine(machines: Machines) -> None:
+    here, first, second, third = machines.store("here"), *map(make_launch, ("a", "b", "c"))
+    job = Resource(
+        address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
+        last=None, remote='{"job_id": 7}',
+    )  # fmt: skip
+    made = replace(first.intent, token="of the job", address=job.address, launch=None, job=job)
+    ended = replace(second.attempt, state=AttemptState.FAILED, exit_code=3, ended_at=NOON)
+    with here.lock("apply", lineage="lin") as writer:
+        for done in (first, second, third):
+            writer.begin(done.intent)
+            writer.launched(done.intent, done.resource, done.attempt)
+        writer.begin(made)
+        writer.made(made, job)
+        writer.begin(make_launch("a", 2).intent)
+        writer.abandon(make_launch("a", 2).intent)
+        writer.begin(make_launch("other").intent)
+        writer.record_packages([PackageList.of([Package("torch", "2.13.0")])])
+        writer.record_attempts([ended])
+        writer.record_resource(replace(first.resource, spec='{"gpus":4}', gone=True))
+        writer.plan_applied("plan-1")
+        writer.move(Address.run("b"), Address.run("d"))
+        writer.remove(Address.run("c"))
+    assert machines.store("there").read_all() == here.read_all()
+    assert dumped(machines.replica("there")) == dumped(machines.replica("here"))
+
+
+def test_a_checkpoint_that_is_not_whole_is_left_alone(machines: Machines, journal: Journal) -> None:
+    here = machines.store("here")
+    fill(here)
+    journal.put_checkpoint(3, b"no such file")
+    assert machines.store("fresh").read() == here.read()
+
+
+def test_a_copy_that_was_deleted_is_made_again(machines: Machines) -> None:
+    here = machines.store("here")
+    fill(here)
+    before = here.read_all()
+    for file in machines.replica("here").parent.iterdir():
+        file.unlink()
+    assert here.read_all() == before
+
+
+def test_a_damaged_copy_says_what_to_delete(machines: Machines) -> None:
+    here = machines.store("here")
+    fill(here)
+    replica = machines.replica("here")
+    replica.with_name(replica.name + "-wal").unlink(missing_ok=True)
+    replica.write_bytes(b"no database" * 100)
+    with pytest.raises(StateError) as caught:
+        here.read()
+    assert f"delete `{replica}`" in caught.value.hint
+
+
+# The lease
+
+HOLDS = """
+import os, sys
+from pathlib import Path
+from sgpu_decl.storing.journal.lease import Lease
+from sgpu_decl.storing.stores import SharedPlace, shared_store
+if sys.argv[4]:
+    system, _, *more = os.uname()
+    elsewhere = os.uname_result((system, sys.argv[4], *more))
+    os.uname = lambda: elsewhere
+place = SharedPlace(**eval(sys.argv[1]))
+store = shared_store(place, Path(sys.argv[2]), lease=Lease(seconds=float(sys.argv[3])))
+with store.lock("apply", lineage="lin") as writer:
+    writer.plan_applied("first")
+    print("held", flush=True)
+    for line in sys.stdin:
+        try:
+            writer.plan_applied(line.strip())
+            print("written", flush=True)
+        except Exception as error:
+            print(getattr(error, "code", error), flush=True)
+"""
+
+
+def holding(machines: Machines, *, lease: float, host: str = "") -> "subprocess.Popen[str]":
+    fields = {
+        name: getattr(machines.place, name) for name in ("kind", "address", "project", "schema")
+    }
+    other = start_program(HOLDS, fields, machines.replica("other").parent, lease, host)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    return other
+
+
+def test_the_lock_of_a_dead_process_of_this_machine_is_taken_over_at_once(
+    machines: Machines,
+) -> None:
+    with holding(machines, lease=1000) as other:
+        other.kill()
+    with machines.store("here").lock("destroy", lineage="lin") as writer:
+        assert writer.applied("first")
+
+
+def test_the_lock_of_a_dead_process_elsewhere_is_taken_over_when_its_lease_is_over(
+    machines: Machines,
+) -> None:
+    here = machines.store("here")
+    with holding(machines, lease=2, host="gpu-1") as other:
+        other.kill()
+    waits: list[Locked] = []
+    patience = Patience(seconds=PATIENCE, on_wait=waits.append)
+    with here.lock("destroy", lineage="lin", patience=patience) as writer:
+        assert writer.applied("first")
+    assert " on gpu-1 (process " in waits[0].message
+    assert "taken over in " in waits[0].message
+
+
+def test_a_holder_that_writes_nothing_keeps_its_lock(machines: Machines) -> None:
+    here = machines.store("here")
+    with (
+        holding(machines, lease=1, host="gpu-1") as other,
+        pytest.raises(Locked),
+        here.lock("destroy", lineage="lin", patience=Patience(seconds=3)),
+    ):
+        pass
+    assert other.returncode == 0
+
+
+def test_a_paused_holder_whose_lease_was_taken_over_cannot_write(machines: Machines) -> None:
+    here = machines.store("here")
+    with holding(machines, lease=1, host="gpu-1") as other:
+        other.send_signal(signal.SIGSTOP)
+        try:
+            with here.lock("destroy", lineage="lin", patience=FOR_LONG) as writer:
+                writer.plan_applied("of here")
+        finally:
+            other.send_signal(signal.SIGCONT)
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdin.write("second\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "lock_lost\n"
+        other.stdin.close()
+    with here.lock("apply", lineage="lin") as writer:
+        assert writer.applied("of here")
+        assert not writer.applied("second")
+
+
+def test_a_holder_that_was_paused_launches_nothing_before_it_has_written(
+    machines: Machines,
+) -> None:
+    here = machines.store("here")
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        writer.check_held()
+        writer._renewed -= 51
+        with pytest.raises(Locked, match="recorded nothing for 51 s") as caught:
+            writer.check_held()
+        assert caught.value.code == "lock_lost"
+        writer.plan_applied("p")
+        writer.check_held()
+
+
+def test_a_holder_that_was_paused_and_not_replaced_goes_on(machines: Machines) -> None:
+    here = machines.store("here")
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        writer.plan_applied("first")
+        writer._renewed -= 1000
+        assert writer.renew() > 0
+        writer.plan_applied("second")
+    assert here.read().serial == 2
+
+
+def test_who_holds_the_lock_is_told_elsewhere_and_the_lock_can_be_broken_there(
+    machines: Machines,
+) -> None:
+    here, there = machines.store("here"), machines.store("there")
+    with here.lock("apply", lineage="lin") as writer:
+        holder = there.holder()
+        assert holder is not None
+        assert (holder.operation, holder.pid) == ("apply", os.getpid())
+        assert there.abandoned_lock() is None
+        there.unlock(holder.id)
+        with pytest.raises(Locked, match="unlocked by hand") as caught:
+            writer.plan_applied("p")
+        assert caught.value.code == "lock_lost"
+        with there.lock("state mv", lineage="lin"), pytest.raises(Locked, match="`state mv`"):
+            writer.plan_applied("p")
+    assert here.read().serial == 0
+
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from sgpu_decl.storing.stores import SharedPlace, shared_store
+from tests.storing.conftest import make_launch
+
+class DyingJournal:
+    def __init__(self, journal):
+        self._journal = journal
+    def __getattr__(self, name):
+        return getattr(self._journal, name)
+    def append(self, number, text):
+        last = number == int(sys.argv[3])
+        if last and sys.argv[4] == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        at = self._journal.append(number, text)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return at
+
+store = shared_store(SharedPlace(**eval(sys.argv[1])), Path(sys.argv[2]))
+store._journal = store._replica._journal = DyingJournal(store._journal)
+done = make_launch()
+with store.lock("apply", lineage="lin") as writer:
+    writer.begin(done.intent)
+    writer.launched(done.intent, done.resource, done.attempt)
+    writer.plan_applied("plan-1")
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_whoever_comes_after_a_kill_finds_what_was_appended_and_goes_on(
+    machines: Machines, number: int, moment: str
+) -> None:
+    fields = {
+        name: getattr(machines.place, name) for name in ("kind", "address", "project", "schema")
+    }
+    folder = machines.replica("killed").parent
+    with start_program(DIES, fields, folder, number, moment) as killed:
+        assert killed.wait() == -signal.SIGKILL
+    appended = number if moment == "after" else number - 1
+    serial = min(max(appended - 1, 0), 3)
+    here, again = machines.store("here"), machines.store("killed")
+    with here.lock("apply", lineage="lin") as writer:
+        state = writer.state
+        assert state.serial == serial
+        assert bool(state.intents) is (appended == 2)
+        assert bool(state.resources) is (appended >= 3)
+        writer.plan_applied("plan-2")
+    with again.lock("apply", lineage="lin") as writer:
+        assert writer.applied("plan-2")
+        assert writer.state.serial == serial + 1
+    assert again.read_all() == here.read_all()
+
+
+# Answers that are lost
+
+
+class LossyJournal:
+    """A journal whose next answers are lost, after it has done what was asked."""
+
+    def __init__(self, journal: Journal, lost: int) -> None:
+        self._journal = journal
+        self.lost = lost
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._journal, name)
+
+    def append(self, number: int, text: str) -> datetime | None:
+        at = self._journal.append(number, text)
+        if self.lost > 0:
+            self.lost -= 1
+            raise StoreDown("the answer is lost", hint="ask again")
+        return at
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_lost_answer_is_found_out_and_nothing_is_written_twice(
+    machines: Machines, journal: Journal, lost: int
+) -> None:
+    here = machines.store("here")
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        writer._journal = cast("Journal", LossyJournal(journal, lost))
+        writer.plan_applied("first")
+        writer.plan_applied("second")
+    assert here.read().serial == 2
+    assert machines.store("there").read() == here.read()
+
+
+class DownJournal(LossyJournal):
+    """A journal that does not answer while it is down."""
+
+    down = False
+
+    def append(self, number: int, text: str) -> datetime | None:
+        if self.down:
+            raise StoreDown("nobody answers", hint="ask again")
+        return self._journal.append(number, text)
+
+
+def test_nothing_is_recorded_while_the_store_is_down_and_all_goes_on_after(
+    machines: Machines, journal: Journal
+) -> None:
+    here, done = machines.store("here"), make_launch()
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        fragile = DownJournal(journal, 0)
+        writer._journal = cast("Journal", fragile)
+        writer.begin(done.intent)
+        fragile.down, writer._patience = True, 0.2
+        for _ in range(5):  # once is waited for, not five times
+            with pytest.raises(StoreDown):
+                writer.launched(done.intent, done.resource, done.attempt)
+        assert writer.state.serial == 1
+        assert writer.state.intents == (done.intent,)
+        fragile.down = False
+        writer.launched(done.intent, done.resource, done.attempt)
+    there = machines.store("there").read()
+    assert there is not None
+    assert there.serial == 2
+    assert there.intents == ()
+
+
+def test_what_the_store_did_not_take_is_settled_by_the_next_machine(
+    machines: Machines, journal: Journal
+) -> None:
+    here, done = machines.store("here"), make_launch()
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        fragile = DownJournal(journal, 0)
+        writer._journal = cast("Journal", fragile)
+        writer.begin(done.intent)
+        fragile.down, writer._patience = True, 0.0
+        with pytest.raises(StoreDown):
+            writer.launched(done.intent, done.resource, done.attempt)
+    there = machines.store("there")
+    assert there.holder() is not None  # its release was not taken either: the lease ends by itself
+    state = there.read()
+    assert state is not None
+    assert state.intents == (done.intent,)
+
+
+# A chain that nobody can change
+
+
+def change(place: SharedPlace, number: int, text: str | None) -> None:
+    """Change an entry, or delete it, as somebody with rights to the store may."""
+    if place.kind == "folder":
+        file = Path(place.address) / "p" / "default" / "entries" / f"{number:012}.json"
+        file.unlink() if text is None else file.write_text(text)
+        return
+    import psycopg
+
+    with psycopg.connect(place.address, autocommit=True) as connection:
+        table = f"{place.schema}.entries"
+        if text is None:
+            connection.execute(f"DELETE FROM {table} WHERE number = {number}")
+        else:
+            connection.execute(f"UPDATE {table} SET entry = %s WHERE number = {number}", [text])
+
+
+def test_an_entry_that_was_changed_is_named(machines: Machines, journal: Journal) -> None:
+    fill(machines.store("here"))
+    text = journal.after(1, most=1)[0].text
+    change(machines.place, 2, text.replace("train", "brain"))
+    with pytest.raises(StateError, match=r"entry 2 of .* was changed"):
+        machines.store("fresh").read()
+
+
+def test_a_gap_is_never_read_over(machines: Machines) -> None:
+    fill(machines.store("here"))
+    change(machines.place, 3, None)
+    with pytest.raises(StateError, match="entry 3 is missing"):
+        machines.store("fresh").read()
+
+
+def test_a_copy_from_before_a_restore_is_refused(machines: Machines, journal: Journal) -> None:
+    here = machines.store("here")
+    fill(here)
+    last = journal.after(0)[-1].number
+    change(machines.place, last, None)
+    with pytest.raises(StateError, match="ends before entry") as caught:
+        here.read()
+    assert caught.value.code == "state_diverged"
+    assert f"delete `{machines.replica('here')}`" in caught.value.hint
+    assert machines.store("fresh").read() is not None
+
+
+def test_an_entry_of_a_newer_sgpu_is_refused(machines: Machines, journal: Journal) -> None:
+    here = machines.store("here")
+    fill(here)
+    last = journal.after(0)[-1]
+    journal.append(last.number + 1, '{"v":2}')
+    with pytest.raises(StateError, match="newer sgpu") as caught:
+        here.read()
+    assert caught.value.code == "state_newer"
+
+
+def test_of_two_lineages_at_once_the_first_entry_wins(machines: Machines) -> None:
+    here, there = machines.store("here"), machines.store("there")
+    with here.lock("apply", lineage="of here"):
+        pass
+    with there.lock("apply", lineage="of there") as writer:
+        assert writer.state.lineage == "of here"
+    assert there.presence("of there") is not there.presence("of here")
+
+
+def test_each_entry_names_who_wrote_it(machines: Machines, journal: Journal) -> None:
+    fill(machines.store("here"))
+    entries = [read_entry(item.number, item.text, store="s") for item in journal.after(0)]
+    assert [entry.serial for entry in entries] == [0, 1, 2, 3, 3]
+    assert {entry.writer.operation for entry in entries} == {"apply"}
+    assert {entry.writer.host for entry in entries} == {os.uname().nodename}
+    assert len({entry.writer.id for entry in entries}) == 1
+
+
+def test_a_refused_change_leaves_no_entry(machines: Machines, journal: Journal) -> None:
+    here = machines.store("here")
+    fill(here)
+    with here.lock("apply", lineage="lin") as writer:
+        before = len(journal.after(0))
+        done = make_launch()
+        with pytest.raises(StateError, match="history"):
+            writer.launched(done.intent, done.resource, replace(done.attempt, token="another"))
+        assert len(journal.after(0)) == before
+    with pytest.raises(SgpuError):
+        here.unlock("nothing")

@@ -1,0 +1,21 @@
+"""Empty places for a state that machines share."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.storing.stores import POSTGRES, SharedPlace
+
+__all__ = ["new_place"]
+
+
+def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> SharedPlace:
+    """A place of that kind for one test, whose own folder is `folder`."""
+    if kind == POSTGRES:
+        name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+        url = request.getfixturevalue("postgres")
+        return SharedPlace(kind=kind, address=url, project="p", schema=f"test_{name}")
+    shared = folder / "shared"
+    shared.mkdir()
+    return SharedPlace(kind=kind, address=str(shared), project="p")

@@ -1,0 +1,165 @@
+"""A state in PostgreSQL: rights, and what a server may refuse."""
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.owner import Presence
+from sgpu_decl.storing.journal.port import StoreDown
+from sgpu_decl.storing.state_store import StateStore
+from sgpu_decl.storing.stores import POSTGRES, SharedPlace, shared_store
+
+
+class Database:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.schema = f"test_{uuid.uuid4().hex[:12]}"
+        self.role = f"role_{uuid.uuid4().hex[:12]}"
+
+    def run(self, *statements: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def store(self, folder: Path, *, url: str = "", password: str | None = None) -> StateStore:
+        place = SharedPlace(
+            kind=POSTGRES,
+            address=url or self.url,
+            project="p",
+            schema=self.schema,
+            password=password,
+        )
+        return shared_store(place, folder / "default")
+
+    def as_role(self, *rights: str) -> str:
+        self.run(
+            f"CREATE ROLE {self.role} LOGIN",
+            f"GRANT USAGE ON SCHEMA {self.schema} TO {self.role}",
+            *(
+                f"GRANT {right} ON ALL TABLES IN SCHEMA {self.schema} TO {self.role}"
+                for right in rights
+            ),
+        )
+        return self.url.replace("owner@", f"{self.role}@")
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[Database]:
+    made = Database(postgres)
+    yield made
+    made.run(f"DROP SCHEMA IF EXISTS {made.schema} CASCADE", f"DROP ROLE IF EXISTS {made.role}")
+
+
+@pytest.fixture
+def applied(database: Database, tmp_path: Path) -> Database:
+    """A database with a state."""
+    store = database.store(tmp_path / "owner")
+    with store.lock("apply", lineage="lin") as writer:
+        writer.plan_applied("p")
+    store.close()
+    return database
+
+
+def test_a_role_that_may_select_reads_and_cannot_lock(applied: Database, tmp_path: Path) -> None:
+    store = applied.store(tmp_path / "planner", url=applied.as_role("SELECT"))
+    state = store.read()
+    assert state is not None
+    assert state.serial == 1
+    with (
+        pytest.raises(SgpuError, match="permission denied") as caught,
+        store.lock("apply", lineage="lin"),
+    ):
+        pass
+    assert caught.value.code == "state_unreachable"
+    assert f"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA {applied.schema}" in str(
+        caught.value.hint
+    )
+    store.close()
+
+
+def test_a_role_that_may_select_and_insert_applies_and_changes_nothing_that_is_there(
+    applied: Database, tmp_path: Path
+) -> None:
+    import psycopg
+
+    url = applied.as_role("SELECT, INSERT")
+    store = applied.store(tmp_path / "applier", url=url)
+    with store.lock("apply", lineage="lin") as writer:
+        writer.plan_applied("another")
+        assert writer.applied("p")
+    store.close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in (
+            f"DELETE FROM {applied.schema}.entries",
+            f"UPDATE {applied.schema}.entries SET entry = ''",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+
+
+def test_a_database_that_is_not_there_is_named(database: Database, tmp_path: Path) -> None:
+    store = database.store(tmp_path, url=database.url.replace("/postgres?", "/nothing?"))
+    with pytest.raises(StoreDown, match='"nothing" does not exist'):
+        store.read()
+
+
+def test_a_server_that_is_not_there_is_named(database: Database, tmp_path: Path) -> None:
+    store = database.store(tmp_path, url="postgresql://me@127.0.0.1:1/sgpu?sslmode=disable")
+    with pytest.raises(StoreDown, match=r"127\.0\.0\.1:1/sgpu.*cannot be reached"):
+        store.read()
+
+
+def test_a_password_that_is_not_set_is_named(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = database.store(tmp_path, password="env:SGPU_TEST_PASSWORD")
+    monkeypatch.delenv("SGPU_TEST_PASSWORD", raising=False)
+    with pytest.raises(SgpuError, match="SGPU_TEST_PASSWORD"):
+        store.read()
+    monkeypatch.setenv("SGPU_TEST_PASSWORD", "hunter2")
+    assert store.read() is None
+    assert "hunter2" not in store.url
+    store.close()
+
+
+def test_a_machine_without_the_library_is_told_how_to_install_it(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = database.store(tmp_path)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SgpuError, match="psycopg") as caught:
+        store.read()
+    assert caught.value.code == "sdk_missing"
+    assert "pip install 'sgpu[postgres]'" in str(caught.value.hint)
+    assert store.presence("lin") is Presence.UNKNOWN
+
+
+def test_a_table_of_another_program_is_refused(database: Database, tmp_path: Path) -> None:
+    database.run(
+        f"CREATE SCHEMA {database.schema}", f"CREATE TABLE {database.schema}.entries (id int)"
+    )
+    store = database.store(tmp_path)
+    with pytest.raises(SgpuError, match="cannot be used") as caught:
+        store.read()
+    assert not isinstance(caught.value, StoreDown)
+    store.close()
+
+
+def test_a_connection_that_was_cut_is_opened_again(applied: Database, tmp_path: Path) -> None:
+    store = applied.store(tmp_path / "here")
+    with store.lock("apply", lineage="lin") as writer:
+        applied.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'sgpu' AND pid <> pg_backend_pid()"
+        )
+        writer.plan_applied("after the cut")
+    state = store.read()
+    assert state is not None
+    assert state.serial == 2
+    store.close()
