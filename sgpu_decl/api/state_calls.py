@@ -1,10 +1,18 @@
 """The calls about the state of a project and target."""
 
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import resource_named
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sgpu_decl.model.state_log import LogEntry
 
 
 class StateCalls:
@@ -46,6 +54,21 @@ class StateCalls:
         from sgpu_decl.storing.state_json import pull
 
         return pull(self._project.states)
+
+    def log(self, most: int) -> "Sequence[LogEntry]":
+        """The newest entries of a shared state, `most` of them at most, the last one first.
+
+        Raises:
+            SgpuError: the state is one of this machine, which keeps no log (`no_log`).
+        """
+        entries = self._project.states.log(most)
+        if entries is None:
+            raise SgpuError(
+                "the state of this machine keeps no log",
+                hint="a shared state does: name its store with `state` in `sgpu.yml`",
+                code="no_log",
+            )
+        return entries
 
     def unlock(self, lock_id: str) -> None:
         """Release a lock that a dead sgpu left behind."""

@@ -18,6 +18,7 @@ from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends
+from sgpu_decl.facts.live_state import require_here
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
@@ -98,6 +99,8 @@ def execute(
         backends(change.backend).launcher.check(
             LaunchRequest(record=record, upstreams=upstreams, call=call)
         )
+    for record in _touched(plan, writer.state, launches):
+        require_here(record, backends, "it can neither be stopped nor waited for from here")
     writer.record_packages(plan.package_lists)
     walk = _Walk(
         plan=plan,
@@ -214,9 +217,12 @@ class _Walk:
                 upstreams = {upstream.address for upstream in change.after}
                 while any(other.address in upstreams for _, other, _ in running):
                     self._close(*running.popleft())
+                launcher = self.backends(change.backend).launcher
                 launch = launch_of(self.plan, change)
                 try:
                     self._require_upstreams(change)
+                    # With the intent: a machine that settles it must know whose it is.
+                    launch = replace(launch, reference=launcher.site())
                     intent = self._begin(change, launch)
                 except SgpuError as error:
                     self._fail(change, error)
@@ -230,7 +236,6 @@ class _Walk:
                     call=self.call,
                     git=git,
                 )
-                launcher = self.backends(change.backend).launcher
                 queues = launcher.may_queue(launching)
                 before = last_queued if queues else None
                 started = pool.submit(
@@ -316,6 +321,18 @@ class _Walk:
         self, change: Change, step: Step, attempt: AttemptRef | None = None, message: str = ""
     ) -> None:
         self.sink(ApplyEvent(step=step, address=change.address, attempt=attempt, message=message))
+
+
+def _touched(
+    plan: Plan, state: State, launches: Mapping[AttemptRef, LaunchRecord]
+) -> Iterator[LaunchRecord]:
+    """The launches of other attempts that a plan stops, and active ones that it waits for."""
+    active = {attempt.ref for attempt in state.active}
+    for change in plan.changes:
+        stopped = change.launch.stop if change.launch else ()
+        awaited = {*change.waits_for, *(upstream.ref for upstream in change.after)}
+        refs = {*(AttemptRef(change.address, number) for number in stopped), *(awaited & active)}
+        yield from (launches[ref] for ref in sorted(refs) if ref in launches)
 
 
 def _launches(change: Change) -> bool:

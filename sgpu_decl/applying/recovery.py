@@ -9,6 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import OutcomeUnknown, SgpuError
 from sgpu_decl.facts.live_state import (
     Backends,
+    began_elsewhere,
     made_by_intent,
     observe,
     recorded_resource,
@@ -37,6 +38,8 @@ def settle_intents(
             writer.made(intent, job)
             continue
         launch, attempt = intent.launch, intent.attempt_record
+        if launch is not None and began_elsewhere(launch, backends):
+            continue  # that machine settles it
         if launch is None or attempt is None or not was_staged(launch, backends):
             writer.abandon(intent)
             continue

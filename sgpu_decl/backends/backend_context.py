@@ -18,13 +18,15 @@ __all__ = ["BackendContext"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendContext:
     """One project and target. The stores of pinned code and of environments are opened where one
-    is used; `pythons` gives the finder of interpreters."""
+    is used; `pythons` gives the finder of interpreters, `shared_state` says whether other machines
+    have the same state."""
 
     project: Path
     state_dir: Path
     store: "Callable[[], CodeStore]"
     environments: "Callable[[], EnvironmentStore]"
     pythons: "Callable[[], Pythons]"
+    shared_state: Callable[[], bool] = lambda: False
 
     @property
     def layout(self) -> AttemptLayout:

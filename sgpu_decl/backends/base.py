@@ -199,6 +199,15 @@ class Launcher(Protocol):
             SgpuError: it is damaged, or there is no room for it.
         """
 
+    def site(self) -> str | None:
+        """The `LaunchRecord.reference` of all launches from here, where it is known before them:
+        None if each launch has one of its own, or needs none.
+
+        Raises:
+            BackendError: nothing can be launched from here.
+        """
+        return None
+
     def may_queue(self, launching: LaunchRequest) -> bool:  # noqa: ARG002  a default
         """Whether a launch may have to wait for room: such launches start one after the other, so
         that they stand in line in the order of the plan."""
@@ -282,6 +291,11 @@ class Attempts(Protocol):
         """The same with what takes longer, as a person is shown it: links, the files behind a first
         cause, processes that are left."""
         return self.look(records)
+
+    def elsewhere(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  a default
+        """The machine that an attempt was launched on, and the folder there, for messages, if it
+        can be asked there alone; None where it can be asked from here."""
+        return None
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default
         """End those of these active attempts that a platform would start again in vain, after their

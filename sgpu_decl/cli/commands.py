@@ -83,6 +83,7 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
     "mv": ("sgpu_decl.cli.state:move_command", "Give a resource another address."),
     "rm": ("sgpu_decl.cli.state:remove_command", "Forget a resource; runs and files stay."),
     "pull": ("sgpu_decl.cli.state:pull_command", "Print the whole state as JSON."),
+    "log": ("sgpu_decl.cli.state_log:command", "Show who changed a shared state."),
     "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that a dead process left."),
 }
 
@@ -120,6 +121,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "state mv": ("sgpu state mv run.train run.pretrain",),
     "state rm": ("sgpu state rm run.train",),
     "state pull": ("sgpu state pull",),
+    "state log": ("sgpu state log --limit 5",),
     "state unlock": ("sgpu state unlock 3f2a9c71",),
     "env": ("sgpu env bases",),
     "env bases": ("sgpu env bases",),

@@ -113,7 +113,12 @@ def outcome_error(
             "cancelled" if cancelled else "detached before the runs ended",
             hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",
         )
-    bad = [str(view.ref) for view in views if view.state is not AttemptState.SUCCEEDED]
+    bad = [
+        str(view.ref)
+        for view in views
+        # One that is active still is followed on the machine that launched it.
+        if view.state is not AttemptState.SUCCEEDED and not (view.state.active and view.unavailable)
+    ]
     if not bad:
         return None
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""

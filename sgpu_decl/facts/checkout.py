@@ -28,7 +28,7 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINA
 
 
 class Checkout:
-    """The git checkout of a project. git is called at most once, and only if its facts are used."""
+    """The git checkout of a project. git is called only for what is used: once for the facts."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -38,6 +38,11 @@ class Checkout:
         """`commit`, `branch` and `dirty` of the checkout; empty outside of one. Filters are off, so
         a filtered file (git LFS) that was touched since the checkout counts as changed."""
         return _facts(self._root)
+
+    @property
+    def commit(self) -> str | None:
+        """The commit alone, which git says at once; None outside of a checkout."""
+        return _ask(self._root, "rev-parse", "HEAD") if _is_checkout(self._root) else None
 
     def changes(self, folders: Iterable[Path]) -> tuple[Path, ...] | None:
         """The files in these folders that differ from the commit, that git does not know, or that
@@ -67,13 +72,17 @@ def _changes(folder: Path) -> Iterable[Path] | None:
 
 
 def _facts(root: Path) -> Mapping[str, str]:
-    if repository_top(root) is None and "GIT_DIR" not in os.environ:
+    if not _is_checkout(root):
         return {}
     head = (_ask(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
     commit, branch = head if len(head) == 2 else (None, None)
     dirty = {True: "true", False: "false", None: None}[_dirty(root)]
     facts = {"commit": commit, "branch": branch, "dirty": dirty}
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _is_checkout(root: Path) -> bool:
+    return repository_top(root) is not None or "GIT_DIR" in os.environ
 
 
 def _ask(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Backend
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backends",
+    "as_recorded",
+    "began_elsewhere",
     "believe_intents",
     "believe_orphans",
+    "launched_on",
     "lost",
     "made_by_intent",
     "observe",
     "recorded_resource",
     "refs_in_launch",
+    "require_here",
     "was_staged",
 ]
 
@@ -34,20 +39,27 @@ def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
 
     An attempt that its backend no longer knows is lost, since it was active when last seen. One
     that is only staged is lost too: it was recorded when its supervisor was running, so a power cut
-    has undone its start.
+    has undone its start. One that only another machine can ask is as it was recorded.
     """
     views: dict[AttemptRef, AttemptView] = {}
     in_launch = refs_in_launch(state)
-    by_backend: dict[str, list[LaunchRecord]] = {}
+    by_backend: dict[str, dict[AttemptRef, Attempt]] = {}
     for attempt in state.active:
-        by_backend.setdefault(attempt.backend, []).append(state.launch_of(attempt))
-    for kind, records in by_backend.items():
-        answers = backends(kind).attempts.look(records)
+        by_backend.setdefault(attempt.backend, {})[attempt.ref] = attempt
+    for kind, recorded in by_backend.items():
+        attempts = backends(kind).attempts
+        records = [state.launch_of(attempt) for attempt in recorded.values()]
+        answers = attempts.look(records)
         for record in records:
             view = answers.get(record.ref)
             started = view is not None and view.state is not AttemptState.STAGING
             is_there = view is not None and (started or record.ref in in_launch)
-            views[record.ref] = view if view is not None and is_there else lost(record)
+            if view is not None and is_there:
+                views[record.ref] = view
+            elif (where := attempts.elsewhere(record)) is not None:
+                views[record.ref] = as_recorded(recorded[record.ref], launched_on(where))
+            else:
+                views[record.ref] = lost(record)
     return views
 
 
@@ -66,6 +78,42 @@ def lost(record: LaunchRecord) -> AttemptView:
     )
 
 
+def as_recorded(attempt: Attempt, unavailable: str | None) -> AttemptView:
+    """The view of an attempt that is not asked about: as it was recorded last. `unavailable` says
+    why, if its backend cannot be asked from here."""
+    return AttemptView(
+        ref=attempt.ref,
+        backend=attempt.backend,
+        state=attempt.state,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        exit_code=attempt.exit_code,
+        failure=attempt.failure,
+        unavailable=unavailable,
+    )
+
+
+def launched_on(where: str) -> str:
+    """Why an attempt that `Attempts.elsewhere` finds on another machine cannot be asked here."""
+    return f"it was launched on {where}"
+
+
+def require_here(record: LaunchRecord, backends: Backends, what: str) -> None:
+    """Refuse `what` cannot be done with an attempt that only another machine can ask.
+
+    Raises:
+        BackendError: it was launched there.
+    """
+    where = backends(record.backend).attempts.elsewhere(record)
+    if where is not None:
+        raise BackendError(
+            f"`{record.ref}` was launched on {where}: {what}",
+            hint="give this command there. If that machine is gone for good, "
+            f"`sgpu state rm {record.ref.address}` lets go of the run",
+            code="launched_elsewhere",
+        )
+
+
 def believe_intents(state: State, backends: Backends, job_backends: "JobBackends") -> State:
     """The state as it will be once open intents are settled: a plan sees no effect twice."""
     resources = dict(state.resources)
@@ -75,7 +123,9 @@ def believe_intents(state: State, backends: Backends, job_backends: "JobBackends
         if job is not None:
             resources[intent.address] = job
         launch, attempt = intent.launch, intent.attempt_record
-        if launch is None or attempt is None or not was_staged(launch, backends):
+        if launch is None or attempt is None:
+            continue
+        if not (began_elsewhere(launch, backends) or was_staged(launch, backends)):
             continue
         before = resources.get(intent.address)
         resources[intent.address] = recorded_resource(intent, attempt, before)
@@ -117,6 +167,11 @@ def recorded_resource(intent: Intent, attempt: Attempt, before: Resource | None)
 
 def was_staged(launch: LaunchRecord, backends: Backends) -> bool:
     return backends(launch.backend).launcher.staged(launch)
+
+
+def began_elsewhere(launch: LaunchRecord, backends: Backends) -> bool:
+    """Whether a launch was begun on another machine, which alone knows how far it got."""
+    return backends(launch.backend).attempts.elsewhere(launch) is not None
 
 
 def made_by_intent(intent: Intent, job_backends: "JobBackends") -> Resource | None:

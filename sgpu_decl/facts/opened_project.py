@@ -70,8 +70,13 @@ class OpenedProject:
                 self._states = local_store(folder)
             else:
                 _refuse_left_behind(local_store(folder))
-                self._states = shared_store(place, folder)
+                self._states = shared_store(place, folder, commit=self._commit)
         return self._states
+
+    def _commit(self) -> str | None:
+        from sgpu_decl.facts.checkout import Checkout
+
+        return Checkout(self.root).commit
 
     @cached_property
     def store(self) -> "CodeStore":
@@ -114,6 +119,7 @@ class OpenedProject:
             store=lambda: self.store,
             environments=lambda: self.environments,
             pythons=self.pythons,
+            shared_state=lambda: self.states.file is None,
         )
 
     def job_backend(self, block: "BackendOptions") -> "JobBackend":

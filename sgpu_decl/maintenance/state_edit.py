@@ -48,11 +48,11 @@ def remove(project: OpenedProject, text: str) -> Address:
 
     Raises:
         NotFound: nothing is recorded there.
-        ActiveRun: it is active.
+        ActiveRun: it is active, as far as this machine can ask.
     """
     old = resource_named(project.state().resources, text).address
     with project.writing("state rm") as writer:
-        _refuse_active(project, old, "without its record nothing would stop it")
+        _refuse_active(project, old, "without its record nothing would stop it", seen=True)
         refresh(writer, project.backend)
         writer.remove(old)
     return old
@@ -69,10 +69,16 @@ def _parse(text: str, like: Address) -> Address:
     )
 
 
-def _refuse_active(project: OpenedProject, address: Address, why: str) -> None:
-    runs = ProjectRuns(project)
-    for attempt in project.believed().active:
-        if attempt.ref.address == address and runs.status(attempt.ref).state.active:
+def _refuse_active(
+    project: OpenedProject, address: Address, why: str, *, seen: bool = False
+) -> None:
+    """`seen` leaves those out that only another machine can ask: it may be gone for good."""
+    runs, state = ProjectRuns(project), project.believed()
+    for attempt in state.active:
+        if attempt.ref.address != address or not runs.status(attempt.ref).state.active:
+            continue
+        attempts = project.backend(attempt.backend).attempts
+        if not seen or attempts.elsewhere(state.launch_of(attempt)) is None:
             raise ActiveRun(
                 f"`{attempt.ref}` is active: {why}",
                 hint=_wait_for(project, attempt.ref),

@@ -98,6 +98,7 @@ class Intent:
             state=AttemptState.QUEUED,
             created_at=self.created_at,
             plan_id=self.plan_id,
+            reference=self.launch.reference,
         )
 
 

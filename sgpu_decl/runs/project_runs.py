@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Attempts
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
-from sgpu_decl.facts.live_state import lost, refs_in_launch
+from sgpu_decl.facts.live_state import (
+    as_recorded,
+    launched_on,
+    lost,
+    refs_in_launch,
+    require_here,
+)
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
@@ -339,6 +345,7 @@ class ProjectRuns:
             BackendError: the ranks of this backend cannot be asked.
         """
         record = self.record(ref)
+        self._require_here(record)
         view = self.status(ref)
         running = [rank.rank for rank in view.ranks if rank.state == "running"]
         if not (view.state.active and running):
@@ -403,8 +410,16 @@ class ProjectRuns:
         are there at the beginning come first, of all attempts; then how each of them stands.
 
         Yields `None` at quiet moments, several times a second, so that the caller can look around.
+        Attempts that only another machine can ask are not followed: how they were recorded comes
+        first.
         """
-        records = {ref: self.record(ref) for ref in refs}
+        every = {ref: self.record(ref) for ref in refs}
+        records = {
+            ref: record
+            for ref, record in every.items()
+            if self._attempts(record).elsewhere(record) is None
+        }
+        yield from (self.status(ref) for ref in every if ref not in records)
         logs = {
             ref: self._attempts(record).logs(record, ranks=ranks, follow=True, restart=restart)
             for ref, record in records.items()
@@ -451,9 +466,13 @@ class ProjectRuns:
 
         Raises:
             OutOfTime: `timeout` seconds went by first.
+            BackendError: one is active that only another machine can ask.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pending = list(refs)
+        for ref, status in self._statuses(refs).items():
+            if status.state.active:
+                self._require_here(self.record(ref))
         while True:
             looked = time.monotonic()
             self._settle(pending)
@@ -473,8 +492,13 @@ class ProjectRuns:
             time.sleep(max(QUIET, time.monotonic() - looked))
 
     def cancel(self, ref: AttemptRef) -> None:
-        """Ask an attempt to stop. One that has ended is left as it is."""
+        """Ask an attempt to stop. One that has ended is left as it is.
+
+        Raises:
+            BackendError: only another machine can ask it.
+        """
         record = self.record(ref)
+        self._require_here(record)
         self._project.backend(record.backend).launcher.cancel(record)
 
     def forced_stops(
@@ -511,6 +535,9 @@ class ProjectRuns:
     def _attempts(self, record: LaunchRecord) -> Attempts:
         """Who watches the attempts of the backend that one was launched on."""
         return self._project.backend(record.backend).attempts
+
+    def _require_here(self, record: LaunchRecord) -> None:
+        require_here(record, self._project.backend, "only that machine can ask it")
 
     def remember(self, records: Iterable[LaunchRecord]) -> None:
         """Keep launches in memory: the state may be unable to say them, on a full disk."""
@@ -549,6 +576,11 @@ class ProjectRuns:
             return answer
         links = answer.links if answer is not None else {}
         record, staging = self.record(ref), AttemptState.STAGING
+        if (where := self._attempts(record).elsewhere(record)) is not None:
+            known, why = self._in_history(ref), launched_on(where)
+            if known is not None:
+                return as_recorded(known, why)
+            return AttemptView(ref=ref, backend=record.backend, state=staging, unavailable=why)
         if ref in refs_in_launch(self._project.state()):
             return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)
         recorded = self._in_history(ref)
@@ -561,20 +593,11 @@ class ProjectRuns:
         return replace(self._from_record(record), links=links)
 
     def _from_record(self, record: LaunchRecord, unavailable: str | None = None) -> AttemptView:
-        attempt = self._recorded(record.ref)
-        return AttemptView(
-            ref=attempt.ref,
-            backend=record.backend,
-            state=attempt.state,
-            started_at=attempt.started_at,
-            ended_at=attempt.ended_at,
-            exit_code=attempt.exit_code,
-            failure=attempt.failure,
-            unavailable=unavailable,
-        )
+        return as_recorded(self._recorded(record.ref), unavailable)
 
     def _must_be_kept(self, ref: AttemptRef) -> None:
         record = self.record(ref)
+        self._require_here(record)
         views = self._attempts(record).look([record])
         if not views and not self._view(ref, None).state.active:
             raise NotFound(

@@ -14,6 +14,7 @@ from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
 if TYPE_CHECKING:
     from sgpu_decl.model.environment import PackageList
     from sgpu_decl.model.owner import Presence
+    from sgpu_decl.model.state_log import LogEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +171,10 @@ class StateStore(Protocol):
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
         """Every attempt of a run, oldest first."""
+
+    def log(self, most: int) -> "Sequence[LogEntry] | None":
+        """The newest changes, `most` of them at most, the last one first; None if this store does
+        not keep what changed."""
 
     def check(self) -> None:
         """Read all that is there, for `sgpu doctor`.

@@ -1,5 +1,6 @@
 """State stores by their URLs."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
@@ -29,7 +30,6 @@ class SharedPlace:
         project: the name of the project.
         schema: of a database.
         password: a reference, `env:NAME`.
-        commit: the git commit of the project, for the log.
     """
 
     kind: str
@@ -37,7 +37,6 @@ class SharedPlace:
     project: str
     schema: str | None = None
     password: str | None = None
-    commit: str | None = None
 
 
 def local_store(folder: Path) -> StateStore:
@@ -45,9 +44,16 @@ def local_store(folder: Path) -> StateStore:
     return SqliteStore(folder / "state.db")
 
 
-def shared_store(place: SharedPlace, folder: Path, *, lease: "Lease | None" = None) -> StateStore:
+def shared_store(
+    place: SharedPlace,
+    folder: Path,
+    *,
+    lease: "Lease | None" = None,
+    commit: Callable[[], str | None] = lambda: None,
+) -> StateStore:
     """The store of a target on this place. Its copy lies in `folder` of this machine, which has the
-    target's name. `lease` is that of its locks."""
+    target's name. `lease` is that of its locks; `commit` gives the git commit of the project, for
+    the log."""
     from sgpu_decl.storing.journal.store import JournalStore
 
     def url(replica: Path) -> str:
@@ -66,7 +72,7 @@ def shared_store(place: SharedPlace, folder: Path, *, lease: "Lease | None" = No
         folder / REPLICA,
         url=url,
         lease=lease,
-        commit=place.commit,
+        commit=commit,
     )
 
 

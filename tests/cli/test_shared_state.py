@@ -1,9 +1,11 @@
 """Two clones of one project that share a state."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
 from tests.sampling import sampled
 from tests.shared_places import new_place
+from tests.support import until
 
 PROJECT = """project: {{name: p}}
 state: {{kind: {kind}, {where}}}
@@ -59,6 +62,30 @@ def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
     shown = two("state", "list")
     assert "run.hello" in shown.out
     assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
+
+
+def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert "no entries yet" in one.here("state", "log").err
+    assert one("apply", "-y").code == 0
+    entries = two.here("state", "log", "-o", "json").json["data"]["entries"]
+    numbers = [entry["number"] for entry in entries]
+    assert numbers == sorted(numbers, reverse=True)
+    assert {entry["host"] for entry in entries} == {os.uname().nodename}
+    changes = [change for entry in reversed(entries) for change in entry["changes"]]
+    done = [change["op"] for change in changes if change["op"] not in ("lock", "unlock")]
+    assert done[:3] == ["begin", "launched", "plan_applied"]
+    assert {"op": "record_attempts", "subject": "hello#1 succeeded"} in changes
+    text = two.here("state", "log", "--limit", "2").out
+    assert len(text.splitlines()) == 3
+    assert "gave the lock back" in text
+
+
+def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
+    sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
+    answer = sgpu.here("state", "log", "-o", "json")
+    assert answer.code == 1
+    assert answer.json["error"]["code"] == "no_log"
 
 
 def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:
@@ -164,6 +191,106 @@ def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
     assert sgpu("wait", "hello").code == 0
     assert (sgpu.folder / "launches.log").read_text() == "launched\n"
     assert actions(sgpu) == {"run.hello": "no_op"}
+
+
+WAITS = (
+    "[sh, -c, 'echo launched >> {folder}/launches.log; "
+    "until [ -e {folder}/go ]; do sleep 0.05; done']"
+)
+
+
+@pytest.fixture
+def machines(
+    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
+) -> Iterator[tuple[Shell, Shell, Path]]:
+    """Two clones, which stand for two machines, and a file of all launches of their one run. It
+    runs until the test is over."""
+    place = new_place(request, FOLDER, tmp_path)
+    text = PROJECT.format(kind=FOLDER, where=where(place))
+    found = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        command = WAITS.format(folder=tmp_path)
+        (folder / "sgpu.yml").write_text(text.replace("[echo, hello]", command))
+        found.append(replace(sgpu, folder=folder))
+    one, two = found
+    try:
+        yield one, two, tmp_path / "launches.log"
+    finally:
+        (tmp_path / "go").touch()
+        for clone in found:
+            clone.here("wait", "*")
+
+
+def test_a_run_of_another_machine_is_shown_as_recorded_and_not_launched_again(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, launches = machines
+    assert one.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
+    assert actions(two) == {"run.hello": "adopt"}
+    applied = two.here("apply", "-y")
+    assert applied.code == 0, applied.err
+    assert f"it was launched on {os.uname().nodename}, in {one.folder}" in applied.err
+    (status,) = two.here("status", "-o", "json").json["data"]["runs"]
+    assert status["state"] == "queued"
+    assert str(one.folder) in status["unavailable"]
+    for command in ("logs", "results", "fetch", "cancel", "wait", "stacks"):
+        refused = two.here(command, "hello")
+        assert refused.code == 1, command
+        assert f"in {one.folder}" in refused.err
+    (launches.parent / "go").touch()
+    assert one.here("wait", "hello").code == 0
+    assert one.here("apply", "-y").code == 0  # records the end
+    assert actions(two) == {"run.hello": "no_op"}
+    assert launches.read_text() == "launched\n"
+
+
+def test_a_run_of_another_machine_is_launched_beside_it_on_request(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, launches = machines
+    assert one.here("apply", "-y", "--detach").code == 0
+    again = ("apply", "-y", "--detach", "--rerun", "run.hello", "--on-active")
+    refused = two.here(*again, "replace")
+    assert refused.code == 1
+    assert f"in {one.folder}" in refused.err
+    launched = two.here(*again, "parallel")
+    assert launched.code == 0, launched.err
+    until(lambda: launches.exists() and launches.read_text() == "launched\n" * 2)
+    assert actions(one) == {"run.hello": "adopt"}
+
+
+def test_a_launch_that_another_machine_began_is_left_to_it(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, launches = machines
+    died = subprocess.run(
+        dying(f"{APPEND[FOLDER]},after,2", "apply", "-y", "--detach"),
+        cwd=one.folder,
+        env=one.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    assert actions(two) == {"run.hello": "adopt"}
+    assert two.here("apply", "-y").code == 0
+    assert "it was launched on" in two.here("status").out
+    assert one.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
+    assert launches.read_text() == "launched\n"
+
+
+def test_a_run_of_a_machine_that_is_gone_for_good_is_let_go_of(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, _ = machines
+    assert one.here("apply", "-y", "--detach").code == 0
+    assert one.here("state", "rm", "run.hello").code == 1
+    removed = two.here("state", "rm", "run.hello")
+    assert removed.code == 0, removed.err
+    assert actions(two) == {"run.hello": "create"}
 
 
 def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:

@@ -35,15 +35,27 @@ class LocalAttempts(Attempts):
     def __init__(self, layout: AttemptLayout, environ: Mapping[str, str]) -> None:
         self._layout = layout
         self._environ = environ
+        self._site: str | None = None
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = {}
         for record in records:
             folder = self._layout.attempt(record.ref)
-            if attempt_status.attempt_exists(folder):
+            if attempt_status.attempt_exists(folder) and self.elsewhere(record) is None:
                 status = attempt_status.read_attempt(folder)
                 views[record.ref] = view_in(record, status)
         return views
+
+    def elsewhere(self, record: LaunchRecord) -> str | None:
+        if record.reference is None:  # no other machine has this state
+            return None
+        from sgpu_decl.backends.local.launch_site import site_id, site_in
+
+        if self._site is None:
+            self._site = site_id(self._layout.state_dir)
+        site = site_in(record.reference)
+        here = site.id == self._site and site.host == os.uname().nodename
+        return None if here else site.shown
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = self.look(records)

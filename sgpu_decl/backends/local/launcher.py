@@ -41,6 +41,7 @@ class LocalLauncher(Launcher):
     ) -> None:
         self._project = context.project
         self._layout = context.layout
+        self._shared_state = context.shared_state
         self._store = context.store
         self._environments = context.environments
         self._trees: dict[str, Path] = {}
@@ -86,16 +87,24 @@ class LocalLauncher(Launcher):
         with self._nothing_left(launching) as folder:
             self._stage(launching, folder)
 
+    def site(self) -> str | None:
+        if not self._shared_state():
+            return None
+        from sgpu_decl.backends.local.launch_site import make_site
+
+        return make_site(self._layout.state_dir, self._project).reference
+
     def may_queue(self, launching: LaunchRequest) -> bool:
         config = launching.config
         return config.max_parallel is not None or config.type.name != "CPU"
 
-    def launch(self, launching: LaunchRequest) -> None:  # its folder is moved with its address
+    def launch(self, launching: LaunchRequest) -> str | None:  # its folder moves with its address
         with self._nothing_left(launching) as folder:
             if not _launched(folder):
                 secrets = resolve_secrets(launching.config.env.secrets, self._environ)
                 server = self._server or _warm_server(launching, folder, secrets)
                 agent.launch(folder, secrets=secrets, server=server)
+        return launching.record.reference
 
     def staged(self, record: LaunchRecord) -> bool:
         try:

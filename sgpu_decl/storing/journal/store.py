@@ -1,7 +1,7 @@
 """The state store over a journal and its replica."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
 
 if TYPE_CHECKING:
     from sgpu_decl.model.owner import Presence
+    from sgpu_decl.model.state_log import LogEntry
     from sgpu_decl.storing.journal.ops import Op
     from sgpu_decl.storing.journal.writer import JournalWriter
     from sgpu_decl.storing.sqlite.rows import Cell
@@ -49,7 +50,7 @@ class JournalStore:
         journal: the entries.
         replica: the database on this machine that is made of them.
         url: how `open_state_store` finds the store of a replica again.
-        commit: the git commit of the project, for the log.
+        commit: gives the git commit of the project, for the log.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class JournalStore:
         *,
         url: Callable[[Path], str],
         lease: Lease | None = None,
-        commit: str | None = None,
+        commit: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._journal = journal
         self._replica = Replica(replica, journal)
@@ -112,6 +113,13 @@ class JournalStore:
         if not self._caught_up:
             self._catch_up()
         return self._replica.read(lambda item: queries.history_of(item, address)) or ()
+
+    def log(self, most: int) -> "Sequence[LogEntry]":
+        from sgpu_decl.storing.journal.log import log_entry
+
+        newest = self._head().position.number
+        entries = self._journal.after(max(0, newest - most), most=most)
+        return [log_entry(item, store=self._journal.name) for item in reversed(entries)]
 
     def check(self) -> None:
         self._catch_up()
@@ -236,7 +244,7 @@ class JournalStore:
             host=os.uname().nodename,
             operation=operation,
             tool_version=__version__,
-            commit=self._commit,
+            commit=self._commit(),
         )
 
     def _add_checkpoint(self, began: int) -> None:

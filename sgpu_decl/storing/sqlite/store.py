@@ -78,6 +78,9 @@ class SqliteStore:
     def history(self, address: Address) -> tuple[Attempt, ...]:
         return self.reading(lambda item: queries.history_of(item, address)) or ()
 
+    def log(self, most: int) -> None:  # noqa: ARG002  the protocol's
+        return None
+
     def check(self) -> None:
         answer = self.reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
         if answer is not None and answer != ("ok",):

@@ -1,0 +1,71 @@
+"""Where runs of this machine are launched from, in a state that several machines share."""
+
+import json
+import os
+import uuid
+from functools import lru_cache
+from pathlib import Path
+
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.errors import BackendError
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.storing.state_folder import make_state_folder
+from sgpu_decl.system_errors import advice, error_text
+
+__all__ = ["LaunchSite", "make_site", "site_id", "site_in"]
+
+_FILE = "site"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSite:
+    """`id` is that of a folder `.sgpu/<target>`, whatever its path; `host` is the machine, and
+    `project` the folder of the project, as they were called at the launch."""
+
+    id: str
+    host: str
+    project: str
+
+    @property
+    def reference(self) -> str:
+        """What a `LaunchRecord` keeps of it."""
+        fields = {"host": self.host, "id": self.id, "project": self.project}
+        return json.dumps(fields, sort_keys=True)
+
+    @property
+    def shown(self) -> str:
+        return f"{self.host}, in {self.project}"
+
+
+@lru_cache
+def site_in(reference: str) -> LaunchSite:
+    return LaunchSite(**json.loads(reference))
+
+
+def site_id(state_dir: Path) -> str | None:
+    """The id of this folder; None if nothing was ever launched from it."""
+    try:
+        return (state_dir / _FILE).read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
+def make_site(state_dir: Path, project: Path) -> LaunchSite:
+    """The site of this folder, which gets an id at its first launch.
+
+    Raises:
+        BackendError: the id cannot be written.
+    """
+    known = site_id(state_dir)
+    if known is None:
+        known, path = uuid.uuid4().hex, state_dir / _FILE
+        try:
+            make_state_folder(state_dir)
+            write_atomic(path, f"{known}\n".encode())
+        except OSError as error:
+            raise BackendError(
+                f"`{path}` cannot be written: {error_text(error)}",
+                hint=advice(error),
+                code="launch_failed",
+            ) from error
+    return LaunchSite(id=known, host=os.uname().nodename, project=os.fspath(project))
