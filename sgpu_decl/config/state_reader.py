@@ -57,7 +57,7 @@ def read_state(
     if context.references:
         scope = context.scope({})
         block = interpolate(block, scope)
-        found += scope.found
+        found += scope.findings
     place = root.keys[_KEY]
     if not isinstance(block, yaml_nodes.Mapping):
         wrong = Diagnostic(
@@ -70,7 +70,7 @@ def read_state(
     shape = project_shape().keys[_KEY]
     conversion = Conversion()
     data = conversion.plain(block, shape)
-    found += conversion.found
+    found += conversion.findings
     state: SharedState | None = None
     try:
         state = SharedState.model_validate(data)
