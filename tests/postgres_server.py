@@ -44,12 +44,16 @@ def running_server(programs: Path) -> Iterator[str]:
     home = Path(tempfile.mkdtemp(prefix="sgpu-pg-", dir="/tmp"))
     data = home / "data"
     user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-    if user is not None:
-        os.chown(home, user.pw_uid, user.pw_gid)
-        if not os.access(programs, os.X_OK):
-            raise RuntimeError(f"{programs} cannot be run")
     start = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     plain = {"cwd": home, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}, **start}
+    if user is not None:
+        os.chown(home, user.pw_uid, user.pw_gid)
+        try:
+            subprocess.run(
+                [programs / "initdb", "--version"], check=True, capture_output=True, **plain
+            )
+        except PermissionError:
+            programs = _copied(programs, home)
     subprocess.run(
         [programs / "initdb", "-D", data, "-U", "owner", "-A", "trust", "-E", "UTF8", "--no-sync"],
         check=True, capture_output=True, **plain,
@@ -69,6 +73,16 @@ def running_server(programs: Path) -> Iterator[str]:
         server.send_signal(signal.SIGINT)  # it does not wait for its clients
         server.wait()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _copied(programs: Path, folder: Path) -> Path:
+    """A copy of the wheel's programs below `folder`, with the libraries that lie beside its
+    package: a folder above them is closed to others."""
+    package = programs.parent.parent
+    for part in (programs.parent, package.with_name(f"{package.name}.libs")):
+        to = folder / part.relative_to(package.parent)
+        shutil.copytree(part, to, ignore=shutil.ignore_patterns("include"))
+    return folder / programs.relative_to(package.parent)
 
 
 def _answers(home: str) -> bool:
