@@ -121,7 +121,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "state mv": ("sgpu state mv run.train run.pretrain",),
     "state rm": ("sgpu state rm run.train",),
     "state pull": ("sgpu state pull",),
-    "state log": ("sgpu state log --limit 5",),
+    "state log": ("sgpu state log --tail 5",),
     "state unlock": ("sgpu state unlock 3f2a9c71",),
     "env": ("sgpu env bases",),
     "env bases": ("sgpu env bases",),

@@ -10,19 +10,20 @@ __all__ = ["command"]
 
 @click.command("log")
 @click.option(
-    "--limit",
+    "--tail",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Show this many entries, the newest ones.",
+    metavar="N",
+    help="Show the N newest entries.",
 )
 @project_options
 @output_option()
-def command(*, source: ProjectSource, limit: int, output: str) -> int:
+def command(*, source: ProjectSource, tail: int, output: str) -> int:
     """Show who changed a shared state, when, and how: the newest entry comes first."""
     from sgpu_decl.views.state_log_text import log_json, log_text
 
-    entries = source.recorded().state.log(limit)
+    entries = source.recorded().state.log(tail)
     if output == "json":
         answer({"entries": log_json(entries)})
     elif entries:

@@ -76,7 +76,7 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
     done = [change["op"] for change in changes if change["op"] not in ("lock", "unlock")]
     assert done[:3] == ["begin", "launched", "plan_applied"]
     assert {"op": "record_attempts", "subject": "hello#1 succeeded"} in changes
-    text = two.here("state", "log", "--limit", "2").out
+    text = two.here("state", "log", "--tail", "2").out
     assert len(text.splitlines()) == 3
     assert "gave the lock back" in text
 
@@ -253,7 +253,7 @@ def test_a_run_of_another_machine_is_launched_beside_it_on_request(
     one, two, launches = machines
     assert one.here("apply", "-y", "--detach").code == 0
     again = ("apply", "-y", "--detach", "--rerun", "run.hello", "--on-active")
-    refused = two.here(*again, "replace")
+    refused = two.here(*again, "queue")
     assert refused.code == 1
     assert f"in {one.folder}" in refused.err
     launched = two.here(*again, "parallel")

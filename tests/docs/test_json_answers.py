@@ -39,7 +39,16 @@ COMMANDS = {
     "state rm": "other",
 }
 """What each is called with after the run, in this order."""
-ELSEWHERE = {"apply", "run", "stacks", "state unlock", "adopt", "mlflow sync", "dev workspace"}
+ELSEWHERE = {
+    "adopt",
+    "apply",
+    "dev workspace",
+    "mlflow sync",
+    "run",
+    "stacks",
+    "state log",
+    "state unlock",
+}
 """Those that need more than a run that has ended; `apply` is what starts it."""
 
 ANSWERS = script("json_answers").ANSWERS
