@@ -6,14 +6,15 @@ from pydantic import ValidationError
 
 from sgpu_decl.config.error_messages import ErrorExplainer
 from sgpu_decl.config.file_reader import masked_in_order, with_options
+from sgpu_decl.config.include import ReadIncluded
 from sgpu_decl.config.plain_values import Conversion, project_shape
+from sgpu_decl.config.project_files import nothing_included, read_files
 from sgpu_decl.config.state import SharedState
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import Mode
-from sgpu_decl.text import file_limits, yaml_nodes
+from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.interpolation import interpolate
-from sgpu_decl.text.yaml_reader import load
 
 __all__ = ["DeclaredState", "read_state"]
 
@@ -37,6 +38,7 @@ def read_state(
     variables: Sequence[tuple[str, str]],
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
+    read_included: ReadIncluded = nothing_included,
 ) -> tuple[DeclaredState | None, tuple[Diagnostic, ...]]:
     """Read where the state of a target lies; see `file_reader.read` for the arguments.
 
@@ -44,12 +46,12 @@ def read_state(
         None where the file names no store; and what is wrong with the block alone: whoever reads
         the whole file finds the rest.
     """
-    document, findings = load(raw, file, limits=file_limits.limits_for(raw, file))
-    if document is None:
+    files, findings = read_files(raw, file, read_included)
+    if files is None:
         return None, findings
-    if not file_limits.is_project(document.root, file):
+    if files.kind != "project":
         return None, ()
-    root, context, _ = with_options(document, "project", target, variables, (), environ, git)
+    root, context, _ = with_options(files, target, variables, (), environ, git)
     block = root.entries.get(_KEY)
     if block is None or (isinstance(block, yaml_nodes.Scalar) and block.plain and not block.text):
         return None, ()

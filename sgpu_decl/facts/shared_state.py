@@ -29,6 +29,7 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
     from sgpu_decl.config.state_reader import read_state
     from sgpu_decl.diagnostics.diagnostic import has_errors
     from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.included_files import FileReader
     from sgpu_decl.facts.project_file import invalid_file, read_bytes
 
     checkout = Checkout(opened.root)
@@ -40,6 +41,7 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         variables=location.variables,
         environ=os.environ,
         git=lambda: checkout.facts,
+        read_included=FileReader(file, shown),
     )
     if has_errors(findings):
         raise invalid_file(shown, findings)

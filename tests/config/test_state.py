@@ -2,6 +2,7 @@
 
 import pytest
 
+from sgpu_decl.config.include import Included, IncludedFile
 from sgpu_decl.config.state_reader import DeclaredState, read_state
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.target import Mode
@@ -39,6 +40,18 @@ def test_a_folder_and_a_server_are_named() -> None:
     assert (server.block.address, server.block.schema, server.block.password) == (
         POSTGRES, "ml", "env:PW",
     )  # fmt: skip
+
+
+def test_a_variable_of_an_included_file_is_known() -> None:
+    text = "project: {name: p}\ninclude: [v.yml]\nstate: {kind: folder, path: '/mnt/${var.team}'}\n"
+    fragment = IncludedFile(path="v.yml", file="v.yml", content=b"variables: {team: {default: a}}")
+    found, findings = read_state(
+        text.encode(), "sgpu.yml", target=None, variables=(), environ={}, git=dict,
+        read_included=lambda _: Included(files=(fragment,)),
+    )  # fmt: skip
+    assert findings == ()
+    assert found is not None
+    assert found.block.path == "/mnt/a"
 
 
 def test_a_target_has_a_store_and_a_mode_of_its_own() -> None:
