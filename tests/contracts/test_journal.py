@@ -26,6 +26,7 @@ from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.state_store import Patience
 from sgpu_decl.storing.stores import SHARED, SharedPlace, shared_journal, shared_store
+from tests.sampling import sampled
 from tests.shared_places import new_place
 from tests.side_programs import start_program
 from tests.storing.conftest import NOON, make_launch
@@ -414,11 +415,13 @@ with store.lock("apply", lineage="lin") as writer:
 """
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "kill", sampled([(nth, when) for nth in range(1, 6) for when in ("before", "after")], quick=2)
+)
 def test_whoever_comes_after_a_kill_finds_what_was_appended_and_goes_on(
-    machines: Machines, number: int, moment: str
+    machines: Machines, kill: tuple[int, str]
 ) -> None:
+    number, moment = kill
     fields = {
         name: getattr(machines.place, name) for name in ("kind", "address", "project", "schema")
     }
