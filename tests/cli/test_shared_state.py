@@ -31,7 +31,7 @@ def where(place: SharedPlace) -> str:
     return f'url: "{place.address}", schema: {place.schema}'
 
 
-@pytest.fixture(params=[FOLDER, POSTGRES])
+@pytest.fixture(params=[FOLDER, pytest.param(POSTGRES, marks=pytest.mark.expensive)])
 def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple[Shell, Shell]:
     place = new_place(request, request.param, tmp_path)
     found = []
@@ -44,7 +44,7 @@ def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple
 
 
 def actions(sgpu: Shell, *options: str) -> dict[str, str]:
-    answer = sgpu("plan", "-o", "json", *options)
+    answer = sgpu.here("plan", "-o", "json", *options)
     assert answer.code == 0, answer.err
     return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
 
@@ -55,11 +55,11 @@ def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
     one, two = clones
     assert actions(two) == {"run.hello": "create"}
     assert not (two.folder / ".sgpu" / "default" / "replica.db").exists()
-    applied = one("apply", "-y")
+    applied = one.here("apply", "-y")
     assert applied.code == 0, applied.err
     assert actions(one) == {"run.hello": "no_op"}
     assert actions(two) == {"run.hello": "no_op"}
-    shown = two("state", "list")
+    shown = two.here("state", "list")
     assert "run.hello" in shown.out
     assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
 
@@ -67,7 +67,7 @@ def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
 def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
     assert "no entries yet" in one.here("state", "log").err
-    assert one("apply", "-y").code == 0
+    assert one.here("apply", "-y").code == 0
     entries = two.here("state", "log", "-o", "json").json["data"]["entries"]
     numbers = [entry["number"] for entry in entries]
     assert numbers == sorted(numbers, reverse=True)
@@ -90,22 +90,22 @@ def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
 
 def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
-    assert one("apply", "-y").code == 0
+    assert one.here("apply", "-y").code == 0
     file = two.folder / "sgpu.yml"
     file.write_text(file.read_text().replace("  hello:", "  other:"))
-    assert two("apply", "-y").code == 0
-    pulled = json.loads(one("state", "pull").out)
+    assert two.here("apply", "-y").code == 0
+    pulled = json.loads(one.here("state", "pull").out)
     gone = {item["address"]: item["gone"] for item in pulled["resources"]}
     assert gone == {"run.hello": True, "run.other": False}
 
 
 def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
-    assert one("apply", "-y").code == 0
-    before = one("state", "pull").out
+    assert one.here("apply", "-y").code == 0
+    before = one.here("state", "pull").out
     shutil.rmtree(one.folder / ".sgpu")
-    assert one("state", "pull").out == before
-    assert two("state", "pull").out == before
+    assert one.here("state", "pull").out == before
+    assert two.here("state", "pull").out == before
 
 
 def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
@@ -114,7 +114,7 @@ def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
     missing = tmp_path / "not mounted"
     sgpu.write("sgpu.yml", PROJECT.format(kind=FOLDER, where=f'path: "{missing}"'))
     for command in (("plan",), ("apply", "-y")):
-        answer = sgpu(*command)
+        answer = sgpu.here(*command)
         assert answer.code == 1
         assert f"mkdir -p '{missing}'" in answer.err
     assert not missing.exists()
@@ -127,7 +127,7 @@ def test_two_developers_do_not_meet(
     text = PROJECT.format(kind=FOLDER, where=where(place))
     sgpu.write("sgpu.yml", text + "targets: {dev: {mode: development}}\n")
     ann = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "ann"})
-    assert ann("apply", "-y", "-t", "dev").code == 0
+    assert ann.here("apply", "-y", "-t", "dev").code == 0
     shutil.rmtree(sgpu.folder / ".sgpu")  # bob has a checkout of his own
     bob = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "DOMAIN\\\\bob"})
     assert actions(bob, "-t", "dev") == {"run.hello": "create"}
@@ -142,14 +142,14 @@ def test_a_machine_with_a_state_of_its_own_does_not_lose_it_unseen(
     file = one.folder / "sgpu.yml"
     shared = file.read_text()
     file.write_text("".join(line for line in shared.splitlines(True) if "state:" not in line))
-    assert one("apply", "-y").code == 0
+    assert one.here("apply", "-y").code == 0
     file.write_text(shared)
-    refused = one("plan")
+    refused = one.here("plan")
     assert refused.code == 1
     own = one.folder / ".sgpu" / "default" / "state.db"
     assert f"mv {own} {own}.old" in refused.err
     own.rename(own.with_name("state.db.old"))
-    assert one("plan").code == 0
+    assert one.here("plan").code == 0
 
 
 APPEND = {
@@ -159,17 +159,25 @@ APPEND = {
 ENTRIES = range(1, 7)  # lock, begin, launched, plan applied, unlock, and the lock after the run
 
 
-@pytest.mark.parametrize("kind", [FOLDER, POSTGRES])
 @pytest.mark.parametrize(
-    "moment", sampled([(when, nth) for nth in ENTRIES for when in ("before", "after")], quick=2)
+    "moment",
+    sampled(
+        [
+            (kind, when, nth)
+            for kind in (FOLDER, POSTGRES)
+            for nth in ENTRIES
+            for when in ("before", "after")
+        ],
+        quick=2,
+    ),
 )
 def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
     request: pytest.FixtureRequest,
     sgpu: Shell,
     tmp_path: Path,
-    kind: str,
-    moment: tuple[str, int],
+    moment: tuple[str, str, int],
 ) -> None:
+    kind, when, nth = moment
     place = new_place(request, kind, tmp_path)
     sgpu.write(
         "sgpu.yml",
@@ -177,7 +185,6 @@ def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
             "[echo, hello]", "[sh, -c, 'echo launched >> \"$SGPU_PROJECT_DIR/launches.log\"']"
         ),
     )
-    when, nth = moment
     died = subprocess.run(
         dying(f"{APPEND[kind]},{when},{nth}", "apply", "-y"),
         cwd=sgpu.folder,
@@ -186,9 +193,9 @@ def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
         check=False,
     )
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-    again = sgpu("apply", "-y")
+    again = sgpu.here("apply", "-y")
     assert again.code == 0, again.err
-    assert sgpu("wait", "hello").code == 0
+    assert sgpu.here("wait", "hello").code == 0
     assert (sgpu.folder / "launches.log").read_text() == "launched\n"
     assert actions(sgpu) == {"run.hello": "no_op"}
 
@@ -300,7 +307,7 @@ def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
         "  url: postgresql://me:hunter2hunter2@db.example.com/sgpu\n",
     )
     for command in ("validate", "plan", "status"):
-        answer = sgpu(command)
+        answer = sgpu.here(command)
         assert answer.code == 1
         assert "sgpu.yml:4:8" in answer.err
         assert "PGPASSWORD" in answer.err
