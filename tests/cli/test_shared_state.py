@@ -164,9 +164,9 @@ ENTRIES = range(1, 7)  # lock, begin, launched, plan applied, unlock, and the lo
     sampled(
         [
             (kind, when, nth)
-            for kind in (FOLDER, POSTGRES)
             for nth in ENTRIES
             for when in ("before", "after")
+            for kind in (FOLDER, POSTGRES)
         ],
         quick=2,
     ),
