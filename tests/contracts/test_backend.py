@@ -1,5 +1,8 @@
 """The contract of backends (`sgpu_decl.testing.contracts.backend_contract`) holds for ours."""
 
+import json
+import os
+import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,19 +150,24 @@ class TestRayWithoutStorage(TestRay):
 
     @NEWEST_CLUSTER
     def test_runs_start_in_their_order(self, bench: BackendBench) -> None:
-        """Ray itself stops a run while it waits. The rest is as with a storage."""
+        """Ray itself stops a run that waits, and the driver of the one before is killed. The rest
+        is as with a storage."""
         gate = str(bench.gate)
-        bench.declare_all({
-            "hello": {"function": "hold", "args": {"gate": gate}},
-            "later": {"function": "value", "after": ["hello"], "args": {"gate": gate}},
-        })  # fmt: skip
+        waits = {"function": "value", "after": ["hello"], "args": {"gate": gate}}
+        hello = {"function": "hold", "args": {"gate": gate}}
+        bench.declare_all({"hello": hello, "later": waits, "stopped": waits})
+        jobs = f"{bench.case.fields['backend']['address']}/api/jobs"
         bench.launched()
         until(lambda: bench.status("later").get("waiting_for") == "hello#1")
+        until(lambda: bench.status("stopped").get("waiting_for") == "hello#1")
 
-        token = bench.record("later").token
-        stop = f"{bench.case.fields['backend']['address']}/api/jobs/{token}/stop"
+        stop = f"{jobs}/{bench.record('stopped').token}/stop"
         urllib.request.urlopen(urllib.request.Request(stop, method="POST")).close()
+        with urllib.request.urlopen(f"{jobs}/{bench.record('hello').token}") as answer:
+            os.kill(int(json.load(answer)["driver_info"]["pid"]), signal.SIGKILL)
 
-        assert bench.ended("later")["state"] == "cancelled"
-        bench.go()
-        assert bench.ended("hello")["state"] == "succeeded"
+        later = bench.ended("later")
+        assert bench.ended("stopped")["state"] == "cancelled"
+        assert (later["state"], later["first_cause"]["class"]) == ("failed", "upstream_failed")
+        assert later["first_cause"]["summary"].startswith("hello#1 was lost")
+        assert bench.status("hello")["state"] == "lost"
