@@ -248,7 +248,10 @@ def main() -> int:
         scratch = Path(text)
         rows: list[Iterator[Row]] = []
         if "start" in parts:
+            from formatting import formatting
+
             rows.append(starting(scratch, options.repeats))
+            rows.append(formatting(scratch, SGPU, options.repeats))
         if "plans" in parts:
             rows.append(planning(scratch, options.sizes, terraform=terraform))
         if "applies" in parts:

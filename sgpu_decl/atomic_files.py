@@ -7,11 +7,12 @@ from pathlib import Path
 __all__ = ["write_atomic", "write_cache"]
 
 
-def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace a file by rename, so that a reader sees the old bytes or the new ones. It is 0600.
+def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
+    """Replace a file by rename, so that a reader sees the old bytes or the new ones.
 
     Args:
         durable: it survives a power cut; a cache need not.
+        mode: the file's permissions.
 
     Raises:
         OSError: it cannot be written; the old content stays.
@@ -22,6 +23,8 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
+            if mode != 0o600:
+                os.fchmod(descriptor, mode)
             if durable:
                 os.fsync(descriptor)
         os.rename(temporary, path)

@@ -29,6 +29,9 @@ ANSWERS = {
         "`kind` is `run` or `project`; `runs` and `jobs` are addresses; `included` are files, from the folder of the root file.",
     ),
     "plan": _answer(_PLAN, f"The plan. {_SPEC} With `--blame`, each field has its `origins`.", sometimes="files"),
+    "fmt": _answer(
+        "files", "One object for each file: `file`, and whether it `changes`; of standard input the `text`, too.", stable=False,
+    ),
     "apply": _answer(
         "plan", "The plan, and the runs at their end. If a run failed, `error` stands beside `data`.",
         sometimes="attempts attached runs",

@@ -32,6 +32,7 @@ HELP_OPTIONS = ["-h", "--help"]
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("sgpu_decl.cli.init:command", "Write a first run.yaml and train.py."),
     "validate": ("sgpu_decl.cli.validate:command", "Check a file and show all its mistakes."),
+    "fmt": ("sgpu_decl.cli.fmt:command", "Write run and project files in one format."),
     "plan": ("sgpu_decl.cli.plan:command", "Show what apply would change, and why."),
     "apply": ("sgpu_decl.cli.apply:command", "Carry out a plan and follow its runs."),
     "run": ("sgpu_decl.cli.run:command", "Run a command on GPUs, without a YAML file."),
@@ -98,6 +99,7 @@ SUBCOMMANDS = {
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": ("sgpu init", "sgpu init --from train.py", "sgpu init experiments --project"),
     "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
+    "fmt": ("sgpu fmt", "sgpu fmt --check --diff", "sgpu fmt - < run.yaml"),
     "plan": ("sgpu plan", "sgpu plan train -t prod --set args.lr=0.1"),
     "apply": ("sgpu apply", "sgpu apply train.yaml -t prod --detach -y"),
     "run": (
@@ -169,6 +171,7 @@ SYNONYMS = {
     "download": "fetch",
     "output": "fetch",
     "lint": "validate",
+    "format": "fmt",
     "check": "validate",
     "clean": "gc",
     "prune": "gc",

@@ -11,7 +11,6 @@ __all__ = ["first_file", "first_project"]
 
 _PLAIN = re.compile(r"(--?)?[A-Za-z_/][\w./=:+-]*(?<!:)", re.ASCII)
 _NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
-_WIDEST = 36  # columns before the comments
 _Line = tuple[str, str]
 """A line and its comment."""
 
@@ -29,7 +28,7 @@ def first_file(
         type_: the type of GPU.
         path: of the script, relative to the file.
     """
-    return _aligned([
+    return _joined([
         (f"# yaml-language-server: $schema={schema}", ""),
         ("# `sgpu plan` shows what would happen, `sgpu apply` does it", ""),
         (f"name: {_text(name)}", ""),
@@ -42,7 +41,7 @@ def first_file(
 def first_project(*, schema: str, name: str, run: str, path: str, entry: EntryArguments) -> str:
     """The text of a project file with one run, `run`, and two targets."""
     key = _text(run)
-    return _aligned([
+    return _joined([
         (f"# yaml-language-server: $schema={schema}", ""),
         ("# `sgpu plan -t dev` shows what would happen, `sgpu apply -t dev` does it", ""),
         (f"project: {{name: {_text(name)}}}", ""),
@@ -71,10 +70,10 @@ def _entry(path: str, entry: EntryArguments) -> Iterator[_Line]:
         yield f"# {entry.note}", ""
     if not entry.arguments:
         return
-    head = "args:" if any(one.given for one in entry.arguments) else "# args:"
-    yield head, "its command line" if is_script else "its arguments"
+    some = any(argument.given for argument in entry.arguments)
+    yield "args:" if some else "# args:", "its command line" if is_script else "its arguments"
     for argument in entry.arguments:
-        mark = "  " if argument.given else "  # "
+        mark = "  " if argument.given else "  # " if some else "#   "
         *first, last = _words(argument) if is_script else _value(argument)
         yield from ((mark + line, "") for line in first)
         yield mark + last, _about(argument)
@@ -108,10 +107,7 @@ def _text(word: str) -> str:
     return json.dumps(word, ensure_ascii=False)
 
 
-def _aligned(lines: Sequence[_Line]) -> str:
-    """The text, with all comments in one column."""
-    widths = [len(line) for line, comment in lines if comment]
-    column = min(_WIDEST, max(widths))
+def _joined(lines: Sequence[_Line]) -> str:
     return "".join(
-        f"{f'{line:<{column}}  # {comment}' if comment else line}\n" for line, comment in lines
+        f"{f'{line} # {comment}' if comment else line}".rstrip() + "\n" for line, comment in lines
     )

@@ -168,7 +168,7 @@ class Selection:
                 head = opened.read(LOOK)
             if secret and holds_secret(name, head):
                 return Exclusion(path, SelectionRule.SECRET)
-            if ours and _is_sgpu_file(name, head):
+            if ours and is_sgpu_file(name, head):
                 return Exclusion(path, SelectionRule.SGPU_FILE)
         if (facts.st_dev, facts.st_ino) in self._outputs:
             return Exclusion(path, SelectionRule.OUTPUT)
@@ -282,7 +282,7 @@ def lines_of(path: str | Path, top: Path) -> list[str]:
     return read_regular(path).decode("utf-8-sig", "replace").splitlines()
 
 
-def _is_sgpu_file(name: str, head: bytes) -> bool:
+def is_sgpu_file(name: str, head: bytes) -> bool:
     """Whether a file is a run, project or plan file, or a schema of these, by its content: they are
     config, not code."""
     if name.endswith((".yaml", ".yml")):

@@ -5,11 +5,10 @@ and nothing is composed first (libyaml's composer crashes the process on deep in
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field
 from functools import partial
 
-import yaml
 from yaml import events
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
@@ -18,6 +17,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.file_limits import FileLimits, too_many
+from sgpu_decl.text.yaml_events import events_of
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
@@ -27,15 +27,6 @@ _SCALAR_TAGS: dict[str, type] = {"int": int, "float": float, "bool": bool, "null
 
 class Stop(Exception):
     """Reading cannot go on; the diagnostic is already noted."""
-
-
-def _events(source: str) -> Iterator[events.Event]:
-    """The events of libyaml where PyYAML was built with it, else of PyYAML's own parser."""
-    if yaml.__with_libyaml__:
-        from yaml._yaml import CParser
-
-        return iter(CParser(source).get_event, None)
-    return iter(yaml.SafeLoader(source).get_event, None)
 
 
 _scalar_of: Callable[[tuple[object, ...]], Scalar] = partial(tuple.__new__, Scalar)
@@ -103,7 +94,7 @@ class Composer:
             place=Place(self.file, 1, 1),
             hint="write a run in it; if it was to be a saved plan, save that again",
         )
-        for event in _events(source):
+        for event in events_of(source):
             if isinstance(event, events.ScalarEvent):
                 self._scalar(event)
             elif isinstance(event, events.CollectionStartEvent):

@@ -13,7 +13,7 @@ from sgpu_decl.text.yaml_nodes import Document, Mapping, Node, Sequence, place_o
 
 # Not YAML characters, but for tab and line breaks; libyaml would refuse them without a place.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 def load(
@@ -36,7 +36,7 @@ def load(
     )
     if size > limits.size:
         return None, (too_large(file, limits),)
-    source, refused = _decode(text, file)
+    source, refused = decoded(text, file)
     if source is None:
         return None, refused
     reader = Composer(file=file, limits=limits)
@@ -62,7 +62,8 @@ def load(
     return document, tuple(reader.findings)
 
 
-def _decode(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
+def decoded(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
+    """The text of a file without a byte order mark, or why it is no text of YAML."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8")
@@ -93,7 +94,7 @@ def _decode(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnostic,
 
 
 def _place_at(text: str, offset: int, file: str) -> Place:
-    breaks = list(_BREAK.finditer(text, 0, offset))
+    breaks = list(LINE_BREAK.finditer(text, 0, offset))
     start = breaks[-1].end() if breaks else 0
     return Place(file, len(breaks) + 1, offset - start + 1)
 

@@ -17,6 +17,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.script_argument import PLACEHOLDER, EntryArguments
 from sgpu_decl.rendering.first_file import first_file, first_project
 from sgpu_decl.staging.script_arguments import entry_arguments
+from sgpu_decl.text.yaml_format import formatted
 
 _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(
     lambda name: not keyword.iskeyword(name) and name not in ("h", "help")
@@ -72,6 +73,7 @@ def _written(entry: EntryArguments) -> LoadedRun:
         )
         assert loaded is not None, one
         assert not findings, one
+        assert formatted(one, "x.yml") == (one, ())
         if one is text:
             run = loaded.runs[0]
     return run
@@ -182,16 +184,16 @@ def test_the_words_of_a_run_file_for_a_script(tmp_path: Path) -> None:
     first = write_first_files(tmp_path, name=None, script=str(tmp_path / "train.py"), project=False)
     assert first.required == ("data", "--out")
     assert first.file.read_text().partition("args:")[2] == (
-        """                 # its command line
-  - CHANGE_ME         # required: `data`, text
-  - --batch-size=64   # integer
-  - --model=small     # one of: small, large
+        """ # its command line
+  - CHANGE_ME # required: `data`, text
+  - --batch-size=64 # integer
+  - --model=small # one of: small, large
   - --betas
   - "0.9"
-  - "0.999"           # number
-  # - --workers=...   # integer; default os.cpu_count()
-  # - --amp           # on or off
-  - --out=CHANGE_ME   # required: text
+  - "0.999" # number
+  # - --workers=... # integer; default os.cpu_count()
+  # - --amp # on or off
+  - --out=CHANGE_ME # required: text
 """
     )
 

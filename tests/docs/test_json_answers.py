@@ -12,6 +12,7 @@ from tests.docs.pages import script
 RUN = "name: train\ngpus: 2\ntype: CPU\ncommand: [echo, hi]\nmlflow: {enabled: false}\n"
 COMMANDS = {
     "validate": "",
+    "fmt": "",
     "plan": "--files",
     "status": "",
     "wait": "train",

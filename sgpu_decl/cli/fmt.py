@@ -1,0 +1,79 @@
+"""`sgpu fmt`."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sgpu_decl.cli.completed_by import completed_by
+from sgpu_decl.cli.options import output_option
+from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
+
+if TYPE_CHECKING:
+    from sgpu_decl.api.formatting import Formatted
+
+__all__ = ["command"]
+
+_MOST = 11 << 20  # bytes that are read of standard input; more than any file may have
+
+
+@click.command("fmt")
+@click.argument(
+    "paths", nargs=-1, metavar="[PATHS]...", shell_complete=completed_by("files", "folders")
+)
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if something would change.")
+@click.option("--diff", "with_diff", is_flag=True, help="Write nothing; show what would change.")
+@output_option()
+def command(*, paths: tuple[str, ...], check: bool, with_diff: bool, output: str) -> int:
+    """Write run files and project files in one format.
+
+    PATHS are files and folders, `.` if none is given. Of a folder, all run and project files in it
+    and below it are formatted, and the files that they include. `-` formats standard input, and
+    prints the result.
+
+    Spaces and empty lines alone change. Values, their order, quotes, brackets, block text and
+    comments stay; each result is read again before it is written.
+
+    Exit codes: 0 ok, 1 a file cannot be formatted, or would change with --check.
+    """
+    from sgpu_decl.api.formatting import format_bytes, format_files, refused, write_formatted
+
+    if "-" in paths and len(paths) > 1:
+        raise click.UsageError("`-` stands alone: give it no other paths")
+    is_stdin = paths == ("-",)
+    if is_stdin:
+        content = sys.stdin.buffer.read(_MOST)
+        files = [format_bytes(content, "standard input")]
+    else:
+        files = list(format_files(paths or (".",)))
+    changed = [file for file in files if file.changes]
+    if not (check or with_diff or is_stdin):
+        for file in changed:
+            write_formatted(file)
+    error = refused(files)
+    if output == "json":
+        data = {"files": [_file(file, whole=is_stdin) for file in files]}
+        answer(data, error=error)
+        return 1 if error is not None or (check and changed) else 0
+    if with_diff:
+        from sgpu_decl.views.format_text import format_diff
+
+        colour = takes_colour(sys.stdout)
+        for file in changed:
+            show(format_diff(file.shown, file.before, file.after or "", colour=colour))
+    elif is_stdin and not check:
+        sys.stdout.write(files[0].after or "")
+    elif not is_stdin:
+        for file in changed:
+            show(f"{'would format' if check else 'formatted'} {file.shown}")
+    if error is not None:
+        raise error
+    if not is_stdin:
+        same, few = len(files) - len(changed), check or with_diff
+        note(f"{len(changed)} {'would change' if few else 'changed'}, {same} unchanged")
+    return 1 if check and changed else 0
+
+
+def _file(file: "Formatted", *, whole: bool) -> dict[str, str | bool | None]:
+    named: dict[str, str | bool | None] = {"file": file.shown, "changes": file.changes}
+    return {**named, "text": file.after} if whole else named
