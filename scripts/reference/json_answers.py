@@ -32,6 +32,10 @@ ANSWERS = {
     "fmt": _answer(
         "files", "One object for each file: `file`, and whether it `changes`; of standard input the `text`, too.", stable=False,
     ),
+    "graph": _answer(
+        "nodes edges", "Of each node `address`, `kind`, `cells` and the number of its `actions`; of each edge `from`, `to` and "
+        "`relation`.", stable=False,
+    ),
     "apply": _answer(
         "plan", "The plan, and the runs at their end. If a run failed, `error` stands beside `data`.",
         sometimes="attempts attached runs",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.known_environment import Environment
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.step_progress import Progress
+    from sgpu_decl.planning.project_graph import ProjectGraph
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
 
@@ -248,6 +249,18 @@ class Session:
         from sgpu_decl.facts.project_file import read_file
 
         return read_file(self._project.opened, self._project.location, checkout)
+
+    def graph(self) -> "ProjectGraph":
+        """The runs, jobs and environments of the file for the target, and which uses which.
+
+        Raises:
+            InvalidInput: the file holds errors.
+            NotFound: there is no file.
+        """
+        from sgpu_decl.facts.checkout import Checkout
+        from sgpu_decl.planning.project_graph import graph_of
+
+        return graph_of(self._read(Checkout(self.root)).loaded)
 
     def plan(
         self,

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("sgpu_decl.cli.validate:command", "Check a file and show all its mistakes."),
     "fmt": ("sgpu_decl.cli.fmt:command", "Write run and project files in one format."),
     "plan": ("sgpu_decl.cli.plan:command", "Show what apply would change, and why."),
+    "graph": ("sgpu_decl.cli.graph:command", "Draw which run, job and environment uses which."),
     "apply": ("sgpu_decl.cli.apply:command", "Carry out a plan and follow its runs."),
     "run": ("sgpu_decl.cli.run:command", "Run a command on GPUs, without a YAML file."),
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
@@ -101,6 +102,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
     "fmt": ("sgpu fmt", "sgpu fmt --check --diff", "sgpu fmt - < run.yaml"),
     "plan": ("sgpu plan", "sgpu plan train -t prod --set args.lr=0.1"),
+    "graph": ("sgpu graph", "sgpu graph --plan -t prod -o dot"),
     "apply": ("sgpu apply", "sgpu apply train.yaml -t prod --detach -y"),
     "run": (
         "sgpu run --gpus 2 -- python train.py --lr 1e-3",

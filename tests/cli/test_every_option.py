@@ -13,7 +13,7 @@ from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from tests.cli.conftest import Shell
 from tests.support import COMMAND_RUN
 
-READS_A_FILE = {"validate", "plan", "apply", "destroy", "adopt"}
+READS_A_FILE = {"validate", "plan", "graph", "apply", "destroy", "adopt"}
 """Their FILE is what `--var` and `--set` change."""
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {

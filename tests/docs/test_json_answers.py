@@ -13,6 +13,7 @@ RUN = "name: train\ngpus: 2\ntype: CPU\ncommand: [echo, hi]\nmlflow: {enabled: f
 COMMANDS = {
     "validate": "",
     "fmt": "",
+    "graph": "--plan",
     "plan": "--files",
     "status": "",
     "wait": "train",

@@ -1,0 +1,50 @@
+"""`sgpu graph`."""
+
+import click
+
+from sgpu_decl.cli.file_options import file_argument, file_options
+from sgpu_decl.cli.options import ProjectSource
+from sgpu_decl.cli.terminal_output import answer, show
+
+__all__ = ["command"]
+
+
+@click.command("graph")
+@file_argument
+@file_options
+@click.option("--plan", "with_plan", is_flag=True, help="Add what `sgpu apply` would do to each.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["mermaid", "dot", "json"]),
+    default="mermaid",
+    show_default=True,
+    help="The format of the output.",
+)
+def command(*, source: ProjectSource, file: str | None, with_plan: bool, output: str) -> int:
+    """Draw the runs, jobs and environments of FILE, and which of them uses which.
+
+    FILE is a run file or a project file: `sgpu.yml`, else `run.yaml`, if none is given. GitHub and
+    GitLab draw Mermaid in Markdown; Graphviz draws dot.
+
+    Exit codes: 0 ok, 1 the file is not valid, or its plan cannot be applied.
+    """
+    from sgpu_decl.cli.error_exit import show_error
+    from sgpu_decl.cli.plan_errors import plan_error
+    from sgpu_decl.cli.staging_progress import open_progress
+    from sgpu_decl.views import graph_text
+
+    session = source.session(file)
+    graph, error = session.graph(), None
+    if with_plan:
+        with open_progress() as progress:
+            plan = session.plan(progress=progress).plan
+        graph, error = graph.planned(plan), plan_error(plan)
+    if output == "json":
+        answer(graph_text.graph_json(graph), error=error)
+    else:
+        draw = graph_text.graph_dot if output == "dot" else graph_text.graph_mermaid
+        show(draw(graph))
+        if error is not None:
+            show_error(error)
+    return error.exit_code if error is not None else 0

@@ -1,0 +1,97 @@
+"""Which run, job and environment of a project uses which."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import field, replace
+from enum import StrEnum
+
+from sgpu_decl.config.loaded import Loaded
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.plan import Action, Plan
+
+__all__ = ["GraphEdge", "GraphNode", "ProjectGraph", "Relation", "graph_of"]
+
+
+class Relation(StrEnum):
+    USES = "uses"
+    """A run has the environment."""
+    AFTER = "after"
+    """A run starts when the other one has succeeded."""
+    LAUNCHES = "launches"
+    """A job starts the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphNode:
+    """A run with all cells of its matrix, a job or an environment. `actions` counts those of a
+    plan, and is empty without one."""
+
+    address: Address
+    cells: int = 1
+    actions: Mapping[Action, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphEdge:
+    """`source` needs `needed`."""
+
+    source: Address
+    needed: Address
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectGraph:
+    """Nodes in the order of the file, environments first; edges in the order of their sources."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+
+    def planned(self, plan: Plan) -> "ProjectGraph":
+        """The graph with the actions of a plan, and with what that would remove."""
+        counts: dict[Address, Counter[Action]] = {}
+        for change in plan.changes:
+            address = Address(change.address.kind, change.address.name)
+            counts.setdefault(address, Counter())[change.action] += 1
+        known = {node.address for node in self.nodes}
+        removed = [
+            GraphNode(address=address, cells=sum(actions.values()))
+            for address, actions in counts.items()
+            if address not in known and address.kind is not Kind.ENVIRONMENT
+        ]
+        nodes = tuple(
+            replace(node, actions=dict(sorted(counts.get(node.address, {}).items())))
+            for node in (*self.nodes, *removed)
+        )
+        return replace(self, nodes=nodes)
+
+
+def graph_of(loaded: Loaded) -> ProjectGraph:
+    """The graph of what a file declares. Environments are those that runs share by name."""
+    runs = Counter(run.config.name for run in loaded.runs)
+    edges: dict[GraphEdge, None] = {}  # each once, however many cells of a matrix have it
+    environments: dict[Address, None] = {}
+    for run in loaded.runs:
+        source = Address.run(run.config.name)
+        if (name := run.config.env.use) is not None:
+            environment = Address(Kind.ENVIRONMENT, name)
+            environments[environment] = None
+            edges[GraphEdge(source=source, needed=environment, relation=Relation.USES)] = None
+        for upstream in run.config.after:
+            edge = GraphEdge(source=source, needed=Address.run(upstream), relation=Relation.AFTER)
+            edges[edge] = None
+    for job in loaded.jobs:
+        if job.config.run is not None:
+            edge = GraphEdge(
+                source=job.address,
+                needed=Address.run(job.config.run),
+                relation=Relation.LAUNCHES,
+            )
+            edges[edge] = None
+    nodes = (
+        *(GraphNode(address=address) for address in environments),
+        *(GraphNode(address=Address.run(name), cells=cells) for name, cells in runs.items()),
+        *(GraphNode(address=job.address) for job in loaded.jobs),
+    )
+    return ProjectGraph(nodes=nodes, edges=tuple(edges))

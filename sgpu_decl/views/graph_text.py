@@ -1,0 +1,85 @@
+"""The graph of a project in the languages that draw it, and as JSON."""
+
+from collections.abc import Mapping
+
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.planning.project_graph import GraphNode, ProjectGraph
+
+__all__ = ["graph_dot", "graph_json", "graph_mermaid"]
+
+_MERMAID_SHAPES: Mapping[Kind, tuple[str, str]] = {
+    Kind.ENVIRONMENT: ("[(", ")]"),
+    Kind.RUN: ("[", "]"),
+    Kind.JOB: ("([", "])"),
+}
+_DOT_SHAPES: Mapping[Kind, str] = {
+    Kind.ENVIRONMENT: "cylinder",
+    Kind.RUN: "box",
+    Kind.JOB: "oval",
+}
+
+
+def graph_mermaid(graph: ProjectGraph) -> str:
+    """A flowchart of Mermaid, which GitHub and GitLab draw in Markdown. Arrows lead to what is
+    needed. https://mermaid.js.org/syntax/flowchart.html"""
+    ids = {node.address: f"n{number}" for number, node in enumerate(graph.nodes)}
+    lines = ["flowchart LR"]
+    for node in graph.nodes:
+        opening, closing = _MERMAID_SHAPES[node.address.kind]
+        label = "<br>".join(map(_mermaid_text, _label(node)))
+        lines.append(f'  {ids[node.address]}{opening}"{label}"{closing}')
+    lines += [
+        f"  {ids[edge.source]} -->|{edge.relation}| {ids[edge.needed]}" for edge in graph.edges
+    ]
+    return "\n".join(lines)
+
+
+def graph_dot(graph: ProjectGraph) -> str:
+    """A directed graph in the language of Graphviz. https://graphviz.org/doc/info/lang.html"""
+    lines = ["digraph sgpu {", "  rankdir=LR;"]
+    for node in graph.nodes:
+        label = "\\n".join(map(_dot_text, _label(node)))
+        shape = _DOT_SHAPES[node.address.kind]
+        lines.append(f'  "{_dot_text(str(node.address))}" [shape={shape}, label="{label}"];')
+    for edge in graph.edges:
+        source, needed = _dot_text(str(edge.source)), _dot_text(str(edge.needed))
+        lines.append(f'  "{source}" -> "{needed}" [label="{edge.relation}"];')
+    return "\n".join((*lines, "}"))
+
+
+def graph_json(graph: ProjectGraph) -> dict[str, Json]:
+    return {
+        "nodes": [
+            {
+                "address": str(node.address),
+                "kind": str(node.address.kind),
+                "cells": node.cells,
+                "actions": {str(action): count for action, count in node.actions.items()},
+            }
+            for node in graph.nodes
+        ],
+        "edges": [
+            {"from": str(edge.source), "to": str(edge.needed), "relation": str(edge.relation)}
+            for edge in graph.edges
+        ],
+    }
+
+
+def _label(node: GraphNode) -> list[str]:
+    """The lines that a node shows: its address, its cells, and what a plan would do."""
+    lines = [str(node.address)]
+    if node.cells > 1:
+        lines.append(f"{node.cells:,} runs")
+    for action, count in node.actions.items():
+        lines.append(f"{count:,} {action}" if node.cells > 1 else str(action))
+    return lines
+
+
+def _mermaid_text(text: str) -> str:
+    """Text in quotes: what ends them or would be markup is written as a number of a character."""
+    return "".join(f"#{ord(one)};" if one in '"#<>&`\\' else one for one in text)
+
+
+def _dot_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
