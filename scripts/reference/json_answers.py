@@ -18,8 +18,8 @@ def _answer(keys: str, meaning: str, *, stable: bool = True, sometimes: str = ""
 
 
 _PLAN = (
-    "format_version tool_version target lineage serial created_at config_digest complete applyable changes checks "
-    "estimate summary"
+    "format_version tool_version target project_name git lineage serial created_at config_digest complete applyable "
+    "changes checks estimate summary"
 )
 _SPEC = "The schema is `schemas/plan.v1.schema.json`."
 

@@ -227,7 +227,7 @@ class _Walk:
                 except SgpuError as error:
                     self._fail(change, error)
                     continue
-                git = self.plan.git or {}
+                git = self.plan.git.of_launch if self.plan.git else {}
                 earlier = self.state.earlier(launch)
                 launching = LaunchRequest(
                     record=launch,

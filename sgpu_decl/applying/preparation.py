@@ -103,7 +103,11 @@ def prepare(
         jobs=jobs,
         seen_jobs=seen_jobs,
     )
-    plan = _with_resumes(project, state, gathered, plan)
+    plan = replace(
+        _with_resumes(project, state, gathered, plan),
+        project_name=gathered.project_name,
+        git=checkout.head,
+    )
     prepared = Prepared(
         plan=plan,
         checkout=checkout,
@@ -139,7 +143,11 @@ def _facts(
     validated = read()
     loaded = validated.loaded
     if options.destroy:
-        return PlanFacts(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
+        return PlanFacts(
+            whole_project=loaded.kind == "project",
+            config_digest=loaded.config_digest,
+            project_name=loaded.project_name,
+        )
     gathered = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
     refused = production_checks(project.opened, project.location, loaded, checkout)
     return replace(gathered, findings=(*validated.findings, *gathered.findings, *refused))

@@ -47,8 +47,9 @@ class Prepared:
         return f"<Prepared: {self.plan!r}>"
 
     def with_commit(self) -> "Prepared":
-        """The same with the commit that the launches are from. git is asked only if something is
-        launched."""
-        if self.plan.git is not None or not self.plan.launches:
+        """The same, and whether the files that are launched differ from the commit. git is asked
+        only if something is launched."""
+        git = self.plan.git
+        if git is None or git.dirty is not None or not self.plan.launches:
             return self
-        return replace(self, plan=replace(self.plan, git=self.checkout.facts))
+        return replace(self, plan=replace(self.plan, git=replace(git, dirty=self.checkout.dirty)))

@@ -126,7 +126,7 @@ def _same_changes(one: "Prepared", other: "Prepared") -> bool:
     """Whether two plans make the same changes, maybe of different states."""
 
     def compared(prepared: "Prepared") -> "dict[str, Json]":
-        ignored = ("created_at", "lineage", "serial")
+        ignored = ("created_at", "lineage", "serial", "git")
         return {key: value for key, value in prepared.to_json().items() if key not in ignored}
 
     return compared(one) == compared(other)

@@ -28,9 +28,35 @@ def plan_schema() -> Schema:
     """`plan -o json` → data, and the same object in a saved plan (which holds more)."""
     return {
         **_object(
-            format_version={"const": FORMAT_VERSION},
+            format_version={
+                "type": "string",
+                "pattern": r"^1\.[0-9]+$",
+                "description": f"This is {FORMAT_VERSION}. Readers take any 1.x.",
+            },
             tool_version=_TEXT,
             target=_maybe(_TEXT),
+            project_name=_described(_maybe(_TEXT), "The name in the project file."),
+            git={
+                **_object(
+                    commit=_maybe(_TEXT),
+                    branch=_described(_maybe(_TEXT), "`HEAD` where no branch is checked out."),
+                    dirty={
+                        "type": ["boolean", "null"],
+                        "description": "Whether a tracked file differs from the commit. Null "
+                        "where nothing is launched, or git cannot tell.",
+                    },
+                    base=_described(
+                        _maybe(_TEXT), "The commit that the plan was compared with (`--base`)."
+                    ),
+                    tree=_described(
+                        _maybe(_TEXT),
+                        "The tree of the project's folder: the same after a merge, a squash or a "
+                        "rebase.",
+                    ),
+                ),
+                "type": ["object", "null"],
+                "description": "The checkout; null outside of one.",
+            },
             lineage=_described(_TEXT, "Identifies the state that the plan was made against."),
             serial=_described(_COUNT, "The state's serial; a plan against an older one is stale."),
             created_at=_TIME,

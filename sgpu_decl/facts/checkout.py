@@ -1,4 +1,4 @@
-"""The commit, branch and state of a git checkout, for `${git.…}`.
+"""The commit, branch and state of a git checkout, for `${git.…}` and for plans.
 
 The configuration of a checkout can name programs: a file monitor, filters, hooks, pagers, external
 diffs, transports. All of them are switched off here, because planning must not run programs of a
@@ -7,9 +7,11 @@ project.
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.staging.repository import repository_top
 
 __all__ = ["Checkout"]
@@ -28,21 +30,32 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINA
 
 
 class Checkout:
-    """The git checkout of a project. git is called only for what is used: once for the facts."""
+    """The git checkout of a project. git is called only for facts that are used, and once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     @cached_property
+    def head(self) -> GitFacts | None:
+        """The commit, its branch, and the tree of the project's folder, from one call of git.
+        `None` outside of a checkout."""
+        return _head(self._root) if _is_checkout(self._root) else None
+
+    @cached_property
+    def dirty(self) -> bool | None:
+        """Whether a tracked file differs from the commit, `None` where git cannot tell. Filters are
+        off, so a filtered file (git LFS) that was touched since the checkout counts as changed."""
+        return _dirty(self._root) if _is_checkout(self._root) else None
+
+    @cached_property
     def facts(self) -> Mapping[str, str]:
-        """`commit`, `branch` and `dirty` of the checkout; empty outside of one. Filters are off, so
-        a filtered file (git LFS) that was touched since the checkout counts as changed."""
-        return _facts(self._root)
+        """`commit`, `branch` and `dirty` of the checkout, as text; empty outside of one."""
+        return {} if self.head is None else replace(self.head, dirty=self.dirty).of_launch
 
     @property
     def commit(self) -> str | None:
-        """The commit alone, which git says at once; None outside of a checkout."""
-        return _ask(self._root, "rev-parse", "HEAD") if _is_checkout(self._root) else None
+        """The commit alone; None outside of a checkout."""
+        return None if self.head is None else self.head.commit
 
     def changes(self, folders: Iterable[Path]) -> tuple[Path, ...] | None:
         """The files in these folders that differ from the commit, that git does not know, or that
@@ -71,14 +84,13 @@ def _changes(folder: Path) -> Iterable[Path] | None:
     return [*files, *(path for path in _submodules(folder) if _dirty(path) is not False)]
 
 
-def _facts(root: Path) -> Mapping[str, str]:
-    if not _is_checkout(root):
-        return {}
-    head = (_ask(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
-    commit, branch = head if len(head) == 2 else (None, None)
-    dirty = {True: "true", False: "false", None: None}[_dirty(root)]
-    facts = {"commit": commit, "branch": branch, "dirty": dirty}
-    return {name: value for name, value in facts.items() if value is not None}
+def _head(root: Path) -> GitFacts:
+    lines = (_ask(root, "rev-parse", "HEAD", "HEAD:./", "--abbrev-ref", "HEAD") or "").splitlines()
+    if len(lines) == 3:
+        return GitFacts(commit=lines[0], tree=lines[1], branch=lines[2])
+    # The commit lacks the folder of the project, or there is no commit yet.
+    lines = (_ask(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
+    return GitFacts(commit=lines[0], branch=lines[1]) if len(lines) == 2 else GitFacts()
 
 
 def _is_checkout(root: Path) -> bool:

@@ -56,6 +56,7 @@ class PlanFacts:
     keep_warm: float = 0.0
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
+    project_name: str | None = None
 
 
 def gather(
@@ -105,6 +106,7 @@ def gather(
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
         keep_warm=loaded.keep_warm,
+        project_name=loaded.project_name,
     )
 
 

@@ -13,7 +13,8 @@
 
 The fields of a field that is marked `FLAT` stand beside those of the class that holds it. One that
 is marked `UNWRITTEN` is no part of the JSON. `written_as` gives a field another key. Reading is
-strict: unknown and missing keys are refused, each with its path, such as `changes[0].launch.token`.
+strict: unknown and missing keys are refused, each with its path, such as `changes[0].launch.token`,
+unless a reader is told that an older or a newer version wrote them.
 """
 
 import types
@@ -116,6 +117,7 @@ class JsonObject:
         path: where it is; empty for the outermost.
         readers: how classes are read that need more than their fields.
         lenient: a key may be missing where its field has a default.
+        newer: a later version wrote it: unknown keys are passed over.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class JsonObject:
         *,
         readers: "Mapping[type, Callable[[JsonObject], object]] | None" = None,
         lenient: bool = False,
+        newer: bool = False,
     ) -> None:
         if not isinstance(value, dict):
             raise BadValue(path or "it", "is not an object")
@@ -132,6 +135,7 @@ class JsonObject:
         self._path = path
         self._readers = readers or {}
         self._lenient = lenient
+        self._newer = newer
         self._read: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
@@ -145,8 +149,9 @@ class JsonObject:
         """
         read = self._readers.get(kind)
         value = self.part(kind) if read is None else cast("_T", read(self))
-        for key in sorted(self._value.keys() - self._read):
-            raise UnknownKey(self._path_of(key))
+        unknown = self._value.keys() - self._read
+        if unknown and not self._newer:
+            raise UnknownKey(self._path_of(min(unknown)))
         return value
 
     def part(self, kind: type[_T]) -> _T:
@@ -190,7 +195,9 @@ class JsonObject:
             inner, *_ = get_args(hint)
             return tuple(self._as(inner, item, f"{path}[{at}]") for at, item in enumerate(value))
         if is_dataclass(hint) and hint is not Address:
-            inside = JsonObject(value, path, readers=self._readers, lenient=self._lenient)
+            inside = JsonObject(
+                value, path, readers=self._readers, lenient=self._lenient, newer=self._newer
+            )
             return inside.whole(cast("type[object]", hint))
         return _scalar(hint, value, path)
 

@@ -1,7 +1,7 @@
 """The plan: every change, its reason, and all that apply needs. Field names are the public JSON
 contract (`schemas/plan.v1.schema.json`); `planning/plan_json` has what differs there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +13,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.codec import FLAT, UNWRITTEN
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
 
@@ -35,7 +36,8 @@ __all__ = [
     "Upstream",
 ]
 
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "1.1"
+"""Of the plans that are written. Any 1.x is read."""
 
 
 class Action(StrEnum):
@@ -230,12 +232,12 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`project` is the absolute folder that the plan was made for; `destroy` says that the end of
+    """`project` is the absolute folder that the plan was made for, `project_name` the name that a
+    project file gives it; `destroy` says that the end of
     all was asked for. `changes` is sorted by address and holds every resource. `applyable` is false
     when nothing would be done or an error stands in the way; `complete` is false when something was
     left out of it (`--select`, an unreadable backend). `package_lists` are those that its launches
-    speak of. `git` says which commit the code of its launches is from (`commit`, `branch` and
-    `dirty`): empty where that is not known, `None` where nobody has looked."""
+    speak of. `git` says which commit its files are from, `None` outside of a checkout."""
 
     tool_version: str
     target: str | None
@@ -252,7 +254,8 @@ class Plan:
     estimate: Estimate
     summary: Summary
     package_lists: tuple[PackageList, ...] = field(default=(), metadata=UNWRITTEN)
-    git: Mapping[str, str] | None = field(default=None, compare=False, metadata=UNWRITTEN)
+    project_name: str | None = None
+    git: GitFacts | None = field(default=None, compare=False)
 
     @property
     def launches(self) -> bool:

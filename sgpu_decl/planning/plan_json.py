@@ -1,11 +1,13 @@
 """A plan as JSON: the public object, and the saved one that apply can be given later.
 
 Both are the fields of `model/plan`. The saved object has more keys than the public one: `project`,
-`destroy`, `package_lists` and `git`, and for each change `launch`, `unchanged`, `nulls` and
-`drifted`. It is read strictly, since apply carries it out without deciding again.
+`destroy` and `package_lists`, and for each change `launch`, `unchanged`, `nulls` and `drifted`. It
+is read strictly, since apply carries it out without deciding again: a key that is unknown is
+refused, unless a newer 1.x wrote it, and one that is missing, unless an older 1.x did.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn, cast
@@ -15,6 +17,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.codec import BadValue, JsonObject, MissingKey, UnknownKey, to_json
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.plan import (
     FORMAT_VERSION,
@@ -43,7 +46,6 @@ def saved_to_json(plan: Plan) -> dict[str, Json]:
     return {
         **_plan(plan, [_saved_change(change) for change in plan.changes]),
         "package_lists": [item.text for item in plan.package_lists],
-        **({"git": dict(plan.git)} if plan.git else {}),
     }
 
 
@@ -206,43 +208,52 @@ def _environment(environment: EnvironmentChange) -> Json:
 
 
 def _saved_plan(value: object) -> Plan:
-    readers = {Plan: _read_plan, Change: _read_change, EnvironmentChange: _read_environment}
+    readers = {
+        Plan: _read_plan,
+        GitFacts: _read_git,
+        Change: _read_change,
+        EnvironmentChange: _read_environment,
+    }
     if not isinstance(value, dict):
         raise _Refused("is not a plan: the file is not an object")
-    return JsonObject(value, readers=readers).whole(Plan)
-
-
-def _read_plan(saved: JsonObject) -> Plan:
-    if "format_version" not in saved:
+    if "format_version" not in value:
         raise _Refused("is not a plan: it has no `format_version`")
-    version = saved.take("format_version")
-    if version != FORMAT_VERSION:
+    version = value["format_version"]
+    if not isinstance(version, str) or not re.fullmatch(r"1\.\d{1,4}", version, re.ASCII):
         raise _Refused(
             f"has the plan format `{version}`; this version of `sgpu` reads `{FORMAT_VERSION}`",
             code="plan_format",
             hint=_OTHER_VERSION,
         )
+    minor, ours = (int(text.partition(".")[2]) for text in (version, FORMAT_VERSION))
+    if minor == 0:
+        value = _of_1_0(value)
+    return JsonObject(value, readers=readers, newer=minor > ours).whole(Plan)
+
+
+def _of_1_0(value: dict[str, Json]) -> dict[str, Json]:
+    """A plan of the format 1.0, whose `git` lacked keys and was text, as one of the format 1.1."""
+    git = value.get("git")
+    if isinstance(git, dict):
+        dirty = {"true": True, "false": False}.get(str(git.get("dirty")))
+        git = {"commit": None, "branch": None, "base": None, "tree": None, **git, "dirty": dirty}
+    return {**value, "git": git, "project_name": None}
+
+
+def _read_plan(saved: JsonObject) -> Plan:
+    saved.take("format_version")
     if "changes" in saved and "project" not in saved:
         raise _Refused("is the output of `sgpu plan -o json`, which lacks what apply needs")
     lists = saved.part(_SavedOfPlan).package_lists
-    return replace(
-        saved.part(Plan),
-        package_lists=tuple(map(PackageList.from_text, lists)),
-        git=_git(saved.take("git")),
-    )
+    return replace(saved.part(Plan), package_lists=tuple(map(PackageList.from_text, lists)))
 
 
-def _git(facts: object) -> dict[str, str]:
-    """What is known of the checkout; a plan that was made outside of one has nothing of it."""
-    entries = {} if facts is None else facts
-    if (
-        not isinstance(entries, dict)
-        or not entries.keys() <= {"commit", "branch", "dirty"}
-        or not all(isinstance(item, str) and item.isprintable() for item in entries.values())
-        or any(len(item) > _LONGEST_FACT for item in entries.values())
-    ):
+def _read_git(saved: JsonObject) -> GitFacts:
+    git = saved.part(GitFacts)
+    texts = [text for text in (git.commit, git.branch, git.base, git.tree) if text is not None]
+    if not all(text.isprintable() and len(text) <= _LONGEST_FACT for text in texts):
         raise _Refused("is not a plan: `git` says what no checkout does")
-    return entries
+    return git
 
 
 def _read_change(saved: JsonObject) -> Change:

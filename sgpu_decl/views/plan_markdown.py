@@ -111,7 +111,7 @@ def _block(lines: Iterable[str]) -> Iterator[str]:
 
 def _marker(plan: Plan) -> str:
     """The line by which the comment of a project and target is found again."""
-    names = (PurePath(plan.project).name, plan.target or "default")
+    names = (plan.project_name or PurePath(plan.project).name, plan.target or "default")
     project, target = (_encoded(name)[:_LONGEST_NAME] for name in names)
     return f"<!-- sgpu:plan project={project} target={target} -->"
 

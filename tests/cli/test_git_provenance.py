@@ -50,7 +50,50 @@ def test_a_saved_plan_keeps_the_commit_that_it_was_made_from(checkout: Any) -> N
     assert noted(checkout, 1)["commit"] == commit
 
 
-def test_git_is_asked_for_launches_alone(
+def planned(checkout: Any, *words: str, cwd: Path | None = None) -> Any:
+    """What a plan says of git."""
+    return checkout.here("plan", *words, "-o", "json", cwd=cwd).json["data"]["git"]
+
+
+def test_every_plan_says_which_commit_its_files_are_from(checkout: Any) -> None:
+    commit, tree = (git(checkout.folder, "rev-parse", name) for name in ("HEAD", "HEAD:"))
+    facts = {"commit": commit, "branch": "work", "dirty": None, "base": None, "tree": tree}
+    assert planned(checkout) == facts
+    assert checkout.here("apply", "-y").code == 0
+    assert planned(checkout) == facts
+    git(checkout.folder, "checkout", "-q", "--detach")
+    assert planned(checkout) == {**facts, "branch": "HEAD"}
+
+
+def test_the_tree_is_that_of_the_projects_folder_and_outlives_a_squash(checkout: Any) -> None:
+    checkout.write(
+        "gpu/sgpu.yml", "project: {name: p}\nruns: {a: {gpus: 1, type: CPU, command: 'x'}}\n"
+    )
+    inside = checkout.folder / "gpu"
+    assert planned(checkout, cwd=inside)["tree"] is None
+    git(checkout.folder, "add", ".")
+    git(checkout.folder, "commit", "-q", "-m", "second")
+    before = planned(checkout, cwd=inside)
+    assert before["tree"] == git(checkout.folder, "rev-parse", "HEAD:gpu")
+    git(checkout.folder, "reset", "-q", "--soft", "HEAD~1")
+    checkout.write("elsewhere.txt", "x")
+    git(checkout.folder, "add", ".")
+    git(checkout.folder, "commit", "-q", "-m", "squashed")
+    after = planned(checkout, cwd=inside)
+    assert after["tree"] == before["tree"]
+    assert after["commit"] != before["commit"]
+
+
+def test_outside_of_a_checkout_and_before_the_first_commit_nothing_is_said(
+    sgpu: Any, tmp_path: Path
+) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert planned(sgpu) is None
+    git(sgpu.folder, "init", "-q")
+    assert set(planned(sgpu).values()) == {None}
+
+
+def test_git_is_called_once_for_a_plan_and_more_often_for_launches_alone(
     checkout: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, programs = tmp_path / "asked", tmp_path / "programs"
@@ -60,10 +103,7 @@ def test_git_is_asked_for_launches_alone(
     program.chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.setitem(checkout.environ, "PATH", path)
-    assert checkout.here("plan").code == 0
-    assert not asked.exists()
-    assert checkout.here("apply", "-y").code == 0
-    assert len(asked.read_text().splitlines()) == 3
-    asked.unlink()
-    assert checkout.here("apply", "-y").code == 0
-    assert not asked.exists(), "nothing is launched"
+    for command, calls in ((("plan",), 1), (("apply", "-y"), 3), (("apply", "-y"), 1)):
+        assert checkout.here(*command).code == 0
+        assert len(asked.read_text().splitlines()) == calls, command
+        asked.unlink()

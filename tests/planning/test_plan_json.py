@@ -4,6 +4,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.git_facts import GitFacts
+from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.plan import EnvironmentChange, PackageChange
 from sgpu_decl.planning.plan_json import (
     plan_id,
@@ -17,6 +19,8 @@ TOP = {
     "format_version",
     "tool_version",
     "target",
+    "project_name",
+    "git",
     "lineage",
     "serial",
     "created_at",
@@ -141,6 +145,46 @@ def test_another_format_is_refused_by_its_number(made: Any) -> None:
     found = refusal(json.dumps({**saved_to_json(made), "format_version": "2.0"}))
     assert found.code == "plan_format"
     assert "`2.0`" in found.summary
+
+
+def resaved(value: Any) -> str:
+    """The text of a saved plan that another version wrote."""
+    return canonical({**value, "checksum": digest(canonical(value))})
+
+
+def test_a_plan_of_an_older_sgpu_is_read(made: Any) -> None:
+    older: Any = {**saved_to_json(made), "format_version": "1.0"}
+    del older["git"], older["project_name"]
+    assert saved_from_json(resaved(older)) == (made, ())
+    older["git"] = {"commit": "c0", "branch": "main", "dirty": "true"}
+    plan, findings = saved_from_json(resaved(older))
+    assert findings == ()
+    assert plan is not None
+    assert plan.git == GitFacts(commit="c0", branch="main", dirty=True)
+
+
+def test_a_plan_of_a_newer_sgpu_with_the_same_major_number_is_read(made: Any) -> None:
+    newer: Any = json.loads(canonical({**saved_to_json(made), "format_version": "1.7", "odd": 1}))
+    newer["changes"][0]["odd"] = {"a": 1}
+    assert saved_from_json(resaved(newer)) == (made, ())
+    del newer["serial"]
+    assert "serial" in refusal(resaved(newer)).summary
+
+
+@pytest.mark.parametrize("version", ["2.0", "10.1", "1", "1.1.1", "1.x", "", None, 1.1])
+def test_another_major_format_is_refused(made: Any, version: object) -> None:
+    found = refusal(resaved({**saved_to_json(made), "format_version": version}))
+    assert found.code == "plan_format"
+    assert "reads `1.1`" in found.summary
+
+
+@pytest.mark.parametrize(
+    "git", [{"branch": "x" * 5000}, {"tree": "\x1b"}, {"dirty": "true"}, {"odd": None}]
+)
+def test_what_no_checkout_says_is_refused(made: Any, git: dict[str, Any]) -> None:
+    empty = dict.fromkeys(("commit", "branch", "dirty", "base", "tree"))
+    value = {**saved_to_json(made), "git": {**empty, **git}}
+    assert refusal(resaved(value)).code == "bad_plan"
 
 
 def test_the_answer_of_plan_as_json_is_not_a_saved_plan(made: Any) -> None:
