@@ -14,6 +14,7 @@ VALUES = {
     "--force-after": "2m",
     "--from": "train.py:main",
     "--gpus": "2",
+    "--json-into": "events.jsonl",
     "--keep-last": "1",
     "--limit": "90s",
     "--lock-timeout": "5m",

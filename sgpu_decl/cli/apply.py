@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.event_file import event_file, event_option
 from sgpu_decl.cli.file_options import (
     file_options,
     parallelism_option,
@@ -31,6 +32,7 @@ __all__ = ["command"]
 @click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
 @click.option("--detach", is_flag=True, help="Return when everything is launched.")
 @rank_option(help="The rank whose output is shown: 0 by default.")
+@event_option
 @output_option()
 def command(
     *,
@@ -40,6 +42,7 @@ def command(
     auto_approve: bool,
     detach: bool,
     rank: str | None,
+    events: str | None,
     output: str,
     parallelism: int,
     selection: PlanOptions,
@@ -82,12 +85,14 @@ def command(
                 "a saved plan is applied as it is: target, variables, overrides and selections "
                 "belong to `sgpu plan`"
             )
-        session, saved = source.saved(Path(file))
-        return carry_out(session, saved, settings=settings, out=sys.stdout)
-    session = source.session(file)
+        with event_file(events) as stream:
+            session, saved = source.saved(Path(file))
+            return carry_out(session, saved, settings=settings, out=sys.stdout, events=stream)
 
     def make_plan() -> "Prepared":
         with open_progress() as progress:
             return session.plan(selection, progress=progress, for_apply=True)
 
-    return carry_out(session, make_plan, settings=settings, out=sys.stdout)
+    with event_file(events) as stream:
+        session = source.session(file)
+        return carry_out(session, make_plan, settings=settings, out=sys.stdout, events=stream)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from sgpu_decl.cli.approval import approve
 from sgpu_decl.cli.error_exit import show_error
+from sgpu_decl.cli.event_file import NO_EVENTS, EventFile
 from sgpu_decl.cli.interrupts import Signals
 from sgpu_decl.cli.options import rank_count, refuse_ranks
 from sgpu_decl.cli.plan_errors import failed_runs_error, plan_error
@@ -71,6 +72,7 @@ def carry_out(
     settings: ApplySettings,
     out: TextIO,
     on_approval: "Callable[[], None]" = lambda: None,
+    events: EventFile = NO_EVENTS,
 ) -> int:
     """Carry a plan out and return the exit code.
 
@@ -79,15 +81,17 @@ def carry_out(
             state before the plan is applied, the function is called again. The new plan is shown
             and approved again only if it differs.
         on_approval: is called once, after the first approval and before anything is changed.
+        events: takes what happens.
     """
     prepared, again = (plan_source(), plan_source) if callable(plan_source) else (plan_source, None)
     before: Prepared | None = None
     while True:
         plan = prepared.plan
         if before is None or not _same_changes(before, prepared):
+            events.plan(prepared)
             error = _show(prepared, settings=settings, saved=again is None, out=out)
             if error is not None:
-                return error.exit_code
+                return events.ended(error)
             refuse_ranks(settings.ranks, _world_sizes(plan))
             approve(
                 plan,
@@ -101,7 +105,10 @@ def carry_out(
             on_approval()
         try:
             with Signals() as signals:
-                return _apply(session, prepared, settings=settings, signals=signals, out=out)
+                error = _apply(
+                    session, prepared, settings=settings, signals=signals, out=out, events=events
+                )
+                return events.ended(error)
         except StalePlan as moved:
             # Two plans that were made in the same millisecond are the same plan.
             twin = moved.code == "plan_applied"
@@ -157,7 +164,9 @@ def _apply(
     settings: ApplySettings,
     signals: Signals,
     out: TextIO,
-) -> int:
+    events: EventFile,
+) -> SgpuError | None:
+    """Apply, follow and answer; return the error that was shown."""
     plan = prepared.plan
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
@@ -165,6 +174,7 @@ def _apply(
 
     def sink(event: ApplyEvent) -> None:
         nonlocal pending
+        events.change(event)
         change = changes.get(event.address)
         upstreams = tuple(upstream.ref for upstream in change.after) if change else ()
         line = event_line(event, waits_for=change.waits_for if change else (), after=upstreams)
@@ -187,18 +197,20 @@ def _apply(
 
     with open_progress() as progress:
         staged, findings = session.stage(prepared, progress=_Interruptible(progress, signals))
-    _show_findings(findings)
+    _show_findings(findings, events)
     applied = session.apply(staged, sink=sink, parallelism=settings.parallelism, on_wait=waiting)
-    _show_findings(applied.unrecorded)
+    _show_findings(applied.unrecorded, events)
     refs = (*applied.launched, *applied.adopted)
     end = FollowEnd.ENDED
     if not settings.detach:
         if refs:
             stream = sys.stderr if settings.json else out
-            end = attach(session, refs, ranks=settings.ranks, out=stream, signals=signals)
+            end = attach(
+                session, refs, ranks=settings.ranks, out=stream, signals=signals, events=events
+            )
         if end is FollowEnd.ENDED:
             await_stops(session, applied.stopping, signals)
-        _show_findings(session.record_ended())
+        _show_findings(session.record_ended(), events)
     shown = (
         settings.json or not settings.detach or len(refs) > 1
     )  # else nothing is said of its state
@@ -208,10 +220,11 @@ def _apply(
         error = outcome_error(session, views, end)
     error = error or failed_runs_error(plan)
     _answer(session, prepared, settings=settings, refs=refs, views=views, end=end, error=error)
-    return error.exit_code if error else 0
+    return error
 
 
-def _show_findings(findings: "tuple[Diagnostic, ...]") -> None:
+def _show_findings(findings: "tuple[Diagnostic, ...]", events: EventFile) -> None:
+    events.diagnostics(findings)
     for finding in findings:
         note(f"{finding.severity}[{finding.code}]: {finding.summary}")
         if finding.hint:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.event_file import event_file, event_option
 from sgpu_decl.cli.file_options import (
     file_options,
     selection_options,
@@ -57,6 +58,7 @@ __all__ = ["command", "refuse_limit", "show_plan"]
 )
 @strict_option("Treat warnings as errors: the plan cannot be applied.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
+@event_option
 @output_option("markdown", "github")
 @limit_option
 def command(
@@ -70,6 +72,7 @@ def command(
     blame: bool,
     strict: bool,
     detailed_exitcode: bool,
+    events: str | None,
     output: str,
     limit: int | None,
     selection: PlanOptions,
@@ -95,35 +98,35 @@ def command(
 
         refuse_taken(Path(out))  # before planning costs anything
     selection = replace(selection, select=(*names, *selection.select), strict=strict)
-    session = source.session(file)
-    with open_progress() as progress:
-        prepared = session.plan(selection, progress=progress, trust_project=trust_project)
-    plan = prepared.plan
-    error = plan_error(plan)
-    if out is not None and error is None:
+    with event_file(events) as stream:
+        session = source.session(file)
         with open_progress() as progress:
-            session.save(prepared, Path(out), progress=progress)
-    if output == "json":
-        data = prepared.to_json()
-        if blame:
-            from sgpu_decl.views.blame_text import with_origins
+            prepared = session.plan(selection, progress=progress, trust_project=trust_project)
+        plan = prepared.plan
+        stream.plan(prepared)
+        error = plan_error(plan)
+        if out is not None and error is None:
+            with open_progress() as progress:
+                session.save(prepared, Path(out), progress=progress)
+        if output == "json":
+            data = prepared.to_json()
+            if blame:
+                from sgpu_decl.views.blame_text import with_origins
 
-            data = with_origins(data, plan, session.field_origins(prepared))
-        answer({**data, "files": _files_json(prepared)} if files else data, error=error)
-    else:
-        show_plan(prepared, output=output, limit=limit, files=files)
-        if blame:
-            from sgpu_decl.views.blame_text import blame_text
+                data = with_origins(data, plan, session.field_origins(prepared))
+            answer({**data, "files": _files_json(prepared)} if files else data, error=error)
+        else:
+            show_plan(prepared, output=output, limit=limit, files=files)
+            if blame:
+                from sgpu_decl.views.blame_text import blame_text
 
-            show(f"\n{blame_text(plan, session.field_origins(prepared))}", nl=False)
-        if error is not None:
-            show_error(error)
-    if error is not None:
-        return error.exit_code
-    if out is not None:
-        note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
-    changes = any(change.action in CHANGING for change in plan.changes)
-    return 2 if detailed_exitcode and changes else 0
+                show(f"\n{blame_text(plan, session.field_origins(prepared))}", nl=False)
+            if error is not None:
+                show_error(error)
+        if out is not None and error is None:
+            note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
+        changes = any(change.action in CHANGING for change in plan.changes)
+        return stream.ended(error, 2 if detailed_exitcode and changes else 0)
 
 
 def _files_json(prepared: "Prepared") -> "list[Json]":

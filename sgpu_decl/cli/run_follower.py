@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from sgpu_decl.cli.event_file import NO_EVENTS, EventFile
 from sgpu_decl.cli.interrupts import InterruptDecision, Interrupts, Signals
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.run_endings import FollowEnd, show_endings
@@ -32,6 +33,7 @@ class _Follower:
     ranks: tuple[int, ...] | None
     screen: Screen
     active: set[AttemptRef]
+    events: EventFile
     restarts: dict[AttemptRef, int] = field(default_factory=dict)
     warned: set[AttemptRef] = field(default_factory=set)  # about their tracking
     force: Callable[[], None] = lambda: None  # ends those that do not answer, once asked to stop
@@ -44,6 +46,7 @@ class _Follower:
         if item is None:
             self.screen.tick()
         elif isinstance(item, AttemptView):
+            self.events.run(item)
             for restart in item.restarts:
                 if restart.number > self.restarts.get(item.ref, 0):
                     self.screen.note(restart_line(item.ref, restart, now=now()))
@@ -77,6 +80,7 @@ def attach(
     ranks: tuple[int, ...] | None,
     out: TextIO,
     signals: Signals,
+    events: EventFile = NO_EVENTS,
 ) -> FollowEnd:
     """Show lines of ranks on `out` and everything else on stderr until all runs have ended. Of
     several, each end is told as it comes.
@@ -85,7 +89,7 @@ def attach(
     """
     interrupts = Interrupts(interactive=interactive())
     with open_screen(out) as screen:
-        follower = _Follower(session, refs, ranks, screen, set(refs))
+        follower = _Follower(session, refs, ranks, screen, set(refs), events)
         try:
             for item in session.runs.follow(refs, ranks=ranks):
                 follower.show(item)

@@ -12,6 +12,7 @@ from sgpu_decl.config.field_help import FieldHelp, describe
 from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.stream_schema import stream_schema
 from sgpu_decl.config.units import Duration, Size
 from sgpu_decl.model.target import BASE, TARGET_NAME
 from sgpu_decl.text.variable_types import TYPES
@@ -65,13 +66,14 @@ class _Generator(GenerateJsonSchema):
 
 
 def documents() -> dict[str, Schema]:
-    """Every published schema by its name: run, project, plan, state, events."""
+    """Every published schema by its name: run, project, plan, state, events, stream."""
     return {
         "run": _of_file(RunConfig, "run", "A run file"),
         "project": _of_file(ProjectFile, "project", "A project file"),
         "plan": _headed("plan", "A plan", plan_schema()),
         "state": _headed("state", "A state, as `sgpu state pull` prints it", state_schema()),
         "events": _headed("events", "A line of an attempt's events.log", events_schema()),
+        "stream": _headed("stream", "A line of a file of `--json-into`", stream_schema()),
     }
 
 

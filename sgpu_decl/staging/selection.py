@@ -29,8 +29,12 @@ _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1
 _KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
 SCHEMA_ID = '"$id": "urn:sgpu:schema:'
 _PLAN_KEYS = ('"applyable"', '"changes"', '"address"')
+# The first line that `--json-into` writes, up to the version of sgpu.
+_EVENTS = re.compile(rb'\{"v": 1, "ts": "[^"]*", "type": "version", "tool_version": ')
+EVENT_ENDINGS = (".jsonl", ".ndjson", ".json")
+"""Of the files of `--json-into`, which are told from code by their content."""
 # A saved plan may have any name; these are the usual endings.
-_MAY_BE_OURS = ("", ".yaml", ".yml", ".json", ".plan", ".out", ".sgpu", ".sgpuplan")
+_MAY_BE_OURS = ("", ".yaml", ".yml", ".plan", ".out", ".sgpu", ".sgpuplan", *EVENT_ENDINGS)
 
 
 class SelectionRule(StrEnum):
@@ -76,7 +80,7 @@ _WORDS = {
     SelectionRule.ENVIRONMENT: "it is a virtual environment",
     SelectionRule.SGPU_FILE: "it is a run file, a project file, a plan or a schema of these",
     SelectionRule.SPECIAL: "it is not a regular file",
-    SelectionRule.OUTPUT: "this command writes to it",
+    SelectionRule.OUTPUT: "sgpu writes its output to it",
     SelectionRule.EMPTY: "the folder is empty",
 }
 
@@ -168,6 +172,8 @@ class Selection:
                 head = opened.read(LOOK)
             if secret and holds_secret(name, head):
                 return Exclusion(path, SelectionRule.SECRET)
+            if ours and _EVENTS.match(head):
+                return Exclusion(path, SelectionRule.OUTPUT)
             if ours and is_sgpu_file(name, head):
                 return Exclusion(path, SelectionRule.SGPU_FILE)
         if (facts.st_dev, facts.st_ino) in self._outputs:

@@ -48,6 +48,7 @@ WRONG: dict[str, str] = {
     "--exclude": "absent",
     "--on-active": "absent",
     "--parallelism": "0",
+    "--json-into": "absent/events.jsonl",
     "--tail": "-1",
     "--since": "absent",
     "--out": "run.yaml",

@@ -26,7 +26,7 @@ def problems(kind: str, text: str) -> list[str]:
     return [error.message for error in validator.iter_errors(value)]
 
 
-@pytest.mark.parametrize("name", ["run", "project", "plan", "state", "events"])
+@pytest.mark.parametrize("name", ["run", "project", "plan", "state", "events", "stream"])
 def test_the_published_schema_is_current_and_valid(name: str) -> None:
     schema = documents()[name]
     jsonschema.Draft202012Validator.check_schema(schema)
