@@ -253,7 +253,10 @@ def main() -> int:
             rows.append(starting(scratch, options.repeats))
             rows.append(formatting(scratch, SGPU, options.repeats))
         if "plans" in parts:
+            from reviews import reviews
+
             rows.append(planning(scratch, options.sizes, terraform=terraform))
+            rows.append(reviews(scratch, SGPU, options.repeats))
         if "applies" in parts:
             rows.append(applying(scratch, options.applies, terraform=terraform))
             rows.append(tables(scratch, max(options.applies), min(options.repeats, 5)))

@@ -51,6 +51,7 @@ VALUES = {
 """An example of the value of each option. A new option needs one."""
 OF_COMMANDS = {
     ("dev workspace", "--gpus"): "GPU_8xH100=1",
+    ("plan", "--base"): "origin/main",
     ("plan", "--limit"): "20000",
     ("show", "--limit"): "20000",
 }

@@ -269,6 +269,7 @@ class Session:
         progress: "Progress | None" = None,
         for_apply: bool = False,
         trust_project: bool = False,
+        base: str | None = None,
     ) -> "Prepared":
         """Plan what `apply` would do. Only caches are written. The result holds all that `apply`
         needs, so other plans that are made meanwhile do not change it.
@@ -279,16 +280,24 @@ class Session:
             for_apply: the plan will be applied at once: files of an environment that have to be
                 read go into the store in the same pass. Implies `trust_project`.
             trust_project: run interpreters that lie inside the project, to learn their versions.
+            base: a commit or a branch; each change then has a cause: this branch, or what the files
+                at that commit would do as well.
 
         Raises:
             InvalidInput: the file holds errors.
             NotFound: an option names no run, or there is no file.
+            SgpuError: the base is not here.
             Usage: `rerun` names what `select` and `exclude` leave out.
         """
         from sgpu_decl.applying.preparation import prepare
         from sgpu_decl.model.plan_options import PlanOptions
 
         self._project.guarded = not (for_apply or trust_project)
+        commit = None
+        if base is not None:
+            from sgpu_decl.facts.base_files import resolve_base
+
+            commit = resolve_base(self.root, base)
         return prepare(
             self._project,
             options or PlanOptions(),
@@ -296,6 +305,7 @@ class Session:
             path=self._path,
             progress=progress,
             for_apply=for_apply,
+            base=commit,
         )
 
     def field_origins(

@@ -1,23 +1,29 @@
 """From the file of a project to a prepared plan."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
 from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.backends.kinds import capabilities_of
-from sgpu_decl.errors import Usage
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.errors import InvalidInput, Usage
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.earlier_outputs import earlier_outputs
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
 from sgpu_decl.facts.live_state import observe
+from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.facts.production_checks import production_checks
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.plan import Check, Plan
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
@@ -38,6 +44,7 @@ def prepare(
     path: tuple[str, ...] | None,
     progress: Progress | None,
     for_apply: bool,
+    base: str | None = None,
 ) -> Prepared:
     """Make the plan of what apply would do.
 
@@ -45,6 +52,7 @@ def prepare(
         read: gives what the file says.
         path: the folders that modules of a called function are imported from; `None` for a file.
         for_apply: what has to be read of an environment goes into the store in the same pass.
+        base: the id of a commit; each change then says what the files at that commit would do.
 
     Raises:
         InvalidInput: the file holds errors.
@@ -77,37 +85,26 @@ def prepare(
         if owner is not None and resource.owner != owner
     }
     select = _selection(options, known, others - declared)
-    jobs, seen_jobs = _jobs(project, gathered.jobs, state, select)
-    plan = planner.plan(
-        desired=gathered.desired,
-        state=state,
-        observed=observe(state, project.backend),
-        request=planner.PlanRequest(
-            target=project.opened.target,
-            project=os.fspath(project.root),
-            rerun=_rerun(options, known, declared if select is None else declared & select),
-            select=select,
-            retry_failed=options.retry_failed,
-            on_active=options.on_active,
-            whole_project=gathered.whole_project,
-            destroy=options.destroy,
-            removes=options.removes,
-            strict=options.strict,
-        ),
-        owner=owner,
-        now=now(),
-        tool_version=__version__,
-        config_digest=gathered.config_digest,
-        capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
-        findings=gathered.findings,
-        jobs=jobs,
-        seen_jobs=seen_jobs,
+    request = planner.PlanRequest(
+        target=project.opened.target,
+        project=os.fspath(project.root),
+        rerun=_rerun(options, known, declared if select is None else declared & select),
+        select=select,
+        retry_failed=options.retry_failed,
+        on_active=options.on_active,
+        whole_project=gathered.whole_project,
+        destroy=options.destroy,
+        removes=options.removes,
+        strict=options.strict,
     )
-    plan = replace(
-        _with_resumes(project, state, gathered, plan),
-        project_name=gathered.project_name,
-        git=checkout.head,
-    )
+    jobs = _jobs(project, gathered.jobs, state, select)
+    seen = _Seen(state=state, observed=observe(state, project.backend), owner=owner, now=now())
+    plan = _with_resumes(project, state, gathered, _plan(gathered, seen, request, jobs))
+    git = checkout.head
+    if base is not None and git is not None:
+        plan = _compared(project, plan, base, checkout, seen, request, jobs)
+        git = replace(git, base=base)
+    plan = replace(plan, project_name=gathered.project_name, git=git)
     prepared = Prepared(
         plan=plan,
         checkout=checkout,
@@ -117,6 +114,79 @@ def prepare(
         keep_warm=gathered.keep_warm,
     )
     return prepared.with_commit() if for_apply else prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a plan is made of beside the files."""
+
+    state: State
+    observed: Mapping[AttemptRef, AttemptView]
+    owner: str | None
+    now: datetime
+
+
+_Jobs = tuple[tuple["DesiredJob", ...], dict[Address, "ObservedJob"]]
+
+
+def _plan(gathered: PlanFacts, seen: _Seen, request: planner.PlanRequest, jobs: _Jobs) -> Plan:
+    return planner.plan(
+        desired=gathered.desired,
+        state=seen.state,
+        observed=seen.observed,
+        request=request,
+        owner=seen.owner,
+        now=seen.now,
+        tool_version=__version__,
+        config_digest=gathered.config_digest,
+        capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
+        findings=gathered.findings,
+        jobs=jobs[0],
+        seen_jobs=jobs[1],
+    )
+
+
+def _compared(
+    project: OpenedProject,
+    plan: Plan,
+    base: str,
+    checkout: Checkout,
+    seen: _Seen,
+    request: planner.PlanRequest,
+    jobs: _Jobs,
+) -> Plan:
+    """The plan with what the files at the base would do, by the same state and observations. Where
+    these files are not valid, all changes are those of this branch."""
+    from sgpu_decl.facts.base_files import BaseFiles
+    from sgpu_decl.facts.project_file import read_file
+    from sgpu_decl.planning.causes import all_caused_here, with_causes
+
+    with BaseFiles(project.opened, base) as files:
+        there = project.at(files.opened)
+        try:
+            loaded = read_file(there.opened, there.location, checkout).loaded
+        except InvalidInput as error:
+            return planner.with_infos(all_caused_here(plan), [_base_invalid(base, error)])
+        folder = absolute(files.file).parent
+        for root in {run.config.code.root for run in loaded.runs}:
+            files.add((folder / (root or ".")).resolve())
+        gathered = gather(there, loaded, seen.state)
+        base_jobs, base_seen = _jobs(there, gathered.jobs, seen.state, request.select)
+    same = {address: jobs[1].get(address, one) for address, one in base_seen.items()}
+    base_request = replace(request, whole_project=gathered.whole_project)
+    base_plan = _plan(gathered, seen, base_request, (base_jobs, same))
+    return with_causes(plan, base_plan, selected=request.select)
+
+
+def _base_invalid(base: str, error: InvalidInput) -> Check:
+    return Check(
+        id="base_invalid",
+        severity=Severity.WARNING,
+        address=None,
+        summary=f"the files at `{base[:12]}` are not valid, so all changes count as those of this "
+        f"branch: {error.message}",
+        hint="nothing has to be done if this branch mends them",
+    )
 
 
 def _facts(
@@ -166,7 +236,7 @@ def _with_resumes(project: OpenedProject, state: State, gathered: PlanFacts, pla
 
 def _jobs(
     project: OpenedProject, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
-) -> "tuple[tuple[DesiredJob, ...], dict[Address, ObservedJob]]":
+) -> "_Jobs":
     """What is wanted of jobs and what is seen of them; workspaces are asked for those alone that
     are planned."""
     if not declared.jobs:

@@ -56,6 +56,11 @@ __all__ = ["command", "refuse_limit", "show_plan"]
     is_flag=True,
     help="Show for each field who gives its value: file, target, variable or option.",
 )
+@click.option(
+    "--base",
+    metavar="REF",
+    help="Compare with the files at this commit or branch: which changes are those of this branch.",
+)
 @strict_option("Treat warnings as errors: the plan cannot be applied.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
 @event_option
@@ -70,6 +75,7 @@ def command(
     files: bool,
     trust_project: bool,
     blame: bool,
+    base: str | None,
     strict: bool,
     detailed_exitcode: bool,
     events: str | None,
@@ -101,7 +107,9 @@ def command(
     with event_file(events) as stream:
         session = source.session(file)
         with open_progress() as progress:
-            prepared = session.plan(selection, progress=progress, trust_project=trust_project)
+            prepared = session.plan(
+                selection, progress=progress, trust_project=trust_project, base=base
+            )
         plan = prepared.plan
         stream.plan(prepared)
         error = plan_error(plan)

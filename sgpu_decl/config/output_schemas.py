@@ -11,7 +11,7 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.field_origin import OriginRole
-from sgpu_decl.model.plan import FORMAT_VERSION, Action, FieldEffect, Reason
+from sgpu_decl.model.plan import FORMAT_VERSION, Action, Cause, FieldEffect, Reason
 
 __all__ = ["events_schema", "plan_schema", "state_schema"]
 
@@ -182,6 +182,12 @@ def _change() -> Schema:
         backend=_TEXT,
         action=_one_of(Action),
         reason=_one_of(Reason),
+        cause={
+            "enum": [*(str(cause) for cause in Cause), None],
+            "description": "Compared with a base: `change` (this branch does it), `pending` (the "
+            "base would do the same), `drift` (it would, and nobody changed a file) or "
+            "`withdrawn` (the base would do it, this branch does not). Else null.",
+        },
         destructive=_described(_FLAG, "Whether something that runs or is kept would be lost."),
         depends_on=_list(_TEXT),
         after=_described(

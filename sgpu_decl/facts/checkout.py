@@ -14,7 +14,7 @@ from pathlib import Path
 from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.staging.repository import repository_top
 
-__all__ = ["Checkout"]
+__all__ = ["Checkout", "git_command", "git_environment", "git_text"]
 
 _PATIENCE = 5.0  # seconds
 _OFF = (
@@ -77,7 +77,7 @@ def _changes(folder: Path) -> Iterable[Path] | None:
     off = _filters_off(folder)
     words = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames")
     own = (*words, "--ignore-submodules=dirty", "--", ".")
-    listed = _ask(folder, *own, off=off) if off is not None else None
+    listed = git_text(folder, *own, off=off) if off is not None else None
     if listed is None:
         return None
     files = [top / line[3:] for line in listed.split("\0") if line]
@@ -85,11 +85,12 @@ def _changes(folder: Path) -> Iterable[Path] | None:
 
 
 def _head(root: Path) -> GitFacts:
-    lines = (_ask(root, "rev-parse", "HEAD", "HEAD:./", "--abbrev-ref", "HEAD") or "").splitlines()
+    words = ("rev-parse", "HEAD", "HEAD:./", "--abbrev-ref", "HEAD")
+    lines = (git_text(root, *words) or "").splitlines()
     if len(lines) == 3:
         return GitFacts(commit=lines[0], tree=lines[1], branch=lines[2])
     # The commit lacks the folder of the project, or there is no commit yet.
-    lines = (_ask(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
+    lines = (git_text(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
     return GitFacts(commit=lines[0], branch=lines[1]) if len(lines) == 2 else GitFacts()
 
 
@@ -97,14 +98,24 @@ def _is_checkout(root: Path) -> bool:
     return repository_top(root) is not None or "GIT_DIR" in os.environ
 
 
-def _ask(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
-    """The output of a git command; `None` if it fails."""
+def git_command(root: Path, *words: str, off: tuple[str, ...] = ()) -> list[str]:
+    """The words of a git command that runs no program of the repository."""
+    return ["git", "-C", os.fspath(root), *_OFF, *off, *words]
+
+
+def git_environment() -> dict[str, str]:
+    """The environment of such a command."""
+    return {**os.environ, **_ENVIRONMENT}
+
+
+def git_text(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
+    """The output of such a command; `None` if it fails."""
     import subprocess
 
     try:
         process = subprocess.run(
-            ["git", "-C", os.fspath(root), *_OFF, *off, *words],
-            env={**os.environ, **_ENVIRONMENT},
+            git_command(root, *words, off=off),
+            env=git_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -125,7 +136,7 @@ def _dirty(root: Path) -> bool | None:
     # git would use the configuration of a submodule, filters included: submodules are checked
     # below.
     words = ("status", "--porcelain", "--untracked-files=no", "--no-renames")
-    changes = _ask(root, *words, "--ignore-submodules=dirty", off=off)
+    changes = git_text(root, *words, "--ignore-submodules=dirty", off=off)
     if changes != "":
         return None if changes is None else True
     return any(_dirty(path) for path in _submodules(root))
@@ -135,7 +146,7 @@ def _submodules(root: Path) -> list[Path]:
     top = repository_top(root)
     if top is None or not os.path.isfile(top / ".gitmodules"):
         return []
-    index = _ask(top, "ls-files", "--stage", "-z") or ""
+    index = git_text(top, "ls-files", "--stage", "-z") or ""
     paths = [line.split("\t", 1)[1] for line in index.split("\0") if line.startswith("160000 ")]
     return [Path(top, path) for path in paths if os.path.exists(os.path.join(top, path, ".git"))]
 
@@ -143,7 +154,7 @@ def _submodules(root: Path) -> list[Path]:
 def _filters_off(root: Path) -> tuple[str, ...] | None:
     """Options that switch every configured filter off; `None` if the name of one cannot be written
     in an option."""
-    keys = _ask(root, "config", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
+    keys = git_text(root, "config", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
     names = {key.partition(".")[2].rpartition(".")[0] for key in keys.split("\0") if key}
     if any("=" in name or "\n" in name for name in names):
         return None

@@ -1,11 +1,13 @@
 """One opened project and target: its state store, the stores of code and environments, its
 backends."""
 
+import copy
 import os
 import shlex
 import uuid
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -46,6 +48,15 @@ class OpenedProject:
         self._pythons: dict[bool, Pythons] = {}
         self.guarded = True  # whether interpreters of the project may not be run
         self._job_backends: dict[BackendOptions, JobBackend] = {}
+
+    def at(self, opened: Opened) -> "OpenedProject":
+        """The same project with other files: its state, stores and backends are shared."""
+        _ = self._context  # of the project, for backends that only the other files name
+        other = copy.copy(self)
+        other.opened = opened
+        other.root = opened.root
+        other.location = replace(self.location, file=opened.file, project=opened.root)
+        return other
 
     @property
     def states(self) -> StateStore:

@@ -20,6 +20,7 @@ from sgpu_decl.model.launch import LaunchInputs
 __all__ = [
     "FORMAT_VERSION",
     "Action",
+    "Cause",
     "Change",
     "Check",
     "CodeChange",
@@ -73,6 +74,15 @@ class Reason(StrEnum):
     CANCELLED_BY_USER = "cancelled_by_user"
     UPSTREAM_FAILED = "upstream_failed"
     UP_TO_DATE = "up_to_date"
+
+
+class Cause(StrEnum):
+    """Why a change stands in a plan that is compared with a base (`--base`)."""
+
+    CHANGE = "change"  # this branch does it
+    PENDING = "pending"  # the base would do the same: it is merged, and not applied yet
+    DRIFT = "drift"  # the base would do the same, and nobody changed a file
+    WITHDRAWN = "withdrawn"  # the base would do it, and this branch does not
 
 
 class FieldEffect(StrEnum):
@@ -174,6 +184,7 @@ class Change:
     code: CodeChange | None = None
     environment: EnvironmentChange | None = None
     launch: PlannedLaunch | None = None
+    cause: Cause | None = None
 
     @property
     def launches(self) -> bool:

@@ -237,7 +237,10 @@ def _of_1_0(value: dict[str, Json]) -> dict[str, Json]:
     if isinstance(git, dict):
         dirty = {"true": True, "false": False}.get(str(git.get("dirty")))
         git = {"commit": None, "branch": None, "base": None, "tree": None, **git, "dirty": dirty}
-    return {**value, "git": git, "project_name": None}
+    changes = value.get("changes")
+    if isinstance(changes, list):
+        changes = [{"cause": None, **one} if isinstance(one, dict) else one for one in changes]
+    return {**value, "git": git, "project_name": None, "changes": changes}
 
 
 def _read_plan(saved: JsonObject) -> Plan:

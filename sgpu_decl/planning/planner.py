@@ -18,7 +18,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
+from sgpu_decl.model.plan import Action, Cause, Change, Check, Plan, Summary
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.capabilities import Capabilities
@@ -341,6 +341,11 @@ def _in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 
 def summary_of(changes: Iterable[Change]) -> Summary:
-    """Environments are shown, and not counted."""
-    counts = Counter(change.action for change in changes if change.kind in (Kind.RUN, Kind.JOB))
+    """Environments are shown, and not counted; nor is what a base would do, and this plan does
+    not."""
+    counts = Counter(
+        change.action
+        for change in changes
+        if change.kind in (Kind.RUN, Kind.JOB) and change.cause is not Cause.WITHDRAWN
+    )
     return Summary(**{str(action): counts[action] for action in Action})

@@ -83,6 +83,7 @@ def _key(change: Change) -> Hashable:
         change.backend,
         change.action,
         change.reason,
+        change.cause,
         change.prior is None,
         bool(change.waits_for),
         change.depends_on,

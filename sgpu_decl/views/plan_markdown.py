@@ -11,12 +11,18 @@ from datetime import datetime
 from pathlib import PurePath
 
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.views.cell_groups import CellGroup, grouped
 from sgpu_decl.views.markdown import prose, written_size
 from sgpu_decl.views.plan_change_markdown import Fold, change_row, folds, has_folds
 from sgpu_decl.views.plan_check_markdown import check_lines
-from sgpu_decl.views.plan_words import estimate_words, launches, summary_line
+from sgpu_decl.views.plan_words import (
+    caused_here,
+    estimate_words,
+    launches,
+    others_by_cause,
+    summary_line,
+)
 from sgpu_decl.views.terminal import count
 
 __all__ = ["LEAST_LIMIT", "LIMIT", "render"]
@@ -25,7 +31,7 @@ LIMIT = 65_000
 """Bytes. A comment on GitHub has at most 65,536 characters."""
 LEAST_LIMIT = 1_000
 """The counts, and what was left out, fit into this."""
-_NOTES = 260  # bytes that are kept for the lines that say what was left out
+_NOTES = 320  # bytes that are kept for the lines that say what was left out
 _LONGEST_NAME = 64  # of a project or a target, in the first line
 _SEE = "see `sgpu show PLAN`"
 _HEADER = ("| action | run | because |", "|---|---|---|")
@@ -40,7 +46,7 @@ def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
             fields of its least important changes, equal checks beyond three, and changes. Each
             omission is counted.
     """
-    changed = grouped(change for change in plan.changes if change.action is not Action.NO_OP)
+    changed = grouped(filter(caused_here, plan.changes))
     changed.sort(key=_importance)
     head = [_marker(plan), "", f"**{summary_line(plan)}**"]
     closing = list(_closing(plan))
@@ -48,6 +54,7 @@ def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
     rooms = _rooms(plan, changed, now, limit - spent - _NOTES) if limit else _NO_LIMIT
     yield "".join(f"{line}\n" for line in head)
     yield from _block(_rows(changed, plan, now, rooms.rows))
+    yield from _block(_others(plan, now, rooms.others))
     yield from _block(_details(changed, rooms.fields))
     yield from _block(_checks(plan, rooms))
     yield from _block(closing)
@@ -58,24 +65,32 @@ class _Rooms:
     """How many bytes each part may take. `every_check` is false where equal ones are counted."""
 
     rows: float
+    others: float
     fields: float
     checks: float
     every_check: bool
 
 
-_NO_LIMIT = _Rooms(rows=math.inf, fields=math.inf, checks=math.inf, every_check=True)
+_NO_LIMIT = _Rooms(
+    rows=math.inf, others=math.inf, fields=math.inf, checks=math.inf, every_check=True
+)
 
 
 def _rooms(plan: Plan, changed: Sequence[Change | CellGroup], now: datetime, room: int) -> _Rooms:
     """Share `room` between the parts: what is left out first gets what the others leave."""
     rows = _size((*_HEADER, *(change_row(item, plan, now) for item in changed)), room)
-    every = _size((line for line, _ in check_lines(plan.checks, every=True)), room - rows)
-    if rows + every <= room:
-        return _Rooms(rows=rows, checks=every, fields=room - rows - every, every_check=True)
+    others = _size(_others(plan, now, math.inf), room - rows)
+    changes = rows + others
+    every = _size((line for line, _ in check_lines(plan.checks, every=True)), room - changes)
+    if changes + every <= room:
+        rest = room - changes - every
+        return _Rooms(rows=rows, others=others, checks=every, fields=rest, every_check=True)
     counted = _size((line for line, _ in check_lines(plan.checks, every=False)), room)
-    checks = min(counted, max(room // 3, room - rows))
+    checks = min(counted, max(room // 3, room - changes))
     rows = min(rows, room - checks)
-    return _Rooms(rows=rows, checks=checks, fields=room - rows - checks, every_check=False)
+    others = min(others, room - checks - rows)
+    rest = room - checks - rows - others
+    return _Rooms(rows=rows, others=others, checks=checks, fields=rest, every_check=False)
 
 
 def _size(lines: Iterable[str], room: int) -> int:
@@ -147,6 +162,22 @@ def _rows(
             left_out -= _amount(item)
     if left_out:
         yield f"\n{count(left_out, 'more change')}: {_SEE}."
+
+
+def _others(plan: Plan, now: datetime, size: float) -> Iterator[str]:
+    """What this branch does not cause, folded under one line for each cause."""
+    room = _Room(size - 1)
+    left_out = 0
+    for words, changes in others_by_cause(plan):
+        rows = (change_row(change, plan, now) for change in changes)
+        title = f"<details><summary>{count(len(changes), 'change')} {words}</summary>"
+        fold = Fold(opening=(title, "", *_HEADER), rows=rows)
+        lines = list(_fold(fold, room))
+        yield from lines
+        shown = max(0, len(lines) - len(fold.opening) - len(fold.closing))
+        left_out += len(changes) - shown
+    if left_out:
+        yield f"\n{count(left_out, 'more change')} of other causes: {_SEE}."
 
 
 def _amount(item: Change | CellGroup) -> int:

@@ -14,12 +14,14 @@ from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, gr
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
+    caused_here,
     changes_something,
     code_words,
     environment_words,
     estimate_words,
     field_note,
     launches,
+    others_by_cause,
     package_words,
     path_words,
     stops_active,
@@ -69,14 +71,14 @@ def render(
     paper = _Paper(plan, now=now, colour=colour, width=max(60, width))
     stopping = [change for change in plan.changes if stops_active(change)]
     others = grouped(
-        change
-        for change in plan.changes
-        if change.action is not Action.NO_OP and not stops_active(change)
+        change for change in plan.changes if caused_here(change) and not stops_active(change)
     )
     unchanged = grouped(
         change
         for change in plan.changes
-        if change.action is Action.NO_OP and change.kind is not Kind.ENVIRONMENT
+        if change.action is Action.NO_OP
+        and change.kind is not Kind.ENVIRONMENT
+        and change.cause is None
     )
     lost = [check for check in plan.checks if check.id == "work_lost"]
     checks = [check for check in plan.checks if check.id != "work_lost"]
@@ -85,7 +87,8 @@ def render(
             paper.group(item) if isinstance(item, CellGroup) else paper.change(item, ())
             for item in others
         ),
-        [paper.unchanged(unchanged), paper.stopping(stopping, lost), paper.checks(checks)],
+        [paper.others(), paper.unchanged(unchanged), paper.stopping(stopping, lost)],
+        [paper.checks(checks)],
         [paper.closing()],
     )
     # Ten thousand changes are text at once, not lines of all of them first.
@@ -174,6 +177,13 @@ class _Paper:
             more = len(environment.packages) - _PACKAGES_SHOWN
             if more > 0:
                 yield f"      ({count(more, 'more package')})"
+
+    def others(self) -> Iterator[str]:
+        """What this branch does not cause, one line for each cause."""
+        for words, changes in others_by_cause(self._plan):
+            names = ", ".join(escape(str(change.address)) for change in changes)
+            line = f"    {count(len(changes), 'change')} {words}: {names}"
+            yield shorten(line, 2 * self._width)
 
     def unchanged(self, items: Sequence[Change | CellGroup]) -> Iterator[str]:
         for item in items[:_UNCHANGED_SHOWN]:

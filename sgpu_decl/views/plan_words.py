@@ -1,7 +1,7 @@
 """The words of a plan that its text and Markdown views share."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
@@ -10,6 +10,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import (
     Action,
+    Cause,
     Change,
     CodeChange,
     EnvironmentChange,
@@ -25,12 +26,14 @@ from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
     "because",
+    "caused_here",
     "changes_something",
     "code_words",
     "environment_words",
     "estimate_words",
     "field_note",
     "launches",
+    "others_by_cause",
     "package_words",
     "packages_amount",
     "path_words",
@@ -143,6 +146,33 @@ def _counted(parts: list[str], plan: Plan) -> list[str]:
     named = f"environments: {', '.join(environments)}" if environments else ""
     text = "; ".join(filter(None, [", ".join(parts), named]))
     return [f"{text}."] if text else []
+
+
+_FOLDED: Mapping[Cause, str] = MappingProxyType(
+    {
+        Cause.PENDING: "pending: the base does the same, and it is not applied yet",
+        Cause.DRIFT: "drift: the base does the same, and nobody changed a file",
+        Cause.WITHDRAWN: "withdrawn: the base would do it, and this branch does not",
+    }
+)
+
+
+def caused_here(change: Change) -> bool:
+    """Whether a plan shows a change in full: what the base would do as well is shown in a line,
+    unless it destroys something."""
+    if change.action is Action.NO_OP:
+        return False
+    return change.destructive or change.cause in (None, Cause.CHANGE)
+
+
+def others_by_cause(plan: Plan) -> Iterator[tuple[str, list[Change]]]:
+    """The changes that this branch does not cause, each group with its words."""
+    for cause, words in _FOLDED.items():
+        found = [
+            change for change in plan.changes if change.cause is cause and not caused_here(change)
+        ]
+        if found:
+            yield words, found
 
 
 def launches(plan: Plan) -> bool:

@@ -14,10 +14,14 @@ RUN = (
 )
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder: Path, *words: str, stdin: str | None = None) -> str:
     identity = ["-c", "user.name=me", "-c", "user.email=me@localhost"]
     done = subprocess.run(
-        ["git", "-C", str(folder), *identity, *words], capture_output=True, text=True, check=True
+        ["git", "-C", str(folder), *identity, *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 

@@ -16,6 +16,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.plan import (
     Action,
+    Cause,
     Change,
     Check,
     CodeChange,
@@ -76,6 +77,7 @@ def changes(draw: st.DrawFn) -> Change:
         fields=tuple(draw(st.lists(field_changes(), max_size=3))),
         code=draw(st.sampled_from([None, code])),
         environment=environment if kind is Kind.ENVIRONMENT else None,
+        cause=draw(st.sampled_from([None, *Cause])),
         launch=PlannedLaunch(owner=draw(users_text), inputs=INPUTS, token="t"),
     )
 
@@ -221,3 +223,18 @@ def test_the_first_line_names_the_project_and_the_target() -> None:
     assert markdown(plan).startswith("<!-- sgpu:plan project=vision target=prod -->\n")
     odd = a_plan(project="/srv/a -->b--", target=None)
     assert markdown(odd).startswith("<!-- sgpu:plan project=a%20-%2D%3Eb-%2D target=default -->\n")
+
+
+def test_what_others_cause_is_folded_counted_and_cut() -> None:
+    plan = many(2_000)
+    pending = replace(
+        plan,
+        changes=tuple(replace(change, cause=Cause.PENDING) for change in plan.changes),
+    )
+    text = markdown(pending, 20_000)
+    assert text.count("| **destroy** | `run.stopped` |") == 1
+    assert "<details><summary>1,999 changes pending: the base does the same" in text
+    shown = text.count("| create |")
+    assert shown > 100
+    assert f"{1_999 - shown:,} more changes of other causes: see `sgpu show PLAN`." in text
+    assert text.count("<details>") == text.count("</details>")
