@@ -10,8 +10,9 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import resource_named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from sgpu_decl.model.state import Attempt, State
     from sgpu_decl.model.state_log import LogEntry
 
 
@@ -21,21 +22,25 @@ class StateCalls:
     def __init__(self, project: OpenedProject) -> None:
         self._project = project
 
-    def resources(self) -> list[Resource]:
+    def resources(self, at: int | None = None) -> list[Resource]:
         """Every recorded resource by address; those that were destroyed or forgotten are `gone`.
+        `at` is the number of an entry in `log`: the state as it was after it.
 
         An address that a run was moved away from is left out: its history is at the new one.
+
+        Raises:
+            NotFound: there is no such entry.
         """
 
         def moved_away(item: Resource) -> bool:
             return item.gone and item.last is None and item.address.kind is Kind.RUN
 
-        resources = sorted(self._project.state().resources.items())
+        resources = sorted(self._recorded(at).items())
         return [resource for _, resource in resources if not moved_away(resource)]
 
-    def show(self, text: str) -> Resource:
-        """One recorded resource, gone or not."""
-        return resource_named(self._project.state().resources, text)
+    def show(self, text: str, at: int | None = None) -> Resource:
+        """One recorded resource, gone or not; `at` as in `resources`."""
+        return resource_named(self._recorded(at), text)
 
     def move(self, source: str, destination: str) -> tuple[Address, Address]:
         """Rename a resource: its history follows. Returns the old and the new address."""
@@ -49,11 +54,11 @@ class StateCalls:
 
         return remove(self._project, text)
 
-    def pull(self) -> dict[str, Json]:
-        """The whole state (`schemas/state.v1.schema.json`)."""
-        from sgpu_decl.storing.state_json import pull
+    def pull(self, at: int | None = None) -> dict[str, Json]:
+        """The whole state (`schemas/state.v1.schema.json`); `at` as in `resources`."""
+        from sgpu_decl.storing.state_json import state_to_json
 
-        return pull(self._project.states)
+        return state_to_json(self._project.states.read_all() if at is None else self._past(at))
 
     def log(self, most: int) -> "Sequence[LogEntry]":
         """The newest entries of a shared state, `most` of them at most, the last one first.
@@ -63,13 +68,26 @@ class StateCalls:
         """
         entries = self._project.states.log(most)
         if entries is None:
-            raise SgpuError(
-                "the state of this machine keeps no log",
-                hint="a shared state does: name its store with `state` in `sgpu.yml`",
-                code="no_log",
-            )
+            raise _no_log()
         return entries
 
     def unlock(self, lock_id: str) -> None:
         """Release a lock that a dead sgpu left behind."""
         self._project.states.unlock(lock_id)
+
+    def _recorded(self, at: int | None) -> "Mapping[Address, Resource]":
+        return (self._project.state() if at is None else self._past(at)[0]).resources
+
+    def _past(self, number: int) -> "tuple[State, tuple[Attempt, ...]]":
+        past = self._project.states.read_past(number)
+        if past is None:
+            raise _no_log()
+        return past
+
+
+def _no_log() -> SgpuError:
+    return SgpuError(
+        "the state of this machine keeps no log",
+        hint="a shared state does: name its store with `state` in `sgpu.yml`",
+        code="no_log",
+    )

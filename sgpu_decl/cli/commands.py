@@ -121,7 +121,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "adopt": ("sgpu adopt job.nightly 8421 -t prod",),
     "state": ("sgpu state list",),
     "state list": ("sgpu state list -t prod",),
-    "state show": ("sgpu state show run.train",),
+    "state show": ("sgpu state show run.train", "sgpu state show run.train --at 12"),
     "state mv": ("sgpu state mv run.train run.pretrain",),
     "state rm": ("sgpu state rm run.train",),
     "state pull": ("sgpu state pull",),

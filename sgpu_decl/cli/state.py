@@ -25,15 +25,23 @@ __all__ = [
     "unlock_command",
 ]
 
+_at_option = click.option(
+    "--at",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="As it was after that entry of `sgpu state log`.",
+)
+
 command = LazyGroup(STATE_COMMANDS, "state", "Show or edit the recorded state.")
 
 
 @click.command("list")
+@_at_option
 @project_options
 @output_option()
-def list_command(*, source: ProjectSource, output: str) -> int:
+def list_command(*, source: ProjectSource, at: int | None, output: str) -> int:
     """List the recorded resources. Destroyed and forgotten ones are marked `(gone)`."""
-    resources = source.recorded().state.resources()
+    resources = source.recorded().state.resources(at)
     if output == "json":
         answer({"resources": [_resource(resource) for resource in resources]})
         return 0
@@ -46,11 +54,12 @@ def list_command(*, source: ProjectSource, output: str) -> int:
 
 @click.command("show")
 @click.argument("address", shell_complete=completed_by("addresses"))
+@_at_option
 @project_options
 @output_option()
-def show_command(*, source: ProjectSource, address: str, output: str) -> int:
+def show_command(*, source: ProjectSource, address: str, at: int | None, output: str) -> int:
     """Show one resource as it was last applied."""
-    data = _resource(source.recorded().state.show(address))
+    data = _resource(source.recorded().state.show(address, at))
     if output == "json":
         answer(data)
     else:
@@ -82,11 +91,12 @@ def remove_command(*, source: ProjectSource, address: str, output: str) -> int:
 
 
 @click.command("pull")
+@_at_option
 @project_options
 @output_option()
-def pull_command(*, source: ProjectSource, output: str) -> int:
+def pull_command(*, source: ProjectSource, at: int | None, output: str) -> int:
     """Print the whole state as JSON that fits schemas/state.v1.schema.json."""
-    state = source.recorded().state.pull()
+    state = source.recorded().state.pull(at)
     if output == "json":
         answer(state)
     else:

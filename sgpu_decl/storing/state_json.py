@@ -7,17 +7,16 @@ from typing import cast
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.state import Attempt, Intent, Resource
+from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.model.times import to_text
-from sgpu_decl.storing.state_store import StateStore
 
 FORMAT_VERSION = "1.0"
 
 
-def pull(store: StateStore) -> dict[str, Json]:
-    """Return everything that is recorded, resources by address and attempts by number. Without a
-    state yet, the lineage is null, the serial 0 and the lists are empty."""
-    everything = store.read_all()
+def state_to_json(everything: tuple[State, tuple[Attempt, ...]] | None) -> dict[str, Json]:
+    """Return everything that is recorded, as `StateStore.read_all` gives it: resources by address
+    and attempts by number. Without a state yet, the lineage is null, the serial 0 and the lists are
+    empty."""
     if everything is None:
         return {
             "format_version": FORMAT_VERSION,

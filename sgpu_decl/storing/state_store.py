@@ -176,6 +176,14 @@ class StateStore(Protocol):
         """The newest changes, `most` of them at most, the last one first; None if this store does
         not keep what changed."""
 
+    def read_past(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
+        """As `read_all`, as it was after the entry of that number in `log`; None if this store does
+        not keep what changed.
+
+        Raises:
+            NotFound: there is no such entry.
+        """
+
     def check(self) -> None:
         """Read all that is there, for `sgpu doctor`.
 

@@ -76,6 +76,15 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
     done = [change["op"] for change in changes if change["op"] not in ("lock", "unlock")]
     assert done[:3] == ["begin", "launched", "plan_applied"]
     assert {"op": "record_attempts", "subject": "hello#1 succeeded"} in changes
+    (began,) = (entry["number"] for entry in entries if entry["changes"][0]["op"] == "begin")
+    before = json.loads(two.here("state", "pull", "--at", str(began)).out)
+    assert (before["resources"], len(before["intents"])) == ([], 1)
+    shown = two.here("state", "show", "hello", "--at", str(began + 1), "-o", "json").json["data"]
+    assert shown["state"] == "queued"
+    assert two.here("state", "list", "--at", str(numbers[0])).out == "run.hello\n"
+    assert (
+        f"no entry {numbers[0] + 1}" in two.here("state", "list", "--at", str(numbers[0] + 1)).err
+    )
     text = two.here("state", "log", "--tail", "2").out
     assert len(text.splitlines()) == 3
     assert "gave the lock back" in text
@@ -83,9 +92,10 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
 
 def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
     sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
-    answer = sgpu.here("state", "log", "-o", "json")
-    assert answer.code == 1
-    assert answer.json["error"]["code"] == "no_log"
+    for command in (("log",), ("list", "--at", "1")):
+        answer = sgpu.here("state", *command, "-o", "json")
+        assert answer.code == 1
+        assert answer.json["error"]["code"] == "no_log"
 
 
 def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:

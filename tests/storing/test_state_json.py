@@ -2,12 +2,12 @@ import json
 from collections.abc import Callable
 
 from sgpu_decl.storing.sqlite.store import SqliteStore
-from sgpu_decl.storing.state_json import pull
+from sgpu_decl.storing.state_json import state_to_json
 from tests.storing.conftest import Launched
 
 
 def test_nothing_applied_yet_is_an_empty_state(store: SqliteStore) -> None:
-    assert pull(store) == {
+    assert state_to_json(store.read_all()) == {
         "format_version": "1.0",
         "lineage": None,
         "serial": 0,
@@ -23,7 +23,7 @@ def test_everything_recorded_is_in_it_as_json(
     again = launch(number=2)
     with filled.lock("apply", lineage="lin") as writer:
         writer.begin(again.intent)
-    pulled = json.loads(json.dumps(pull(filled)))
+    pulled = json.loads(json.dumps(state_to_json(filled.read_all())))
     assert pulled["serial"] == 4
     assert pulled["resources"] == [
         {

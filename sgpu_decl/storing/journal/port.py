@@ -7,7 +7,7 @@ from typing import Protocol
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Journal", "JournalGap", "StoreDown", "Stored"]
+__all__ = ["Entries", "Journal", "JournalGap", "StoreDown", "Stored"]
 
 
 class StoreDown(SgpuError):
@@ -32,8 +32,8 @@ class Stored:
     at: datetime
 
 
-class Journal(Protocol):
-    """The entries of one project and target, numbered from 1 without gaps.
+class Entries(Protocol):
+    """What is read of a journal: its entries, numbered from 1 without gaps.
 
     Every call may raise:
         StoreDown: try again; `append` and `put_checkpoint` may have happened.
@@ -44,14 +44,6 @@ class Journal(Protocol):
     def name(self) -> str:
         """The place of the store, for messages. It holds no password."""
 
-    def append(self, number: int, text: str) -> datetime | None:
-        """Add an entry. Of several callers with one number, one succeeds. Once it returns, the
-        entry survives a power cut.
-
-        Returns:
-            The time of the store; None if the number is taken.
-        """
-
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
         """The entries with higher numbers, in order; `most` of them at most.
 
@@ -61,6 +53,18 @@ class Journal(Protocol):
 
     def checkpoint(self) -> tuple[int, bytes] | None:
         """The newest checkpoint: the number of the last entry that is in it, and its content."""
+
+
+class Journal(Entries, Protocol):
+    """The entries of one project and target."""
+
+    def append(self, number: int, text: str) -> datetime | None:
+        """Add an entry. Of several callers with one number, one succeeds. Once it returns, the
+        entry survives a power cut.
+
+        Returns:
+            The time of the store; None if the number is taken.
+        """
 
     def put_checkpoint(self, number: int, data: bytes) -> None:
         """Add a checkpoint. One that is there stays."""

@@ -17,7 +17,7 @@ from sgpu_decl.storing.journal.entry import (
     newer,
     read_entry,
 )
-from sgpu_decl.storing.journal.port import Journal, JournalGap, Stored
+from sgpu_decl.storing.journal.port import Entries, JournalGap, Stored
 from sgpu_decl.storing.journal.position import (
     NOTHING,
     Head,
@@ -44,7 +44,7 @@ class Replica:
     """`path` is the database, `.sgpu/<target>/replica.db`. Nothing is made before the journal has
     an entry. Several processes may use one replica."""
 
-    def __init__(self, path: Path, journal: Journal) -> None:
+    def __init__(self, path: Path, journal: Entries) -> None:
         self.path = path
         self._journal = journal
         self._database = SqliteStore(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sgpu_decl import __version__
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.state import Attempt, LockHolder, State
@@ -106,7 +106,7 @@ class JournalStore:
         return self._reading(queries.state_of)
 
     def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
-        return self._reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
+        return self._reading(_everything)
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
         """As of the last `read`, so that the histories of many runs cost one question."""
@@ -120,6 +120,24 @@ class JournalStore:
         newest = self._head().position.number
         entries = self._journal.after(max(0, newest - most), most=most)
         return [log_entry(item, store=self._journal.name) for item in reversed(entries)]
+
+    def read_past(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
+        import tempfile
+
+        from sgpu_decl.storing.journal.past import EntriesUpTo
+
+        newest = self._head().position.number
+        if not 1 <= number <= newest:
+            raise NotFound(
+                f"the state has no entry {number}",
+                hint=f"its newest is {newest}: `sgpu state log` lists them"
+                if newest
+                else "it has none yet: `sgpu apply` adds the first one",
+            )
+        with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
+            copy = Replica(Path(folder) / "replica.db", EntriesUpTo(self._journal, number))
+            copy.catch_up()
+            return copy.read(_everything)
 
     def check(self) -> None:
         self._catch_up()
@@ -254,3 +272,7 @@ class JournalStore:
             return
         with suppress(SgpuError):
             self._journal.put_checkpoint(*self._replica.checkpoint())
+
+
+def _everything(connection: sqlite3.Connection) -> tuple[State, tuple[Attempt, ...]]:
+    return queries.state_of(connection), queries.all_attempts(connection)

@@ -81,6 +81,9 @@ class SqliteStore:
     def log(self, most: int) -> None:  # noqa: ARG002  the protocol's
         return None
 
+    def read_past(self, number: int) -> None:  # noqa: ARG002  the protocol's
+        return None
+
     def check(self) -> None:
         answer = self.reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
         if answer is not None and answer != ("ok",):
