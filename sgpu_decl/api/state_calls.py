@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.model.state import Attempt, State
     from sgpu_decl.model.state_log import LogEntry
+    from sgpu_decl.storing.migration import Migrated
 
 
 class StateCalls:
@@ -70,6 +71,17 @@ class StateCalls:
         if entries is None:
             raise _no_log()
         return entries
+
+    def migrate(self) -> "Migrated":
+        """Copy the state of this machine to the shared store that the project names.
+
+        Raises:
+            SgpuError: it names none, there is nothing to copy, or the store has another state of
+                this project.
+        """
+        from sgpu_decl.maintenance.state_migration import migrate
+
+        return migrate(self._project)
 
     def unlock(self, lock_id: str) -> None:
         """Release a lock that a dead sgpu left behind."""

@@ -86,6 +86,7 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
     "rm": ("sgpu_decl.cli.state:remove_command", "Forget a resource; runs and files stay."),
     "pull": ("sgpu_decl.cli.state:pull_command", "Print the whole state as JSON."),
     "log": ("sgpu_decl.cli.state_log:command", "Show who changed a shared state."),
+    "migrate": ("sgpu_decl.cli.state_migrate:command", "Copy the state to a shared store."),
     "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that a dead process left."),
 }
 
@@ -126,6 +127,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "state rm": ("sgpu state rm run.train",),
     "state pull": ("sgpu state pull",),
     "state log": ("sgpu state log --tail 5",),
+    "state migrate": ("sgpu state migrate -t prod",),
     "state unlock": ("sgpu state unlock 3f2a9c71",),
     "env": ("sgpu env bases",),
     "env bases": ("sgpu env bases",),

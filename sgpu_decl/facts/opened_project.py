@@ -10,13 +10,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
-from sgpu_decl.storing.stores import local_store, shared_store
+from sgpu_decl.storing.stores import local_store, migrated_file, shared_store
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.staging.code_store import CodeStore
+    from sgpu_decl.storing.stores import SharedPlace
 
 __all__ = ["OpenedProject", "now"]
 
@@ -63,7 +65,7 @@ class OpenedProject:
         """The store of the state: the one that the project file names, else that of this machine.
 
         Raises:
-            SgpuError: the project was closed, or this machine still has a state of its own.
+            SgpuError: the project was closed, or this machine has, or had, another state.
             InvalidInput: the file names a store, and the block is wrong.
         """
         if self._closed:
@@ -73,18 +75,28 @@ class OpenedProject:
                 code="session_closed",
             )
         if self._states is None:
-            from sgpu_decl.facts.shared_state import shared_place
-
-            place = shared_place(self.opened, self.location)
-            folder = self.opened.state_dir
-            if place is None:
-                self._states = local_store(folder)
+            local = local_store(self.state_dir)
+            if self.shared_place is None:
+                _refuse_migrated(local.path)
+                self._states = local
             else:
-                _refuse_left_behind(local_store(folder))
-                self._states = shared_store(place, folder, commit=self._commit)
+                _refuse_left_behind(local.path)
+                self._states = shared_store(self.shared_place, self.state_dir, commit=self.commit)
         return self._states
 
-    def _commit(self) -> str | None:
+    @cached_property
+    def shared_place(self) -> "SharedPlace | None":
+        """Where machines share the state; None where each machine has its own.
+
+        Raises:
+            InvalidInput: the file names a store, and the block is wrong.
+        """
+        from sgpu_decl.facts.shared_state import shared_place
+
+        return shared_place(self.opened, self.location)
+
+    def commit(self) -> str | None:
+        """The git commit of the project."""
         from sgpu_decl.facts.checkout import Checkout
 
         return Checkout(self.root).commit
@@ -130,7 +142,7 @@ class OpenedProject:
             store=lambda: self.store,
             environments=lambda: self.environments,
             pythons=self.pythons,
-            shared_state=lambda: self.states.file is None,
+            shared_state=lambda: self.shared_place is not None,
         )
 
     def job_backend(self, block: "BackendOptions") -> "JobBackend":
@@ -248,18 +260,33 @@ class OpenedProject:
         )
 
 
-def _refuse_left_behind(local: "StateStore") -> None:
+def _refuse_left_behind(local: Path) -> None:
     """Refuse a shared state beside one of this machine: runs that only the latter knows would be
     launched again."""
-    if local.file is not None and local.file.exists():
-        old, new = (shlex.quote(f"{local.file}{end}") for end in ("", ".old"))
+    if local.exists():
+        aside = _move(local, local.with_name(f"{local.name}.old"))
         raise SgpuError(
-            f"the project names a shared state, and this machine has its own: `{local.file}`",
-            hint="the runs in it are unknown to the shared state, and would be launched again. Is "
-            f"that what you want? Then `mv {old} {new}`; else remove `state` "
-            "from `sgpu.yml`",
+            f"the project names a shared state, and this machine has its own: `{local}`",
+            hint="`sgpu state migrate` copies it there. To start without it, so that its runs are "
+            f"launched again: {aside}",
             code="state_left_behind",
         )
+
+
+def _refuse_migrated(local: Path) -> None:
+    """Refuse a new state of this machine where there was one that was copied to a shared store."""
+    old = migrated_file(local)
+    if old.exists() and not local.exists():
+        raise SgpuError(
+            f"the state of this project was migrated to a shared one, and `{old}` was kept",
+            hint="name the store with `state` in `sgpu.yml` again; or to go on with what was kept: "
+            f"{_move(old, local)}",
+            code="state_migrated",
+        )
+
+
+def _move(source: Path, destination: Path) -> str:
+    return f"`mv {shlex.quote(os.fspath(source))} {shlex.quote(os.fspath(destination))}`"
 
 
 def now() -> datetime:

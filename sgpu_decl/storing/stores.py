@@ -12,6 +12,7 @@ from sgpu_decl.storing.state_store import StateStore
 if TYPE_CHECKING:
     from sgpu_decl.storing.journal.lease import Lease
     from sgpu_decl.storing.journal.port import Journal
+    from sgpu_decl.storing.journal.store import JournalStore
 
 FOLDER = "folder"
 POSTGRES = "postgres"
@@ -39,9 +40,14 @@ class SharedPlace:
     password: str | None = None
 
 
-def local_store(folder: Path) -> StateStore:
+def local_store(folder: Path) -> SqliteStore:
     """The store of a target whose files lie in a folder of this machine."""
     return SqliteStore(folder / "state.db")
+
+
+def migrated_file(file: Path) -> Path:
+    """The name of a local store's file after its state was copied to a shared store."""
+    return file.with_name(f"{file.name}.migrated")
 
 
 def shared_store(
@@ -50,7 +56,7 @@ def shared_store(
     *,
     lease: "Lease | None" = None,
     commit: Callable[[], str | None] = lambda: None,
-) -> StateStore:
+) -> "JournalStore":
     """The store of a target on this place. Its copy lies in `folder` of this machine, which has the
     target's name. `lease` is that of its locks; `commit` gives the git commit of the project, for
     the log."""

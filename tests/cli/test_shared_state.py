@@ -145,21 +145,40 @@ def test_two_developers_do_not_meet(
     assert [item.name for item in sorted((tmp_path / "shared").iterdir())] == ["p@ann"]
 
 
-def test_a_machine_with_a_state_of_its_own_does_not_lose_it_unseen(
+def test_a_machine_with_a_state_of_its_own_brings_it_along(
     clones: tuple[Shell, Shell],
 ) -> None:
-    one, _ = clones
+    one, two = clones
     file = one.folder / "sgpu.yml"
     shared = file.read_text()
-    file.write_text("".join(line for line in shared.splitlines(True) if "state:" not in line))
+    without = "".join(line for line in shared.splitlines(True) if "state:" not in line)
+    file.write_text(without)
     assert one.here("apply", "-y").code == 0
+    before = json.loads(one.here("state", "pull").out)
     file.write_text(shared)
     refused = one.here("plan")
     assert refused.code == 1
     own = one.folder / ".sgpu" / "default" / "state.db"
     assert f"mv {own} {own}.old" in refused.err
-    own.rename(own.with_name("state.db.old"))
-    assert one.here("plan").code == 0
+    migrated = one.here("state", "migrate", "-o", "json")
+    assert migrated.code == 0, migrated.err
+    assert migrated.json["data"] == {
+        "resources": 1,
+        "attempts": 1,
+        "kept": f"{own}.migrated",
+    }
+    assert not own.exists()
+    after = json.loads(two.here("state", "pull").out)
+    (run,), (was,) = after.pop("resources"), before.pop("resources")
+    site = json.loads(run["attempts"][0].pop("reference"))
+    assert (site["host"], site["project"]) == (os.uname().nodename, str(one.folder))
+    assert was["attempts"][0].pop("reference") is None
+    assert (run, after["lineage"]) == (was, before["lineage"])
+    assert actions(one) == actions(two) == {"run.hello": "no_op"}
+    assert one.here("logs", "hello").out == "hello\n"
+    assert "nothing to migrate" in one.here("state", "migrate").err
+    file.write_text(without)
+    assert "state.db.migrated" in one.here("plan").err
 
 
 APPEND = {

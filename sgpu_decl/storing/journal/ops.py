@@ -11,7 +11,7 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.state import Attempt, Intent, Resource
+from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing.journal.position import put_seconds
 from sgpu_decl.storing.sqlite.lock_row import delete_lock, put_lock
 from sgpu_decl.storing.sqlite.rows import (
@@ -89,6 +89,33 @@ def move(source: Address, destination: Address) -> Op:
 
 def remove(address: Address) -> Op:
     return {"op": "remove", "address": str(address)}
+
+
+def copied(state: State, attempts: Sequence[Attempt], plans: Sequence[str]) -> list[Op]:
+    """The ops that make a whole state in empty tables: `attempts` is the history of all runs."""
+    written: list[Op] = []
+    if state.package_lists:
+        written.append(record_packages(list(state.package_lists.values())))
+    written += [record_resource(item) for item in state.resources.values()]
+    written += [
+        launched(_closed(attempt), state.resources[attempt.ref.address], attempt)
+        for attempt in attempts
+    ]
+    written += [begin(intent) for intent in state.intents]
+    return written + [plan_applied(plan) for plan in plans]
+
+
+def _closed(attempt: Attempt) -> Intent:
+    """The intent that an attempt was launched by."""
+    return Intent(
+        token=attempt.token,
+        address=attempt.ref.address,
+        owner="",
+        action="create",
+        attempt=attempt.ref.number,
+        plan_id=attempt.plan_id or "",
+        created_at=attempt.created_at,
+    )
 
 
 def perform(op: Any, writer: SqliteWriter, connection: sqlite3.Connection, lineage: str) -> None:

@@ -74,6 +74,11 @@ class JournalStore:
         return self._url(self._replica.path)
 
     @property
+    def name(self) -> str:
+        """The place of the entries, for messages."""
+        return self._journal.name
+
+    @property
     def file(self) -> Path | None:
         return None
 
@@ -121,11 +126,11 @@ class JournalStore:
         entries = self._journal.after(max(0, newest - most), most=most)
         return [log_entry(item, store=self._journal.name) for item in reversed(entries)]
 
+    def read_anew(self) -> tuple[State, tuple[Attempt, ...]] | None:
+        """As `read_all`, from the entries alone: the copy of this machine is left out."""
+        return self._read_up_to(self._head().position.number)
+
     def read_past(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
-        import tempfile
-
-        from sgpu_decl.storing.journal.past import EntriesUpTo
-
         newest = self._head().position.number
         if not 1 <= number <= newest:
             raise NotFound(
@@ -134,6 +139,13 @@ class JournalStore:
                 if newest
                 else "it has none yet: `sgpu apply` adds the first one",
             )
+        return self._read_up_to(number)
+
+    def _read_up_to(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
+        import tempfile
+
+        from sgpu_decl.storing.journal.past import EntriesUpTo
+
         with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
             copy = Replica(Path(folder) / "replica.db", EntriesUpTo(self._journal, number))
             copy.catch_up()

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 from sgpu_decl import __version__
@@ -60,7 +60,7 @@ class JournalWriter:
         self._patience = PATIENCE
         self._guard = threading.RLock()
         self._stamp = _stamp()
-        self._op: Op = {}
+        self._ops: tuple[Op, ...] = ()
         self._tables = self._new_tables()
         self._lineage, _ = queries.serial_of(connection)
 
@@ -119,6 +119,10 @@ class JournalWriter:
     def remove(self, address: Address) -> None:
         self._write(ops.remove(address))
 
+    def copy(self, state: State, attempts: Sequence[Attempt], plans: Sequence[str]) -> None:
+        """Record a whole state, with its history and the plans that were applied, in one entry."""
+        self._write(*ops.copied(state, attempts, plans))
+
     def renew(self) -> float:
         """Append an entry if there was none for a while. Returns the seconds until the next one is
         due."""
@@ -133,14 +137,18 @@ class JournalWriter:
         with suppress(SgpuError):
             self._write(ops.unlock(str(self._cells["id"])))
 
-    def _write(self, op: Op) -> None:
-        """Perform an op and append it, both or neither. An op that changes nothing is not
-        appended."""
+    def _write(self, *changes: Op) -> None:
+        """Perform ops and append them as one entry, both or neither. An op that changes nothing is
+        not appended."""
         with self._guard:
             while True:
-                self._stamp, self._op = _stamp(), op
+                self._stamp, self._ops = _stamp(), changes
                 try:
-                    ops.perform(op, self._tables, self._connection, self._lineage)
+                    with ExitStack() as transaction:
+                        if len(changes) > 1:
+                            transaction.enter_context(self._tables.together())
+                        for op in changes:
+                            ops.perform(op, self._tables, self._connection, self._lineage)
                     return
                 except Locked as refused:
                     if refused.code == "lock_lost":
@@ -174,7 +182,7 @@ class JournalWriter:
             serial=serial,
             at=self._stamp.at,
             writer=self._author,
-            ops=(self._op,),
+            ops=self._ops,
         )
         text, began = entry.text, elapsed()
         try:

@@ -104,6 +104,11 @@ def package_lists_of(connection: sqlite3.Connection) -> "dict[str, PackageList]"
     return {str(digest): PackageList(str(text), str(digest)) for digest, text in rows}
 
 
+def applied_plans_of(connection: sqlite3.Connection) -> tuple[str, ...]:
+    rows = connection.execute("SELECT plan_id FROM applied_plans ORDER BY applied_at, plan_id")
+    return tuple(str(plan_id) for (plan_id,) in rows)
+
+
 def history_of(connection: sqlite3.Connection, address: Address) -> tuple[Attempt, ...]:
     rows = connection.execute(f"{_ATTEMPTS} WHERE a.address = ? ORDER BY a.number", (str(address),))
     return tuple(attempt_of(row, address) for row in rows)

@@ -81,6 +81,10 @@ class SqliteStore:
     def log(self, most: int) -> None:  # noqa: ARG002  the protocol's
         return None
 
+    def applied_plans(self) -> tuple[str, ...]:
+        """The ids of all plans that were applied."""
+        return self.reading(queries.applied_plans_of) or ()
+
     def read_past(self, number: int) -> None:  # noqa: ARG002  the protocol's
         return None
 

@@ -1,0 +1,43 @@
+"""`sgpu state migrate`: the state of this machine goes to the store that the project names."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.model.state import Attempt
+
+if TYPE_CHECKING:
+    from sgpu_decl.storing.migration import Migrated
+
+
+def migrate(project: OpenedProject) -> "Migrated":
+    """Copy the state of this machine, with its history, to the shared store. Runs that were
+    launched here are known there as runs of this machine.
+
+    Raises:
+        SgpuError: the project names no shared store, there is nothing to copy, or the store has
+            another state of this project.
+    """
+    from sgpu_decl.storing.migration import migrate as copy_to
+    from sgpu_decl.storing.stores import local_store, shared_store
+
+    place = project.shared_place
+    if place is None:
+        raise SgpuError(
+            "the project names no shared state",
+            hint="name its store with `state` in `sgpu.yml`, then migrate",
+            code="no_shared_state",
+        )
+
+    def located(attempt: Attempt) -> Attempt:
+        if attempt.reference is not None:
+            return attempt
+        return replace(attempt, reference=project.backend(attempt.backend).launcher.site())
+
+    folder = project.state_dir
+    shared = shared_store(place, folder, commit=project.commit)
+    try:
+        return copy_to(local_store(folder), shared, located=located, patience=project.patience)
+    finally:
+        shared.close()

@@ -1,0 +1,101 @@
+"""The way of a state of this machine into a store that machines share."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.state import Attempt, State
+from sgpu_decl.storing.journal.store import JournalStore
+from sgpu_decl.storing.sqlite.store import SqliteStore
+from sgpu_decl.storing.state_store import Patience
+from sgpu_decl.storing.stores import migrated_file
+
+__all__ = ["Migrated", "migrate"]
+
+Everything = tuple[State, tuple[Attempt, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrated:
+    """How much was copied; `kept` is the file of the old state, under its new name."""
+
+    resources: int
+    attempts: int
+    kept: Path
+
+
+def migrate(
+    local: SqliteStore,
+    shared: JournalStore,
+    *,
+    located: Callable[[Attempt], Attempt],
+    patience: Patience,
+) -> Migrated:
+    """Copy a state under both locks, read it back, compare, and give the old file another name. It
+    can be done again after a crash at any step.
+
+    Args:
+        located: gives an attempt with what finds it from other machines.
+
+    Raises:
+        SgpuError: there is no state to copy; or what is read back is another one, which was there
+            before.
+    """
+    lineage = _everything(local)[0].lineage
+    with shared.lock("state migrate", lineage=lineage, patience=patience) as writer:
+        with local.lock("state migrate", lineage=lineage, patience=patience):
+            state, attempts = _everything(local)
+            copied = _as_shared(state, tuple(map(located, attempts)))
+            if writer.state.lineage == lineage and not writer.state.resources:
+                writer.copy(*copied, local.applied_plans())
+            if _compared(shared.read_anew()) != _compared(copied):
+                raise SgpuError(
+                    f"`{shared.name}` has another state of this project and target already",
+                    hint="nothing was changed. Give this project another name in `sgpu.yml`; or "
+                    f"use that state, and move `{local.path}` away",
+                    code="state_taken",
+                )
+        kept = migrated_file(local.path)
+        for end in ("-wal", "-shm", ""):  # the database last: it is what others look for
+            with suppress(FileNotFoundError):
+                Path(f"{local.path}{end}").rename(f"{kept}{end}")
+    return Migrated(resources=len(state.resources), attempts=len(attempts), kept=kept)
+
+
+def _everything(store: SqliteStore) -> Everything:
+    everything = store.read_all()
+    if everything is None:
+        raise SgpuError(
+            f"there is nothing to migrate: `{store.path}` holds no state",
+            hint="the shared state is used already",
+            code="nothing_to_migrate",
+        )
+    return everything
+
+
+def _as_shared(state: State, attempts: tuple[Attempt, ...]) -> Everything:
+    known = {attempt.ref: attempt for attempt in attempts}
+    resources = {
+        address: resource
+        if resource.last is None
+        else replace(resource, last=known[resource.last.ref])
+        for address, resource in state.resources.items()
+    }
+    active = tuple(known[attempt.ref] for attempt in state.active)
+    return replace(state, resources=resources, active=active), attempts
+
+
+def _compared(everything: Everything | None) -> object:
+    if everything is None:
+        return None
+    state, attempts = everything
+    return (
+        dict(state.resources),
+        state.active,
+        sorted(intent.token for intent in state.intents),
+        dict(state.package_lists),
+        attempts,
+    )
