@@ -83,6 +83,25 @@ class StateCalls:
 
         return migrate(self._project)
 
+    def grants(self, *, planner: str, applier: str) -> str:
+        """The SQL that gives two roles the rights on a state in PostgreSQL.
+
+        Raises:
+            SgpuError: the state lies in no database (`no_grants`).
+        """
+        from sgpu_decl.storing.stores import grants
+
+        place = self._project.shared_place
+        sql = grants(place, planner=planner, applier=applier) if place is not None else None
+        if sql is None:
+            raise SgpuError(
+                "the state lies in no database, which has roles",
+                hint="rights on a folder are those of its files; for a database name one with "
+                "`state` in `sgpu.yml`",
+                code="no_grants",
+            )
+        return sql
+
     def unlock(self, lock_id: str) -> None:
         """Release a lock that a dead sgpu left behind."""
         self._project.states.unlock(lock_id)

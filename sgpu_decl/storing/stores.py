@@ -100,6 +100,15 @@ def open_state_store(url: str) -> StateStore | None:
     return shared_store(place, Path(fields["replica"]).parent)
 
 
+def grants(place: SharedPlace, *, planner: str, applier: str) -> str | None:
+    """The SQL that gives two roles their rights; None for a store that is no database."""
+    if place.kind != POSTGRES:
+        return None
+    from sgpu_decl.storing.postgres.grants import grants as sql
+
+    return sql(place.schema or DEFAULT_SCHEMA, planner=planner, applier=applier)
+
+
 def shared_journal(place: SharedPlace, target: str) -> "Journal":
     """The entries of a target on this place."""
     if place.kind == POSTGRES:

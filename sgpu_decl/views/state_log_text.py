@@ -13,7 +13,7 @@ _WIDEST = 60  # columns of what one entry changed
 _WORDS = {
     "lock": "took or renewed the lock",
     "unlock": "gave the lock back",
-    "begin": "begins {}",
+    "begin": "began to launch or make {}",
     "launched": "launched {}",
     "made": "made {}",
     "abandon": "did not start {}",

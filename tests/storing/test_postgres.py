@@ -4,14 +4,16 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.state_store import StateStore
-from sgpu_decl.storing.stores import POSTGRES, SharedPlace, shared_store
+from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_store
 
 
 class Database:
@@ -101,6 +103,44 @@ def test_a_role_that_may_select_and_insert_applies_and_changes_nothing_that_is_t
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
+
+
+def test_the_grants_are_enough_for_two_roles_and_no_more(
+    database: Database, tmp_path: Path
+) -> None:
+    import psycopg
+
+    planner, applier = f'plan "{database.role}"', f"apply-{database.role}"
+    place = SharedPlace(kind=POSTGRES, address=database.url, project="p", schema=database.schema)
+    sql = grants(place, planner=planner, applier=applier)
+    assert sql is not None
+
+    def store_of(role: str) -> StateStore:
+        # Quotes and blanks of a name are percent-encoded in a URL.
+        named = database.url.replace("owner@", f"{quote(role, safe='')}@")
+        return database.store(tmp_path / quote(role, safe=""), url=named)
+
+    with psycopg.connect(database.url, autocommit=True) as owner:
+        for role in (planner, applier):
+            owner.execute(SQL("CREATE ROLE {} LOGIN").format(Identifier(role)))
+        try:
+            owner.execute(sql.encode())
+            owner.execute(sql.encode())
+            with store_of(applier).lock("apply", lineage="lin") as writer:
+                writer.plan_applied("p")
+            reading = store_of(planner)
+            state = reading.read()
+            assert state is not None
+            assert state.serial == 1
+            with (
+                pytest.raises(SgpuError, match="permission denied"),
+                reading.lock("a", lineage="lin"),
+            ):
+                pass
+        finally:
+            owner.execute(f"DROP SCHEMA {database.schema} CASCADE".encode())
+            for role in (planner, applier):
+                owner.execute(SQL("DROP ROLE {}").format(Identifier(role)))
 
 
 def test_a_database_that_is_not_there_is_named(database: Database, tmp_path: Path) -> None:

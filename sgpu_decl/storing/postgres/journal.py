@@ -14,7 +14,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
 from sgpu_decl.storing.postgres.server import ServerConnection, require_psycopg
 
-__all__ = ["PostgresJournal"]
+__all__ = ["TABLES", "PostgresJournal"]
 
 _T = TypeVar("_T")
 _SCHEMA: LiteralString = "CREATE SCHEMA IF NOT EXISTS {schema}"
@@ -27,6 +27,7 @@ _CHECKPOINTS: LiteralString = (
     "CREATE TABLE IF NOT EXISTS {schema}.checkpoints (project text, target text, number bigint, "
     "content bytea NOT NULL, PRIMARY KEY (project, target, number))"
 )
+TABLES = (_SCHEMA, _ENTRIES, _CHECKPOINTS)
 _APPEND: LiteralString = (
     "INSERT INTO {schema}.entries (project, target, number, entry) VALUES (%s, %s, %s, %s) "
     "ON CONFLICT DO NOTHING RETURNING at"
@@ -120,7 +121,7 @@ class PostgresJournal:
     def _make_tables(self) -> None:
         from psycopg.errors import DuplicateSchema, DuplicateTable, UniqueViolation
 
-        for statement in (_SCHEMA, _ENTRIES, _CHECKPOINTS):
+        for statement in TABLES:
             # Two first applies at once: the other one has made it.
             with suppress(DuplicateSchema, DuplicateTable, UniqueViolation):
                 self._server.execute(statement, ())
