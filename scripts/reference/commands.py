@@ -9,6 +9,8 @@ import click
 from sgpu_decl.cli.commands import COMMANDS, EXAMPLES, HELP_OPTIONS, LazyGroup
 
 VALUES = {
+    "--applier": "ci_apply",
+    "--at": "12",
     "--base": "gpu-4",
     "--exclude": "run.debug",
     "--force-after": "2m",
@@ -24,6 +26,7 @@ VALUES = {
     "--out": "train.plan",
     "--parallelism": "4",
     "--patience": "1h",
+    "--planner": "ci_plan",
     "--port": "8080",
     "--profile": "profile.yaml",
     "--project": "../vision",

@@ -10,6 +10,7 @@ from sgpu_decl.config.include import ReadIncluded
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project_files import nothing_included, read_files
 from sgpu_decl.config.state import SharedState
+from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import Mode
@@ -39,6 +40,7 @@ def read_state(
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
     read_included: ReadIncluded = nothing_included,
+    variable_files: Sequence[tuple[bytes, str]] = (),
 ) -> tuple[DeclaredState | None, tuple[Diagnostic, ...]]:
     """Read where the state of a target lies; see `file_reader.read` for the arguments.
 
@@ -51,7 +53,10 @@ def read_state(
         return None, findings
     if files.kind != "project":
         return None, ()
-    root, context, _ = with_options(files, target, variables, (), environ, git)
+    given, findings = read_values(variable_files)
+    if has_errors(findings):
+        return None, findings
+    root, context, _ = with_options(files, target, variables, (), environ, git, given)
     block = root.entries.get(_KEY)
     if block is None or (isinstance(block, yaml_nodes.Scalar) and block.plain and not block.text):
         return None, ()

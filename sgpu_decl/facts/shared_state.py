@@ -30,7 +30,7 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
     from sgpu_decl.diagnostics.diagnostic import has_errors
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.included_files import FileReader
-    from sgpu_decl.facts.project_file import invalid_file, read_bytes
+    from sgpu_decl.facts.project_file import invalid_file, read_bytes, variable_files
 
     checkout = Checkout(opened.root)
     shown = os.path.relpath(file)
@@ -42,6 +42,7 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         environ=os.environ,
         git=lambda: checkout.facts,
         read_included=FileReader(file, shown),
+        variable_files=variable_files(location),
     )
     if has_errors(findings):
         raise invalid_file(shown, findings)

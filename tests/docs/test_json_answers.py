@@ -48,7 +48,9 @@ ELSEWHERE = {
     "mlflow sync",
     "run",
     "stacks",
+    "state grants",
     "state log",
+    "state migrate",
     "state unlock",
 }
 """Those that need more than a run that has ended; `apply` is what starts it."""
