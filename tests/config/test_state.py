@@ -54,6 +54,20 @@ def test_a_variable_of_an_included_file_is_known() -> None:
     assert found.block.path == "/mnt/a"
 
 
+def test_a_variable_file_gives_values() -> None:
+    text = (
+        "project: {name: p}\nvariables: {team: a}\n"
+        "state: {kind: folder, path: '/mnt/${var.team}'}\n"
+    )
+    found, findings = read_state(
+        text.encode(), "sgpu.yml", target=None, variables=(), environ={}, git=dict,
+        variable_files=[(b"team: b\n", "values.yml")],
+    )  # fmt: skip
+    assert findings == ()
+    assert found is not None
+    assert found.block.path == "/mnt/b"
+
+
 def test_a_target_has_a_store_and_a_mode_of_its_own() -> None:
     text = (
         "state: {kind: folder, path: /mnt/a}\n"
