@@ -129,7 +129,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "state pull": ("sgpu state pull",),
     "state log": ("sgpu state log --tail 5",),
     "state migrate": ("sgpu state migrate -t prod",),
-    "state grants": ("sgpu state grants --planner ci_plan --applier ci_apply | psql sgpu",),
+    "state grants": ("sgpu state grants --planner ci_plan --applier ci_apply",),
     "state unlock": ("sgpu state unlock 3f2a9c71",),
     "env": ("sgpu env bases",),
     "env bases": ("sgpu env bases",),
