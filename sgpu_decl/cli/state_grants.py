@@ -8,9 +8,24 @@ from sgpu_decl.cli.terminal_output import answer, show
 __all__ = ["command"]
 
 
+def _role(_: click.Context, __: click.Parameter, name: str) -> str:
+    """PostgreSQL cuts longer names off, and they would mean another role."""
+    if not 1 <= len(name.encode()) <= 63:
+        raise click.BadParameter("a role has a name of 1 to 63 bytes")
+    return name
+
+
 @click.command("grants")
-@click.option("--planner", metavar="ROLE", required=True, help="The role that plans, and looks.")
-@click.option("--applier", metavar="ROLE", required=True, help="The role that applies.")
+@click.option(
+    "--planner",
+    callback=_role,
+    metavar="ROLE",
+    required=True,
+    help="The role that plans, and looks.",
+)
+@click.option(
+    "--applier", callback=_role, metavar="ROLE", required=True, help="The role that applies."
+)
 @project_options
 @output_option()
 def command(*, source: ProjectSource, planner: str, applier: str, output: str) -> int:

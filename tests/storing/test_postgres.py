@@ -3,6 +3,7 @@
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -126,17 +127,20 @@ def test_the_grants_are_enough_for_two_roles_and_no_more(
         try:
             owner.execute(sql.encode())
             owner.execute(sql.encode())
-            with store_of(applier).lock("apply", lineage="lin") as writer:
-                writer.plan_applied("p")
-            reading = store_of(planner)
-            state = reading.read()
-            assert state is not None
-            assert state.serial == 1
             with (
-                pytest.raises(SgpuError, match="permission denied"),
-                reading.lock("a", lineage="lin"),
+                closing(store_of(applier)) as applying,
+                applying.lock("apply", lineage="lin") as writer,
             ):
-                pass
+                writer.plan_applied("p")
+            with closing(store_of(planner)) as planning:
+                state = planning.read()
+                assert state is not None
+                assert state.serial == 1
+                with (
+                    pytest.raises(SgpuError, match="permission denied"),
+                    planning.lock("apply", lineage="lin"),
+                ):
+                    pass
         finally:
             owner.execute(f"DROP SCHEMA {database.schema} CASCADE".encode())
             for role in (planner, applier):
