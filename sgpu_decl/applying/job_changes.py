@@ -44,6 +44,8 @@ class Jobs:
                     return Step.UPDATED, self._update(change)
                 case Action.DESTROY:
                     return Step.DESTROYED, self._destroy(change)
+                case Action.FORGET:
+                    return Step.FORGOTTEN, self._forget(change)
                 case _:
                     return None
         except BackendError as error:
@@ -112,6 +114,11 @@ class Jobs:
         if idle:
             free_old_versions(gone, self.state.lineage, self.backends)
         return ""
+
+    def _forget(self, change: Change) -> str:
+        recorded, handle = self._recorded(change)
+        self.writer.record_resource(replace(recorded, gone=True))
+        return f"the job {handle.id} stays where it is"
 
     def _stage(self, change: Change, backend: JobBackend) -> None:
         launch = _launch(change)

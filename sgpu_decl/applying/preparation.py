@@ -134,7 +134,7 @@ def _plan(gathered: PlanFacts, seen: _Seen, request: planner.PlanRequest, jobs: 
         desired=gathered.desired,
         state=seen.state,
         observed=seen.observed,
-        request=request,
+        request=replace(request, let_go=gathered.removed),
         owner=seen.owner,
         now=seen.now,
         tool_version=__version__,
@@ -217,6 +217,7 @@ def _facts(
             whole_project=loaded.kind == "project",
             config_digest=loaded.config_digest,
             project_name=loaded.project_name,
+            removed=frozenset(loaded.removed),
         )
     gathered = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
     refused = production_checks(project.opened, project.location, loaded, checkout)

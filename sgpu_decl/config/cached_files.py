@@ -74,6 +74,7 @@ def to_json(loaded: Loaded, findings: Iterable[Diagnostic]) -> dict[str, Any] | 
         "production": loaded.production,
         "targets": loaded.targets,
         "included": loaded.included,
+        "removed": [str(address) for address in loaded.removed],
         "findings": [_finding_json(finding) for finding in findings],
         "blocks": writer.blocks,
         "files": list(writer.files),
@@ -96,6 +97,7 @@ def from_json(data: Mapping[str, Any]) -> tuple[Loaded, tuple[Diagnostic, ...]]:
         production=data["production"],
         targets=tuple(data["targets"]),
         included=tuple(data["included"]),
+        removed=tuple(map(Address.parse, data["removed"])),
     )
     return loaded, tuple(map(_finding, data["findings"]))
 

@@ -144,6 +144,7 @@ def _of_files(
     )
     name: str | None = None
     jobs: tuple[LoadedJob, ...] = ()
+    removed: tuple[Address, ...] = ()
     mode, production = Mode.PRODUCTION, False
     if files.kind == "run":
         start = Place(files.file, root.line, root.column)
@@ -155,12 +156,14 @@ def _of_files(
         declared_runs, name = project.runs, project.name
         jobs, mode = tuple(map(_loaded_job, project.jobs)), project.mode
         production = project.production
+        removed = project.removed
     runs = tuple(loaded_run(one) for one in declared_runs)
     return (
         Loaded(
             kind=files.kind, file=files.file, project_name=name, target=target, runs=runs,
-            config_digest=digest_of(runs, jobs, mode), jobs=jobs, mode=mode, production=production,
-            targets=_targets(files), included=files.included,
+            config_digest=digest_of(runs, jobs, mode, removed), jobs=jobs, mode=mode,
+            production=production,
+            targets=_targets(files), included=files.included, removed=removed,
         ),
         (*findings, *new_findings),
     )  # fmt: skip
@@ -228,11 +231,15 @@ def _loaded_job(one: DeclaredJob) -> LoadedJob:
 
 
 def digest_of(
-    runs: Iterable[LoadedRun], jobs: Iterable[LoadedJob] = (), mode: Mode = Mode.PRODUCTION
+    runs: Iterable[LoadedRun],
+    jobs: Iterable[LoadedJob] = (),
+    mode: Mode = Mode.PRODUCTION,
+    removed: Iterable[Address] = (),
 ) -> str:
     """The digest of what files say, whatever the order of the files and of what they hold."""
     lines = [f"{run.address} {run.spec}" for run in runs]
     lines += [f"{job.address} {job.spec}" for job in jobs]
+    lines += [f"removed {address}" for address in removed]
     lines.sort()
     if mode is not Mode.PRODUCTION:
         lines.append(f"mode {mode}")

@@ -61,6 +61,7 @@ class Loaded:
         config_digest: of all addresses and specs: the same while nothing that matters changed.
         targets: the names of all targets in the file.
         included: the files that it includes, from its folder.
+        removed: what the project lets go, neither cancelled nor deleted.
         keep_warm: of a called function: seconds that what its ranks import stays imported.
     """
 
@@ -75,4 +76,5 @@ class Loaded:
     production: bool = False
     targets: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
+    removed: tuple[Address, ...] = ()
     keep_warm: float = 0.0

@@ -1,17 +1,35 @@
 """A project file: `sgpu.yml`."""
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.block import Block, Name
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.presets import Presets
+from sgpu_decl.config.problems import problem
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.state import SharedState
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.target import Mode
 
 __all__ = ["Defaults", "Project", "ProjectFile"]
+
+
+def _run_or_job(text: str) -> str:
+    try:
+        address = Address.parse(text)
+    except ValueError:
+        address = None
+    if address is None or address.kind is Kind.ENVIRONMENT:
+        raise problem(
+            "bad_address",
+            "{path} must be the address of a run or a job, not {given}",
+            "write `run.NAME` or `job.NAME`",
+        )
+    return text
 
 
 class Project(Block):
@@ -51,6 +69,12 @@ class ProjectFile(Block):
     )
     state: SharedState | None = Field(
         None, description="The store of the state that machines share; default: this machine."
+    )
+    removed: tuple[Annotated[str, AfterValidator(_run_or_job)], ...] = Field(
+        (),
+        description="Addresses of runs and jobs that are no longer declared and that the project "
+        "lets go, such as `job.old`: apply forgets them, cancels nothing and deletes nothing. Only "
+        "the root file has it.",
     )
     include: tuple[str, ...] = Field(
         (),

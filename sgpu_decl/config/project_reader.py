@@ -24,13 +24,14 @@ from sgpu_decl.config.run_reader import (
     read_run,
 )
 from sgpu_decl.config.shared_environments import with_shared_environment
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.target import USER, Mode
 from sgpu_decl.text.interpolation import interpolate
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of, without
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of, without
 
 __all__ = ["DeclaredJob", "ReadProject", "read_project"]
 
@@ -54,6 +55,7 @@ class ReadProject:
     production: bool
     runs: tuple[DeclaredRun, ...]
     jobs: tuple[DeclaredJob, ...]
+    removed: tuple[Address, ...]
     context: ReferenceContext
 
 
@@ -102,6 +104,7 @@ def read_project(
     if isinstance(block, Mapping):
         findings += order_findings(runs, block.entries, block.keys)
     findings += _unknown_runs(head.entries.get("jobs"), block)
+    findings += _removed_and_declared(root)
     read = ReadProject(
         name=name,
         mode=project.mode if project else Mode.PRODUCTION,
@@ -110,9 +113,27 @@ def read_project(
         and project.mode is Mode.PRODUCTION,
         runs=tuple(runs),
         jobs=_jobs(head, project),
+        removed=tuple(map(Address.parse, project.removed)) if project else (),
         context=context,
     )
     return read, tuple(findings)
+
+
+def _removed_and_declared(root: Mapping) -> Iterator[Diagnostic]:
+    """The addresses of `removed` that the project declares all the same."""
+    removed = root.entries.get("removed")
+    for item in removed.items if isinstance(removed, Sequence) else ():
+        kind, _, name = item.text.partition(".") if isinstance(item, Scalar) else ("", "", "")
+        block = root.entries.get(f"{kind}s")
+        name = name.partition("[")[0]
+        if isinstance(block, Mapping) and name in block.entries:
+            yield Diagnostic(
+                code="removed_and_declared",
+                summary=f"`{kind}.{name}` is in `removed`, and it is declared",
+                place=place_of(item),
+                hint=f"take it out of `removed`, or remove it from `{kind}s`",
+                related=(Related(place=block.keys[name], note="it is declared here"),),
+            )
 
 
 def _name(root: Mapping) -> str | None:

@@ -44,6 +44,7 @@ class PlanFacts:
         that is deleted with the last reference to it.
     whole_project: false for a run file.
     config_digest: the digest of the file.
+    removed: what the project lets go.
     recipes: what makes each environment, by its digest.
     """
 
@@ -53,6 +54,7 @@ class PlanFacts:
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     whole_project: bool = True
     config_digest: str = ""
+    removed: frozenset[Address] = frozenset()
     keep_warm: float = 0.0
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
@@ -105,6 +107,7 @@ def gather(
         copies=reader.code_reader.copies,
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
+        removed=frozenset(loaded.removed),
         keep_warm=loaded.keep_warm,
         project_name=loaded.project_name,
     )

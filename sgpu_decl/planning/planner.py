@@ -29,7 +29,7 @@ from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_
 from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
-from sgpu_decl.planning.removals import destroyed, removed
+from sgpu_decl.planning.removals import destroyed, released, removed
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
 
@@ -52,7 +52,8 @@ class PlanRequest:
     over the field. `whole_project` is false for a run file, which covers its own run and matrix
     cells alone and never removes a run of another name. `destroy` plans the end of all that the
     file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
-    lists. In a `strict` plan, warnings are errors.
+    lists. In a `strict` plan, warnings are errors. What the project has in `let_go`, all cells of a
+    matrix by the address of the run, is forgotten as it is.
     """
 
     target: str | None = None
@@ -65,9 +66,13 @@ class PlanRequest:
     destroy: bool = False
     removes: bool = True
     strict: bool = False
+    let_go: frozenset[Address] = frozenset()
 
     def selects(self, address: Address) -> bool:
         return self.select is None or address in self.select
+
+    def lets_go(self, address: Address) -> bool:
+        return not self.let_go.isdisjoint((address, Address(address.kind, address.name)))
 
 
 def plan(
@@ -228,7 +233,7 @@ class _PlanParts:
     def end(self, attempts: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
         """Add the changes of resources that the file no longer declares."""
         self.results += [
-            how(item.resource, item, now)
+            (released if self._request.lets_go(address) else how)(item.resource, item, now)
             for address, item in attempts.items()
             if item.resource is not None and self._request.selects(address)
         ]

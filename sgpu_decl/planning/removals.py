@@ -1,4 +1,4 @@
-"""What becomes of a run that its file no longer lists, or that is to be destroyed."""
+"""What becomes of a run that its file no longer lists or lets go, or that is to be destroyed."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -41,6 +41,17 @@ def destroyed(
         )
         checks = (*checks, refusal)
     return _ending(resource, attempts, Action.DESTROY), checks
+
+
+def released(
+    resource: Resource,
+    attempts: CurrentAttempts,
+    now: datetime,  # noqa: ARG001  as of the other ways to end
+) -> tuple[Change, tuple[Check, ...]]:
+    """What the project lets go: it is forgotten, and nothing is cancelled or deleted."""
+    change = _ending(resource, attempts, Action.FORGET)
+    assert change.launch is not None  # noqa: S101  every ending has one
+    return replace(change, destructive=False, launch=replace(change.launch, stop=())), ()
 
 
 def _ending(resource: Resource, attempts: CurrentAttempts, action: Action) -> Change:

@@ -277,6 +277,20 @@ def test_an_active_run_taken_out_of_its_project_is_destroyed(world: Any) -> None
     assert [check.id for check in made.checks] == ["work_lost"]
 
 
+@pytest.mark.parametrize("destroy", [False, True])
+def test_what_a_project_lets_go_is_forgotten_and_not_stopped(world: Any, destroy: bool) -> None:
+    world.had(S.RUNNING).had(S.RUNNING, "sweep", key="n=1").had(S.RUNNING, "other")
+    let_go = frozenset({Address.run("train"), Address.run("sweep")})
+    made = world.plan(let_go=let_go, destroy=destroy)
+    assert [(str(one.address), one.action, one.launch.stop) for one in made.changes] == [
+        ("run.other", Action.DESTROY, (7,)),
+        ('run.sweep["n=1"]', Action.FORGET, ()),
+        ("run.train", Action.FORGET, ()),
+    ]
+    assert [one.destructive for one in made.changes] == [True, False, False]
+    assert [str(check.address) for check in made.checks] == ["run.other"]
+
+
 def test_what_another_file_declares_is_left_alone(world: Any) -> None:
     assert world.had(S.RUNNING, owner="other.yaml").plan().changes == ()
 

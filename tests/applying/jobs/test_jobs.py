@@ -244,6 +244,21 @@ def test_a_job_that_is_no_longer_listed_is_deleted(shop: Shop) -> None:
     assert shop.plan().changes == ()
 
 
+def test_a_job_that_the_project_lets_go_stays_in_the_workspace(shop: Shop) -> None:
+    shop.apply()
+    job_id, before = shop.job()
+    shop.write("project: {name: empty}\nremoved: [job.nightly]\n")
+
+    planned = change(shop)
+    assert (planned.action, planned.reason) == (Action.FORGET, Reason.REMOVED_FROM_CONFIG)
+    assert not planned.destructive
+    assert shop.apply().failed == ()
+
+    assert shop.job() == (job_id, before)
+    assert shop.plan().changes == ()
+    assert shop.plan(destroy=True).changes == ()
+
+
 def test_destroying_twice_is_harmless(shop: Shop) -> None:
     shop.apply()
     job_id, _ = shop.job()
