@@ -65,7 +65,8 @@ def _cause(change: Change, other: Change | None) -> Cause | None:
 
 
 def _effect(change: Change) -> object:
-    """What a change does: equal effects, equal outcome."""
+    """What a change does: equal effects, equal outcome. By the same state and observations, the
+    fields of a launch differ only where its inputs do."""
     launch = change.launch
     environment = change.environment if change.kind is Kind.ENVIRONMENT else None
     return (
@@ -74,7 +75,7 @@ def _effect(change: Change) -> object:
         change.after,
         None if launch is None else (_inputs(launch.inputs), launch.stop, launch.wait_for),
         None if environment is None else environment.digest,
-        [_sides(field) for field in change.fields],
+        None if launch is not None else [_sides(field) for field in change.fields],
     )
 
 
