@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,7 @@ sys.dont_write_bytecode = False
 settings.register_profile("sgpu", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sgpu")
 
+_GONE = 30.0  # seconds; what a test has ended itself takes one or two to go
 _HOMES = pytest.StashKey[str]()
 
 
@@ -78,10 +80,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     version = _version(item)
-    if version and (nextitem is None or version != _version(nextitem)):
-        assert isinstance(item, pytest.Function)
-        for fixture in item._fixtureinfo.name2fixturedefs["cluster"]:
+    if not version:
+        return
+    assert isinstance(item, pytest.Function)
+    (fixture,) = item._fixtureinfo.name2fixturedefs["cluster"]
+    last = nextitem is None or version != _version(nextitem)
+    try:
+        if not last and fixture.cached_result is not None and fixture.cached_result[2] is None:
+            _check_shared(fixture.cached_result[0])
+    except BaseException:
+        last = True  # the next test gets another cluster
+        raise
+    finally:
+        if last:
             fixture.finish(item._request)  # type: ignore[arg-type]  # it reads the node alone
+
+
+def _check_shared(cluster: RayCluster) -> None:
+    """Fail the test that leaves a node dead, a run active or a placement group behind for the next
+    test. What has just ended may take a moment to go."""
+    deadline = time.monotonic() + _GONE
+    while left := cluster.leftovers():
+        if time.monotonic() > deadline:
+            pytest.fail(f"the test leaves on the shared cluster: {', '.join(left)}", pytrace=False)
+        time.sleep(0.1)
 
 
 def _starts_ray(item: pytest.Item) -> bool:

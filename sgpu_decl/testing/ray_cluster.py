@@ -36,6 +36,7 @@ _PAUSE = 0.1
 _SHORT_PAUSE = 0.01
 _MEMORY = 100_000_000  # bytes of the object store of each node
 _PORTS = 5  # of each node
+_ACTIVE_JOBS = ("PENDING", "RUNNING")
 
 
 @dataclass(kw_only=True)
@@ -71,10 +72,29 @@ class RayCluster:
         self.nodes[number] = self._starts[number]()
         _await_nodes(self, number, alive + 1)
 
+    def leftovers(self) -> list[str]:
+        """What a test that shares the cluster leaves to the next one: a missing node, an active
+        run, a placement group."""
+        missing = len(self.nodes) - len(self._alive())
+        left = [f"{missing} dead nodes"] if missing else []
+        left += [
+            f"{job['metadata']['sgpu.address']}, {job['status']}"
+            for job in self.get("/api/jobs/")
+            if "sgpu.address" in (job["metadata"] or {}) and job["status"] in _ACTIVE_JOBS
+        ]
+        return left + [
+            f"placement group {group['name']}, {group['state']}"
+            for group in self._rows("placement_groups")
+            if group["state"] != "REMOVED"
+        ]
+
     def _alive(self) -> list[Any]:
         """What the dashboard says of each node that is alive."""
-        rows = self.get("/api/v0/nodes?limit=10000")["data"]["result"]["result"]
-        return [row for row in rows if row["state"] == "ALIVE"]
+        return [row for row in self._rows("nodes") if row["state"] == "ALIVE"]
+
+    def _rows(self, table: str) -> list[Any]:
+        answer = self.get(f"/api/v0/{table}?limit=10000")
+        return list(answer["data"]["result"]["result"])
 
     def processes(self, number: int, name: str) -> list[int]:
         """The pids of the processes of a node whose command line has a word with that name at its
