@@ -26,9 +26,7 @@ ACTIVE = ("PENDING", "RUNNING")
 
 _OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
 _VISIBLE = 60.0  # seconds until this machine sees what the driver wrote last
-# Seconds in which Ray usually starts a driver. If a process dies while it starts, Ray starts
-# another after a minute (measured; see `worker_register_timeout_seconds` of Ray's settings).
-_SLOW = 20.0
+_SLOW = 20.0  # seconds in which Ray usually starts a driver
 
 
 def judge(
