@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "offered"]
 
 _WIDEST = 70
-_OF_FILE = ("project", "mode", "include", "variables", "targets")
+_OF_FILE = ("project", "mode", "include", "state", "variables", "targets", "removed")
 """Blocks of a project that belong to the file: nobody changes them for one command."""
 
 Offers = Iterable[tuple[str, str]]

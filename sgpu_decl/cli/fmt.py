@@ -10,7 +10,7 @@ from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
 
 if TYPE_CHECKING:
-    from sgpu_decl.api.formatting import Formatted
+    from sgpu_decl.api.formatted_files import Formatted
 
 __all__ = ["command"]
 
@@ -36,7 +36,7 @@ def command(*, paths: tuple[str, ...], check: bool, with_diff: bool, output: str
 
     Exit codes: 0 ok, 1 a file cannot be formatted, or would change with --check.
     """
-    from sgpu_decl.api.formatting import format_bytes, format_files, refused, write_formatted
+    from sgpu_decl.api.formatted_files import format_bytes, format_files, refused, write_formatted
 
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` stands alone: give it no other paths")

@@ -10,7 +10,7 @@ from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
 from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
-    from sgpu_decl.storing.journal.lease import Lease
+    from sgpu_decl.storing.journal.lock_lease import LockLease
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
 
@@ -54,7 +54,7 @@ def shared_store(
     place: SharedPlace,
     folder: Path,
     *,
-    lease: "Lease | None" = None,
+    lease: "LockLease | None" = None,
     commit: Callable[[], str | None] = lambda: None,
 ) -> "JournalStore":
     """The store of a target on this place. Its copy lies in `folder` of this machine, which has the

@@ -12,7 +12,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.file_limits import PROJECT_FILE, limits_for, too_large
-from sgpu_decl.text.yaml_layout import BlockText, Layout, Unreadable, layout_of
+from sgpu_decl.text.yaml_layout import BlockText, Unreadable, YamlLayout, layout_of
 from sgpu_decl.text.yaml_reader import decoded, load
 
 _STEP = 2
@@ -87,7 +87,7 @@ class _Writer:
     """Writes a text line by line. Comments and empty lines wait for the line that follows them,
     which says how deep they belong."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: YamlLayout) -> None:
         self._layout = layout
         self._lines = layout.lines
         self._levels: list[_Level] = []

@@ -33,7 +33,7 @@ class BlockText:
 
 
 @dataclass(slots=True)
-class Layout:
+class YamlLayout:
     """A text by its lines.
 
     Attributes:
@@ -63,7 +63,7 @@ class Layout:
     open_end: bool = False
 
 
-def layout_of(source: str, *, depth: int) -> Layout:
+def layout_of(source: str, *, depth: int) -> YamlLayout:
     """Read the layout of a text without a byte order mark.
 
     Args:
@@ -97,7 +97,7 @@ class _Reader:
     def __init__(self, source: str, depth: int) -> None:
         lines = LINE_BREAK.split(source)
         size = len(lines)
-        self.layout = Layout(lines=lines, counts=[0] * size, ends=[0] * size)
+        self.layout = YamlLayout(lines=lines, counts=[0] * size, ends=[0] * size)
         self._depth = depth
         self._count = 0
         self._is_mapping = self._is_key = False  # of the innermost collection; of what comes next
@@ -175,7 +175,7 @@ def _span(event: events.Event) -> _Span:
     return start.line, start.column, end.line, end.column
 
 
-def _block_text(layout: Layout, span: _Span) -> None:
+def _block_text(layout: YamlLayout, span: _Span) -> None:
     first, begin, last, end = span
     header = _HEADER.search(layout.lines[first], begin)
     if header is None:  # its tag stands on a line of its own

@@ -32,7 +32,8 @@ def launched(sgpu: Shell) -> Shell:
 
 def test_commands_and_options(sgpu: Shell) -> None:
     assert values(sgpu, "st") == ["status", "stacks", "state"]
-    assert values(sgpu, "state", "") == ["list", "show", "mv", "rm", "pull", "unlock"]
+    commands = ["list", "show", "mv", "rm", "pull", "log", "migrate", "grants", "unlock"]
+    assert values(sgpu, "state", "") == commands
     assert values(sgpu, "logs", "--re") == ["--restart"]
     assert values(sgpu, "plan", "-o", "") == ["text", "json", "markdown", "github"]
     assert values(sgpu, "help", "state", "u") == ["unlock"]

@@ -173,6 +173,12 @@ def test_the_mistakes_of_all_files_are_shown_at_once() -> None:
     assert [str(one.place) for one in findings] == ["a.yml:5:1", "b.yml:5:1"]
 
 
+@pytest.mark.parametrize("path", ["state.path", "mode", "project.name", "targets.t.mode"])
+def test_no_option_says_which_state_a_project_has(path: str) -> None:
+    finding = refused({}, sets=[(path, "other")])
+    assert (finding.code, str(finding.place)) == ("unknown_path", f"--set {path}")
+
+
 def test_neither_options_nor_targets_include_files() -> None:
     finding = refused({}, sets=[("include", "[more.yml]")])
     assert (finding.code, str(finding.place)) == ("unknown_path", "--set include")

@@ -20,7 +20,7 @@ from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.journal.entry import read_entry
-from sgpu_decl.storing.journal.lease import Lease
+from sgpu_decl.storing.journal.lock_lease import LockLease
 from sgpu_decl.storing.journal.port import Journal, Stored, StoreDown
 from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
@@ -60,7 +60,7 @@ class Machines:
 
     def store(self, name: str, *, lease: float = 60.0) -> JournalStore:
         folder = self.replica(name).parent
-        store = shared_store(self.place, folder, lease=Lease(seconds=lease))
+        store = shared_store(self.place, folder, lease=LockLease(seconds=lease))
         assert isinstance(store, JournalStore)
         self._stores.append(store)
         return store
@@ -257,14 +257,14 @@ def test_a_damaged_copy_says_what_to_delete(machines: Machines) -> None:
 HOLDS = """
 import os, sys
 from pathlib import Path
-from sgpu_decl.storing.journal.lease import Lease
+from sgpu_decl.storing.journal.lock_lease import LockLease
 from sgpu_decl.storing.stores import SharedPlace, shared_store
 if sys.argv[4]:
     system, _, *more = os.uname()
     elsewhere = os.uname_result((system, sys.argv[4], *more))
     os.uname = lambda: elsewhere
 place = SharedPlace(**eval(sys.argv[1]))
-store = shared_store(place, Path(sys.argv[2]), lease=Lease(seconds=float(sys.argv[3])))
+store = shared_store(place, Path(sys.argv[2]), lease=LockLease(seconds=float(sys.argv[3])))
 with store.lock("apply", lineage="lin") as writer:
     writer.plan_applied("first")
     print("held", flush=True)

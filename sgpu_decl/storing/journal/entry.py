@@ -10,7 +10,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.codec import BadValue, JsonObject, to_json
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["NO_ENTRY", "Author", "Entry", "digest", "read_entry"]
+__all__ = ["NO_ENTRY", "Author", "JournalEntry", "digest", "read_entry"]
 
 VERSION = 1
 NO_ENTRY = "0" * 64
@@ -30,7 +30,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """`prev` is the digest of the entry before, `serial` that of the state after this one, `at` the
     time of the author, which people read and nothing judges. `ops` are those of `ops.py`."""
 
@@ -54,7 +54,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("ascii", "backslashreplace")).hexdigest()
 
 
-def read_entry(number: int, text: str, *, store: str) -> Entry:
+def read_entry(number: int, text: str, *, store: str) -> JournalEntry:
     """Read the entry that `store` has under a number.
 
     Raises:
@@ -65,7 +65,7 @@ def read_entry(number: int, text: str, *, store: str) -> Entry:
         version = read.take("v")
         if isinstance(version, int) and version > VERSION:
             raise newer(number, store)
-        entry = read.whole(Entry)
+        entry = read.whole(JournalEntry)
     except (ValueError, BadValue) as error:
         raise damaged(number, store, f"cannot be read: {error}") from error
     if entry.number != number:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sgpu_decl.errors import StateError
 from sgpu_decl.storing.journal.entry import (
-    Entry,
+    JournalEntry,
     damaged,
     digest,
     newer,
@@ -161,7 +161,7 @@ class Replica:
 
     def _chain(
         self, position: Position, found: Sequence[Stored]
-    ) -> Iterator[tuple[Stored, Entry, str]]:
+    ) -> Iterator[tuple[Stored, JournalEntry, str]]:
         """The entries that follow, each with its digest."""
         store = self._journal.name
         before, number, lineage = position.digest, position.number, self.head().lineage
@@ -177,7 +177,7 @@ class Replica:
             before, lineage = digest(stored.text), entry.lineage
             yield stored, entry, before
 
-    def _apply(self, entries: Sequence[tuple[Stored, Entry, str]]) -> None:
+    def _apply(self, entries: Sequence[tuple[Stored, JournalEntry, str]]) -> None:
         from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
 
         stamp: Stamp | None = None
@@ -203,7 +203,7 @@ class Replica:
                     )
 
     def _perform(
-        self, entry: Entry, writer: "SqliteWriter", connection: sqlite3.Connection
+        self, entry: JournalEntry, writer: "SqliteWriter", connection: sqlite3.Connection
     ) -> None:
         from sgpu_decl.storing.journal.ops import UnknownOp, perform
 

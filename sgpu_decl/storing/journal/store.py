@@ -12,8 +12,14 @@ from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.state import Attempt, LockHolder, State
-from sgpu_decl.storing.journal.entry import Author, Entry, read_entry
-from sgpu_decl.storing.journal.lease import Lease, elapsed, held_error, kept_renewed, silence
+from sgpu_decl.storing.journal.entry import Author, JournalEntry, read_entry
+from sgpu_decl.storing.journal.lock_lease import (
+    LockLease,
+    elapsed,
+    held_error,
+    kept_renewed,
+    silence,
+)
 from sgpu_decl.storing.journal.port import Journal
 from sgpu_decl.storing.journal.position import Head
 from sgpu_decl.storing.journal.replica import Replica
@@ -59,13 +65,13 @@ class JournalStore:
         replica: Path,
         *,
         url: Callable[[Path], str],
-        lease: Lease | None = None,
+        lease: LockLease | None = None,
         commit: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._journal = journal
         self._replica = Replica(replica, journal)
         self._url = url
-        self._lease = lease or Lease()
+        self._lease = lease or LockLease()
         self._commit = commit
         self._caught_up = False
 
@@ -250,7 +256,7 @@ class JournalStore:
         since `head`."""
         from sgpu_decl.storing.journal.append import append_once
 
-        entry = Entry(
+        entry = JournalEntry(
             number=head.position.number + 1,
             prev=head.position.digest,
             lineage=lineage,

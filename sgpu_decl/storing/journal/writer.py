@@ -13,8 +13,8 @@ from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing.journal import ops
 from sgpu_decl.storing.journal.append import PATIENCE, append_once
-from sgpu_decl.storing.journal.entry import Author, Entry, digest
-from sgpu_decl.storing.journal.lease import Lease, elapsed
+from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest
+from sgpu_decl.storing.journal.lock_lease import LockLease, elapsed
 from sgpu_decl.storing.journal.ops import Op
 from sgpu_decl.storing.journal.port import Journal, StoreDown
 from sgpu_decl.storing.journal.position import Position, position_of, put_position
@@ -47,7 +47,7 @@ class JournalWriter:
         replica: Replica,
         author: Author,
         cells: dict[str, Cell],
-        lease: Lease,
+        lease: LockLease,
         renewed: float,
     ) -> None:
         self._connection = connection
@@ -175,7 +175,7 @@ class JournalWriter:
         """
         before = position_of(self._connection)
         _, serial = queries.serial_of(self._connection)
-        entry = Entry(
+        entry = JournalEntry(
             number=before.number + 1,
             prev=before.digest,
             lineage=self._lineage,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -362,16 +363,20 @@ def test_a_store_that_cannot_be_written_says_so(alpha: Venv, tmp_path: Path) -> 
 
 
 class _Kills:
-    """Kills the workers as soon as something is done."""
+    """Kills the workers as soon as something is done, and no other process of the tests."""
+
+    def __init__(self) -> None:
+        self._others = set(_children())
 
     def advance(self, phase: str, done: int, total: int) -> None:
-        for task in Path("/proc/self/task").iterdir():
-            try:
-                children = (task / "children").read_text().split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # the thread has just ended
-            for child in children:
-                os.kill(int(child), signal.SIGKILL)
+        for child in set(_children()) - self._others:
+            os.kill(child, signal.SIGKILL)
+
+
+def _children() -> Iterator[int]:
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
+            yield from map(int, (task / "children").read_text().split())
 
 
 def test_a_worker_that_is_killed_is_said(alpha: Venv, store: EnvironmentStore) -> None:

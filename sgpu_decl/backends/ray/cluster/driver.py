@@ -33,7 +33,7 @@ from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
-from sgpu_decl.backends.ray.cluster.upstreams import UpstreamFailed, await_upstreams
+from sgpu_decl.backends.ray.cluster.upstream_wait import UpstreamFailed, await_upstreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

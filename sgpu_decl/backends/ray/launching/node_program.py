@@ -101,7 +101,7 @@ class RayNodes(NodeProgram):
     def _upstream(
         self, launching: LaunchRequest, upstream: LaunchRecord, start: NodeStart
     ) -> dict[str, Any]:
-        """One that the launch comes after, or reads the output of (`cluster.upstreams`)."""
+        """One that the launch comes after, or reads the output of (`cluster.upstream_wait`)."""
         folder, ref = self._launches.folder(upstream), upstream.ref
         read = ref in outputs_read(launching.inputs.spec)
         return {

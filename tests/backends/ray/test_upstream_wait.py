@@ -9,9 +9,9 @@ import pytest
 from ray.exceptions import RpcError
 
 from sgpu_decl.agent import attempt_files
-from sgpu_decl.backends.ray.cluster import upstreams
+from sgpu_decl.backends.ray.cluster import upstream_wait
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
-from sgpu_decl.backends.ray.cluster.upstreams import UpstreamFailed, await_upstreams
+from sgpu_decl.backends.ray.cluster.upstream_wait import UpstreamFailed, await_upstreams
 
 RUNNING = {"status": "RUNNING", "driver_node_id": "head"}
 KILLED = {"status": "FAILED", "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR", "driver_exit_code": -9}
@@ -82,7 +82,7 @@ class Launch:
 @pytest.fixture
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
     for name in ("_POLL", "_JOBS"):
-        monkeypatch.setattr(upstreams, name, 0.0)
+        monkeypatch.setattr(upstream_wait, name, 0.0)
     return Launch(tmp_path)
 
 
@@ -213,7 +213,7 @@ def test_a_run_is_stopped_while_it_waits_for_an_output(launch: Launch) -> None:
 def test_an_output_that_is_not_whole_is_not_read(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstreams, "_VISIBLE", 0.0)
+    monkeypatch.setattr(upstream_wait, "_VISIBLE", 0.0)
     launch.node(0)
     (launch.back / "0/node_1/output").mkdir(parents=True)  # it could not bring all of it
 

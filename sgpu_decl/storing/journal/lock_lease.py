@@ -11,7 +11,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.state import LockHolder
 from sgpu_decl.storing.journal.port import StoreDown
 
-__all__ = ["LEASE_SECONDS", "Lease", "held_error", "kept_renewed"]
+__all__ = ["LEASE_SECONDS", "LockLease", "held_error", "kept_renewed"]
 
 LEASE_SECONDS = 60.0
 # It runs on while the machine is suspended, and no user can set it.
@@ -19,7 +19,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class LockLease:
     """How long a lock counts after its holder's last entry, in seconds."""
 
     seconds: float = LEASE_SECONDS
