@@ -98,7 +98,7 @@ class Session:
             Location(
                 file=file if file and file.is_file() else None,
                 project=root,
-                target=plan.target or BASE,
+                target=BASE if plan.target is None else plan.target,
             ),
             patience,
         )
