@@ -2,12 +2,18 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.job_changes import Jobs
+from sgpu_decl.applying.launch_group import (
+    BegunLaunch,
+    GroupLaunch,
+    joined_records,
+    stage_and_launch,
+)
 from sgpu_decl.applying.launch_records import (
     launch_of,
     resource_of,
@@ -34,8 +40,6 @@ from sgpu_decl.storing.state_store import StateWriter
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
-_Launches = Future[Sequence[str | None]]
-
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
 
@@ -96,7 +100,7 @@ def execute(
     records = {change.address: launch_of(plan, change) for change in launching}
     known = writer.state.launches() | {record.ref: record for record in records.values()}
     for group in groups:
-        joined = _joined([records[change.address] for change in group])
+        joined = joined_records([records[change.address] for change in group])
         for change in group:
             record = records[change.address]
             upstreams = upstreams_of(record, known)
@@ -131,15 +135,6 @@ def execute(
     walk.launch_all(iter(groups), parallelism)
     walk.finish()
     return walk.outcome()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """A launch whose intent is committed."""
-
-    change: Change
-    launch: LaunchRecord
-    intent: Intent
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,8 +218,8 @@ class _Walk:
         closed by this thread alone, in the order of the groups; only staging and launching
         overlap."""
         with ThreadPoolExecutor(max_workers=parallelism) as pool:
-            running: deque[tuple[_Launches, Sequence[_Begun]]] = deque()
-            last_queued: _Launches | None = None
+            running: deque[tuple[GroupLaunch, Sequence[BegunLaunch]]] = deque()
+            last_queued: GroupLaunch | None = None
             for group in groups:
                 if len(running) == parallelism:
                     self._close(*running.popleft())
@@ -242,7 +237,7 @@ class _Walk:
                 queues = any(map(launcher.may_queue, launchings))
                 before = last_queued if queues else None
                 started = pool.submit(
-                    _stage_and_launch, launcher, launchings, before, self.writer.check_held
+                    stage_and_launch, launcher, launchings, before, self.writer.check_held
                 )
                 if queues:
                     last_queued = started
@@ -250,12 +245,12 @@ class _Walk:
             while running:
                 self._close(*running.popleft())
 
-    def _request(self, one: _Begun, group: Sequence[_Begun]) -> LaunchRequest:
+    def _request(self, one: BegunLaunch, group: Sequence[BegunLaunch]) -> LaunchRequest:
         return LaunchRequest(
             record=one.launch,
             earlier=self.state.earlier(one.launch),
             upstreams=upstreams_of(one.launch, self.known),
-            joined=_joined([other.launch for other in group]),
+            joined=joined_records([other.launch for other in group]),
             call=self.call,
             git=self.plan.git.of_launch if self.plan.git else {},
         )
@@ -274,7 +269,7 @@ class _Walk:
                     code="upstream_failed",
                 )
 
-    def _begin(self, group: Sequence[Change], launcher: Launcher) -> Sequence[_Begun]:
+    def _begin(self, group: Sequence[Change], launcher: Launcher) -> Sequence[BegunLaunch]:
         """Commit the intents of a group. One that cannot be committed leaves those before it open:
         nothing of them is staged, so that the next apply drops them."""
         for change in group:
@@ -296,10 +291,10 @@ class _Walk:
             )
             self.writer.begin(intent)
             self._tell(change, Step.STARTED, launch.ref)
-            begun.append(_Begun(change=change, launch=launch, intent=intent))
+            begun.append(BegunLaunch(change=change, launch=launch, intent=intent))
         return begun
 
-    def _close(self, running: _Launches, begun: Sequence[_Begun]) -> None:
+    def _close(self, running: GroupLaunch, begun: Sequence[BegunLaunch]) -> None:
         try:
             references = running.result()
         except SgpuError as error:
@@ -309,14 +304,14 @@ class _Walk:
         for one, reference in zip(begun, references, strict=True):
             self._close_launched(one, reference)
 
-    def _close_failed(self, one: _Begun, error: SgpuError) -> None:
+    def _close_failed(self, one: BegunLaunch, error: SgpuError) -> None:
         if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
             self.writer.abandon(one.intent)
         if isinstance(error, BackendError) and error.asked_wrong:
             error = with_place(error, one.change)
         self._fail(one.change, error, one.launch.ref)
 
-    def _close_launched(self, one: _Begun, reference: str | None) -> None:
+    def _close_launched(self, one: BegunLaunch, reference: str | None) -> None:
         change, intent = one.change, one.intent
         attempt = intent.attempt_record
         assert attempt is not None  # noqa: S101  set by _begin
@@ -376,30 +371,6 @@ def _launches(change: Change) -> bool:
 
 def _launch_order(change: Change) -> tuple[str, tuple[int, ...], str]:
     return cell_order(change.address, change.launch.inputs.cell if change.launch else None)
-
-
-def _joined(records: Sequence[LaunchRecord]) -> tuple[LaunchRecord, ...]:
-    """See `LaunchRequest.joined`."""
-    return tuple(records) if len(records) > 1 else ()
-
-
-def _stage_and_launch(
-    launcher: Launcher,
-    launchings: Sequence[LaunchRequest],
-    before: _Launches | None,
-    check_held: Callable[[], None],
-) -> Sequence[str | None]:
-    for at, launching in enumerate(launchings):
-        try:
-            launcher.stage(launching)
-        except SgpuError:
-            for other in launchings[:at]:
-                launcher.unstage(other)
-            raise
-    if before is not None:
-        wait([before])  # the pool took it up earlier, so it ends
-    check_held()  # staging may have taken long, or this process was suspended
-    return launcher.launch_joined(launchings)
 
 
 def _attempt_number(change: Change) -> int:

@@ -215,6 +215,17 @@ def test_a_launch_alone_after_a_refusal_is_a_run_alone(
     assert [task["task_key"] for task in run.tasks] == ["train"]
 
 
+def test_the_output_of_another_run_is_refused_at_its_place(
+    pipeline: Open, declare: Declare
+) -> None:
+    declare(None, {"args": {"folder": "${run.train.output}"}})
+    found = [one for one in pipeline().plan().plan.checks if one.id == "output_not_read"]
+    assert [one.summary for one in found] == [
+        "nodes on Databricks do not read the output of another run, as `${run.train.output}` does"
+    ]
+    assert found[0].place is not None
+
+
 def test_runs_that_differ_in_what_belongs_to_both_are_refused_before_any_effect(
     pipeline: Open, declare: Declare, runs: Runs, tenant: Path
 ) -> None:

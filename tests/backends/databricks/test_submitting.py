@@ -182,8 +182,10 @@ def joined(*specs: dict[str, Any]) -> dict[str, Any]:
         )
         for launching in launchings
     ]
-    submission = joined_submission(launchings, staged)
-    assert read_submission(submission.to_bytes()) == submission
+    submission = joined_submission(launchings, staged, staged[0].folder)
+    assert submission.path == "/Workspace/x/r0/submission.json"
+    assert read_submission(submission.path, submission.to_bytes()) == submission
+    assert read_submission(submission.path, b"{}") is None
     assert submission.token == joined_token([launching.record for launching in launchings])
     assert submission.tasks["sgpu1-r1"] == {"task": "2-r1", "after": {"1-r0": "r0#1"}}
     return dict(submission.body)

@@ -23,16 +23,15 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
 __all__ = [
-    "SUBMISSION",
     "JoinedSubmission",
     "joined_submission",
     "joined_token",
     "read_submission",
     "require_joinable",
+    "submission_path",
 ]
 
-SUBMISSION = "submission.json"
-"""The file of the request, in the launch folder of the first launch."""
+_FILE = "submission.json"
 
 _MOST = 100
 """Tasks of a run. How many a submitted run may have is not documented: as many as one answer of
@@ -44,9 +43,11 @@ _OF_THE_RUN = ("permissions", "budget")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedSubmission:
-    """The request, and by the token of each launch what its marker is to say of its task: `task` is
-    its key, `after` has the names of the attempts that it waits for, by the keys of their tasks."""
+    """The request, `path` of its file, and by the token of each launch what its marker is to say of
+    its task: `task` is its key, `after` has the names of the attempts that it waits for, by the
+    keys of their tasks."""
 
+    path: str
     body: Mapping[str, Json]
     tasks: Mapping[str, Mapping[str, Json]]
 
@@ -57,7 +58,7 @@ class JoinedSubmission:
 
     def to_bytes(self) -> bytes:
         """What `read_submission` reads."""
-        tasks = {token: dict(facts) for token, facts in self.tasks.items()}
+        tasks: dict[str, Json] = {token: dict(facts) for token, facts in self.tasks.items()}
         return canonical({"body": dict(self.body), "tasks": tasks}).encode()
 
 
@@ -69,10 +70,19 @@ def joined_token(records: Sequence[LaunchRecord]) -> str:
     return "sgpu1-joined-" + base64.b32encode(hashed[:30]).decode().lower()
 
 
+def submission_path(folder: str) -> str:
+    """The file of a request, in the launch folder of the first launch."""
+    return f"{folder}/{_FILE}"
+
+
 def joined_submission(
-    launchings: Sequence[LaunchRequest], staged: Sequence[StagedLaunch]
+    launchings: Sequence[LaunchRequest], staged: Sequence[StagedLaunch], folder: str
 ) -> JoinedSubmission:
-    """The submission of launches, each behind those that it comes after, as they were staged."""
+    """The submission of launches, each behind those that it comes after, as they were staged.
+
+    Args:
+        folder: the launch folder of the first.
+    """
     # The number makes keys unique: cells of a matrix have the name of their run.
     keys = {
         launching.ref: platform_name(f"{at}-{launching.ref.address.name}")
@@ -90,6 +100,7 @@ def joined_submission(
     ]
     token = joined_token([launching.record for launching in launchings])
     return JoinedSubmission(
+        path=submission_path(folder),
         body=joined_request(tasks, token=token),
         tasks={
             launching.record.token: {
@@ -101,11 +112,11 @@ def joined_submission(
     )
 
 
-def read_submission(content: bytes) -> JoinedSubmission | None:
+def read_submission(path: str, content: bytes) -> JoinedSubmission | None:
     """The submission that a file has; None where it is damaged."""
     try:
         read: dict[str, Any] = json.loads(content)
-        submission = JoinedSubmission(body=read["body"], tasks=read["tasks"])
+        submission = JoinedSubmission(path=path, body=read["body"], tasks=read["tasks"])
         return submission if submission.token else None
     except (ValueError, KeyError, TypeError):
         return None

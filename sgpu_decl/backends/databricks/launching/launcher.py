@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import LaunchRequest
@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.launching.joined_runs import JoinedSubmission
 
 
-@dataclass(slots=True)
-class _Submission:
-    """What launches are submitted by together, the launch folder that it lies in, and the run that
-    it became, once that is known."""
-
-    submission: "JoinedSubmission"
-    folder: str
-    run_id: int | None = None
-
-
 class DatabricksLauncher(RemoteLauncher):
     """The platform starts the nodes of a run, and knows its token."""
 
@@ -49,7 +39,8 @@ class DatabricksLauncher(RemoteLauncher):
         super().__init__(context, launches, attempts, WorkspaceNodes())
         self._workspaces = workspaces
         self._runs = attempts
-        self._submissions: dict[str, _Submission] = {}  # by the token of a launch that is joined
+        self._submissions: dict[str, JoinedSubmission] = {}  # by the token of each launch
+        self._joined_runs: dict[str, int] = {}  # by the token of a submission
 
     def check(self, launching: LaunchRequest) -> None:
         connection = self._workspace(launching).connection
@@ -100,19 +91,23 @@ class DatabricksLauncher(RemoteLauncher):
     def is_whole(self, record: LaunchRecord, marker: Mapping[str, Any]) -> bool:
         """One of several was begun to start once their submission was written, which is then what
         `launch` completes."""
+        self._submissions.pop(record.token, None)
         joined = marker.get("joined")
         if joined is None:
             return True
-        from sgpu_decl.backends.databricks.launching.joined_runs import SUBMISSION, read_submission
+        from sgpu_decl.backends.databricks.launching.joined_runs import (
+            read_submission,
+            submission_path,
+        )
 
-        files = self._launches.area(record).files
+        path = submission_path(joined["folder"])
         try:
-            submission = read_submission(files.get(f"{joined['folder']}/{SUBMISSION}"))
+            submission = read_submission(path, self._launches.area(record).files.get(path))
         except RemoteMissing:
             return False
         if submission is None or submission.token != joined["token"]:
-            return False  # of launches that were refused
-        self._submissions[record.token] = _Submission(submission, joined["folder"])
+            return False  # it is one of earlier launches
+        self._submissions[record.token] = submission
         return True
 
     def unstage(self, launching: LaunchRequest) -> None:
@@ -136,36 +131,34 @@ class DatabricksLauncher(RemoteLauncher):
 
     def _write_submission(self, launchings: Sequence[LaunchRequest]) -> None:
         """From now on, all of the launches count as begun to start."""
-        from sgpu_decl.backends.databricks.launching.joined_runs import (
-            SUBMISSION,
-            joined_submission,
-        )
+        from sgpu_decl.backends.databricks.launching.joined_runs import joined_submission
 
         workspace, staged = self._workspace(launchings[0]), []
         for launching in launchings:
             workspace.make_experiment_folder(launching.config)
             folder = self._launches.folder(launching.record)
             staged.append(workspace.staged_launch(launching, folder))
-        submission, first = joined_submission(launchings, staged), launchings[0].record
-        folder = self._launches.folder(first)
+        first = launchings[0].record
+        submission = joined_submission(launchings, staged, self._launches.folder(first))
         try:
-            self._launches.area(first).files.put(f"{folder}/{SUBMISSION}", submission.to_bytes())
+            self._launches.area(first).files.put(submission.path, submission.to_bytes())
         except BackendError as error:
             if error.code in self._unsure():
                 raise OutcomeUnknown(error.message, hint=error.hint) from error
             raise
-        kept = _Submission(submission, folder)
-        self._submissions |= {launching.record.token: kept for launching in launchings}
+        for launching in launchings:
+            self._submissions[launching.record.token] = submission
 
     def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
         from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
         from sgpu_decl.backends.databricks.launching.submit import submit_request
 
         workspace = self._workspace(launching)
-        joined = self._submissions.pop(launching.record.token, None)
+        of_task: Mapping[str, Json] = {}
+        joined = self._submissions.get(launching.record.token)
         if joined is not None:
             run_id = self._submit_joined(launching, joined)
-            of_task = joined.submission.tasks[launching.record.token]
+            of_task = joined.tasks[launching.record.token]
         else:
             workspace.make_experiment_folder(launching.config)
             body = submit_request(
@@ -173,7 +166,7 @@ class DatabricksLauncher(RemoteLauncher):
                 ref=launching.ref,
                 token=launching.record.token,
             )
-            run_id, of_task = self._submit(launching, body), {}
+            run_id = self._submit(launching, body)
         return {
             "run_id": run_id,
             "submitted": workspace.connection.now(),
@@ -181,22 +174,21 @@ class DatabricksLauncher(RemoteLauncher):
             **of_task,
         }
 
-    def _submit_joined(self, launching: LaunchRequest, joined: "_Submission") -> int:
+    def _submit_joined(self, launching: LaunchRequest, submission: "JoinedSubmission") -> int:
         """The run that launches are the tasks of, submitted by the first that is launched."""
-        from sgpu_decl.backends.databricks.launching.joined_runs import SUBMISSION
-
-        if joined.run_id is None:
+        if submission.token not in self._joined_runs:
             try:
-                joined.run_id = self._submit(launching, dict(joined.submission.body))
+                run_id = self._submit(launching, dict(submission.body))
             except OutcomeUnknown:
                 raise
             except BackendError:
-                # None of the others may be begun any more: nothing was started of them either.
+                # Nothing was started of the others either, and nothing is to be completed.
+                self._submissions.pop(launching.record.token, None)
                 with suppress(BackendError):
-                    files = self._launches.area(launching.record).files
-                    files.delete(f"{joined.folder}/{SUBMISSION}")
+                    self._launches.area(launching.record).files.delete(submission.path)
                 raise
-        return joined.run_id
+            self._joined_runs[submission.token] = run_id
+        return self._joined_runs[submission.token]
 
     def _submit(self, launching: LaunchRequest, body: dict[str, Json]) -> int:
         try:
