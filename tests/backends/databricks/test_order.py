@@ -1,4 +1,8 @@
-"""Runs in order (`after`): tasks of one run of the workspace, whatever dies or is refused."""
+"""Runs in order (`after`): tasks of one run of the workspace, whatever dies or is refused.
+
+The emulated workspace follows `tasks-in-order`, `task-cancel` and `task-logs`, which nobody has
+measured.
+"""
 
 import json
 import signal
