@@ -16,6 +16,7 @@ TRAIN, EVALUATE = Address.run("train"), Address.run("evaluate")
 READS = {**SPEC, "after": ["train"], "args": {"weights": "${run.train.output}/w.pt"}}
 WAITS = {**SPEC, "after": ["train"]}
 CAN = {**CAPABILITIES, "local": Capabilities(fields=frozenset({"after"}))}
+JOINS = {**CAN, "local": Capabilities(fields=frozenset({"after"}), joins=True)}
 
 
 def read_of(attempt: int) -> dict[str, Any]:
@@ -176,9 +177,6 @@ def test_a_hint_can_be_pasted_into_a_shell(world: Any) -> None:
     (check,) = world.plan(capabilities=CAN, select=frozenset({EVALUATE})).checks
     assert check.hint is not None
     assert """`--select 'train["n=1"]'`""" in check.hint
-
-
-JOINS = {**CAN, "local": Capabilities(fields=frozenset({"after"}), joins=True)}
 
 
 def test_an_attempt_of_another_plan_cannot_be_joined(world: Any) -> None:

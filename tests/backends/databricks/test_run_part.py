@@ -124,6 +124,7 @@ def test_what_is_waited_for_is_named(life: str, result: str | None, waiting_for:
         ("FAILED", "train#8 failed, and this run comes after it"),
         ("TIMEDOUT", "train#8 failed, and this run comes after it"),
         ("CANCELED", "train#8 was cancelled, and this run comes after it"),
+        ("UPSTREAM_CANCELED", "train#8 failed, and this run comes after it"),
     ],
 )
 def test_what_did_not_succeed_is_named(result: str, words: str) -> None:

@@ -166,7 +166,7 @@ class DatabricksLauncher(RemoteLauncher):
                 ref=launching.ref,
                 token=launching.record.token,
             )
-            run_id = self._submit(launching, body)
+            run_id = self._submit(launching, f"submitting `{launching.ref}`", body)
         return {
             "run_id": run_id,
             "submitted": workspace.connection.now(),
@@ -178,7 +178,8 @@ class DatabricksLauncher(RemoteLauncher):
         """The run that launches are the tasks of, submitted by the first that is launched."""
         if submission.token not in self._joined_runs:
             try:
-                run_id = self._submit(launching, dict(submission.body))
+                doing = "submitting runs that are launched together"
+                run_id = self._submit(launching, doing, dict(submission.body))
             except OutcomeUnknown:
                 raise
             except BackendError:
@@ -190,11 +191,10 @@ class DatabricksLauncher(RemoteLauncher):
             self._joined_runs[submission.token] = run_id
         return self._joined_runs[submission.token]
 
-    def _submit(self, launching: LaunchRequest, body: dict[str, Json]) -> int:
+    def _submit(self, launching: LaunchRequest, doing: str, body: dict[str, Json]) -> int:
+        connection = self._workspace(launching).connection
         try:
-            answer = self._workspace(launching).connection.tell(
-                f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", body
-            )
+            answer = connection.tell(doing, "/api/2.2/jobs/runs/submit", body)
         except BackendError as error:
             if error.code in self._unsure():
                 raise OutcomeUnknown(

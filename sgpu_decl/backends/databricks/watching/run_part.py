@@ -13,7 +13,7 @@ from sgpu_decl.model.attempt import AttemptState, FailureClass
 __all__ = ["RunPart", "run_part"]
 
 _GOOD = frozenset({"SUCCESS", "SUCCESS_WITH_FAILURES"})
-_CANCELLED = frozenset({"CANCELED", "UPSTREAM_CANCELED"})
+_ENDED = {"CANCELED": "cancelled"}  # else it failed, also where it was not started either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class RunPart:
             return replace(status, view=replace(view, waiting_for=words))
         for name, result in ends.items():
             if result is not None and result not in _GOOD:
-                summary = refusal(name, "cancelled" if result in _CANCELLED else "failed")
+                summary = refusal(name, _ENDED.get(result, "failed"))
                 view = failed_view(view, FailureClass.UPSTREAM_FAILED, summary)
                 return replace(status, view=view)
         return status
