@@ -92,6 +92,12 @@ def test_a_failure_is_none_while_the_platform_may_start_the_task_again(
     assert state_of(look(Shown(*tasks, result=result))) is state
 
 
+def test_a_task_without_an_end_of_its_own_ended_with_the_run() -> None:
+    part = look(Shown(task("2-eval", "BLOCKED"), result="CANCELED"))
+    assert state_of(part) is None
+    assert termination_of(part).state is AttemptState.CANCELLED
+
+
 def test_a_task_is_cancelled_by_its_newest_attempt() -> None:
     tasks = [task("2-eval", "TERMINATED", "FAILED"), task("2-eval", "RUNNING", number=1)]
     shown: Any = Shown(task("1-train", "TERMINATED", "SUCCESS"), *tasks)

@@ -6,7 +6,11 @@ from typing import Any
 
 from sgpu_decl.agent.upstreams import listed, refusal
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
-from sgpu_decl.backends.databricks.watching.termination import attempt_number, has_ended
+from sgpu_decl.backends.databricks.watching.termination import (
+    attempt_number,
+    has_ended,
+    state_of,
+)
 from sgpu_decl.backends.remote.remote_status import RemoteStatus, failed_view
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 
@@ -70,7 +74,10 @@ class RunPart:
         tasks = [task for task in run.get("tasks") or () if task.get("task_key") == self.task]
         newest: Mapping[str, Any] = max(tasks, key=attempt_number, default={})
         part = {**run, "tasks": tasks}
-        if not has_ended(run) and attempt_number(newest) < self.retries and _unsuccessful(newest):
+        if state_of(run) is None:
+            if not has_ended(newest):
+                return part  # it ended with the run
+        elif attempt_number(newest) < self.retries and _unsuccessful(newest):
             return {**part, "state": {"life_cycle_state": "RUNNING"}, "status": {}}
         names = ("state", "status", "end_time")
         return {**part, **{name: newest.get(name) for name in names}}
