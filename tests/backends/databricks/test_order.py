@@ -205,6 +205,7 @@ def test_what_the_workspace_refuses_is_not_there_and_can_be_applied_again(
     assert len(runs()) == 1
 
 
+@pytest.mark.expensive
 def test_a_launch_alone_after_a_refusal_is_a_run_alone(
     pipeline: Open, runs: Runs, refused: None
 ) -> None:
@@ -245,6 +246,7 @@ def test_runs_that_differ_in_what_belongs_to_both_are_refused_before_any_effect(
     assert not list((tenant / "Workspace").rglob("submitted.json"))
 
 
+@pytest.mark.expensive
 def test_a_lost_answer_is_one_run(
     pipeline: Open, runs: Runs, server: WorkspaceServer, token: str
 ) -> None:
