@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sgpu_decl.config.backend import Backend
-from sgpu_decl.config.block import Block, Flag, WholeNumber
+from sgpu_decl.config.block import Block, Flag, Name, WholeNumber, old_name
 from sgpu_decl.config.cron import refuse_cron
 from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
 from sgpu_decl.config.lifecycle import Lifecycle
@@ -163,6 +163,11 @@ class Job(Block):
 
     name: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         None, description="The name of the job in the workspace; default: its key."
+    )
+    renamed_from: Annotated[Name, old_name("job")] | None = Field(
+        None,
+        description="The name that the job had under `jobs` before: it is the same job, which is "
+        "not created again. Remove the line once it is applied in all targets.",
     )
     description: str | None = Field(None, description="What the job is for.")
     run: str | None = Field(None, description="The run that the job launches: a key under `runs`.")
