@@ -46,6 +46,5 @@ def move_renamed(
     for change in plan.changes:
         if change.moved_from is not None:
             move_recorded(writer, backends, change.moved_from, change.address)
-            sink(
-                ApplyEvent(step=Step.MOVED, address=change.address, message=str(change.moved_from))
-            )
+            message = f"it was {change.moved_from}"
+            sink(ApplyEvent(step=Step.MOVED, address=change.address, message=message))

@@ -134,11 +134,15 @@ class _Seen:
 
     @classmethod
     def of(cls, project: OpenedProject, state: State) -> "_Seen":
+        observed = observe(state, project.backend)
+
         def needed() -> Mapping[AttemptRef, AttemptRef]:
             everything = project.states.read_all() if state.active else None
-            return needed_by_active(everything[1]) if everything is not None else {}
+            return needed_by_active(
+                attempt.seen_as(observed[attempt.ref]) if attempt.ref in observed else attempt
+                for attempt in (everything[1] if everything is not None else ())
+            )
 
-        observed = observe(state, project.backend)
         return cls(state=state, observed=observed, needed=needed, now=now())
 
 
@@ -154,7 +158,9 @@ def _plan(
 ) -> Plan:
     moves = moves_of(gathered.renames, seen.state)
     needed = seen.needed() if moves else {}
-    refused = rename_checks(gathered.renames, moves, seen.state, owner=owner, needed=needed)
+    refused = rename_checks(
+        gathered.renames, moves, seen.state, seen.observed, owner=owner, needed=needed
+    )
     return planner.plan(
         desired=gathered.desired,
         state=moved(seen.state, moves),

@@ -1,6 +1,6 @@
 """Runs and jobs that a file gives another address (`renamed_from`): their history moves along."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
@@ -75,6 +75,7 @@ def rename_checks(
     renames: Iterable[Rename],
     moves: Moves,
     state: State,
+    observed: Mapping[AttemptRef, AttemptView],
     *,
     owner: str | None,
     needed: Mapping[AttemptRef, AttemptRef],
@@ -82,7 +83,7 @@ def rename_checks(
     """Find renames that cannot be carried out.
 
     Args:
-        state: as it is recorded, before anything is moved.
+        state: as it is recorded, before anything is moved; so is what was `observed`.
         owner: the file that is planned; None for all.
         needed: attempts that active ones look at, each with one of these.
     """
@@ -93,23 +94,28 @@ def rename_checks(
                 continue
             address = replace(rename.address, key=before.key)
             if moves.get(address) == before:
-                yield from _active(rename, address, before, state, needed)
+                active = [
+                    attempt.ref
+                    for attempt in state.active
+                    if attempt.ref.address == before
+                    and observed.get(attempt.ref, attempt).state.active
+                ]
+                yield from _in_use(rename, address, before, active, needed)
             else:
                 yield from _both_recorded(rename, address, before, state, owner)
 
 
-def _active(
+def _in_use(
     rename: Rename,
     address: Address,
     before: Address,
-    state: State,
+    active: Sequence[AttemptRef],
     needed: Mapping[AttemptRef, AttemptRef],
 ) -> Iterator[Check]:
-    active = [attempt.ref for attempt in state.active if attempt.ref.address == before]
     readers = [reader for ref, reader in needed.items() if ref.address == before]
     if not active and not readers:
         return
-    ref = (active or readers)[0]
+    ref = [*active, *readers][0]
     why = "" if active else f" and looks at a folder of `{before.label}`"
     yield Check(
         id="active_run",

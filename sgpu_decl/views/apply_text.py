@@ -24,7 +24,7 @@ _WORDS = {
     Step.ADOPTED: "is running already: attached",
     Step.UPDATED: "updated",
     Step.STAGED: "is staged",
-    Step.MOVED: "has the history of",
+    Step.MOVED: "renamed",
     Step.FORGOTTEN: "forgotten",
     Step.DESTROYED: "destroyed",
 }
