@@ -159,7 +159,13 @@ def _plan(
     moves = moves_of(gathered.renames, seen.state)
     needed = seen.needed() if moves else {}
     refused = rename_checks(
-        gathered.renames, moves, seen.state, seen.observed, owner=owner, needed=needed
+        gathered.renames,
+        moves,
+        seen.state,
+        seen.observed,
+        owner=owner,
+        target=request.target,
+        needed=needed,
     )
     return planner.plan(
         desired=gathered.desired,

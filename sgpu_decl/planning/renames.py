@@ -11,6 +11,7 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Check
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.model.target import target_option
 
 __all__ = ["Moves", "moved", "moved_views", "moves_of", "rename_checks"]
 
@@ -78,6 +79,7 @@ def rename_checks(
     observed: Mapping[AttemptRef, AttemptView],
     *,
     owner: str | None,
+    target: str | None,
     needed: Mapping[AttemptRef, AttemptRef],
 ) -> Iterator[Check]:
     """Find renames that cannot be carried out.
@@ -100,7 +102,9 @@ def rename_checks(
                     if attempt.ref.address == before
                     and observed.get(attempt.ref, attempt).state.active
                 ]
-                yield from _in_use(rename, address, before, active, needed)
+                readers = [reader for ref, reader in needed.items() if ref.address == before]
+                if active or readers:
+                    yield _in_use(rename, address, before, active, readers, target)
             else:
                 yield from _both_recorded(rename, address, before, state, owner)
 
@@ -110,19 +114,18 @@ def _in_use(
     address: Address,
     before: Address,
     active: Sequence[AttemptRef],
-    needed: Mapping[AttemptRef, AttemptRef],
-) -> Iterator[Check]:
-    readers = [reader for ref, reader in needed.items() if ref.address == before]
-    if not active and not readers:
-        return
+    readers: Sequence[AttemptRef],
+    target: str | None,
+) -> Check:
     ref = [*active, *readers][0]
     why = "" if active else f" and looks at a folder of `{before.label}`"
-    yield Check(
+    return Check(
         id="active_run",
         severity=Severity.ERROR,
         address=address,
         summary=f"`{ref}` is active{why}: `{before.label}` cannot be renamed before it has ended",
-        hint=f"wait for it with `sgpu wait {quote(str(ref))}`, or cancel it, and plan again",
+        hint=f"wait for it with `sgpu wait {quote(str(ref))}{target_option(target)}`, or cancel "
+        "it, and plan again",
         place=rename.place,
     )
 

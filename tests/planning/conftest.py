@@ -122,7 +122,9 @@ class World:
     ) -> Plan:
         state = self.state()
         moves = moves_of(renames, state)
-        refused = rename_checks(renames, moves, state, self.observed, owner=owner, needed=needed)
+        refused = rename_checks(
+            renames, moves, state, self.observed, owner=owner, target=None, needed=needed
+        )
         request = request or PlanRequest(project="/p", **asked)  # type: ignore[arg-type]
         return plan(
             desired=tuple(self.desired.values()),
