@@ -4,19 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 from sgpu_decl.text.shape import ForeignKey
 
-__all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber", "old_name"]
+__all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber", "name_or_address"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
@@ -26,13 +18,9 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
-def old_name(kind: str) -> BeforeValidator:
-    """A name that may be written as an address: `run.train` is `train`."""
-
-    def name(value: object) -> object:
-        return value.removeprefix(f"{kind}.") if isinstance(value, str) else value
-
-    return BeforeValidator(name)
+def name_or_address(kind: str) -> str:
+    """The pattern of a name that may be written as an address, `run.train`."""
+    return NAME_PATTERN.replace("^", rf"^({kind}\.)?", 1)
 
 
 class Block(BaseModel):
