@@ -6,7 +6,7 @@ from sgpu_decl.cli.terminal_output import interactive
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.plan import Action, Plan
 
-__all__ = ["NotApproved", "approve", "changes_something", "confirm"]
+__all__ = ["NotApproved", "approve", "confirm", "has_changes"]
 
 _CHANGING = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.DESTROY, Action.FORGET})
 
@@ -15,7 +15,7 @@ class NotApproved(SgpuError):
     code = "not_approved"
 
 
-def changes_something(plan: Plan) -> bool:
+def has_changes(plan: Plan) -> bool:
     """Whether applying the plan would change what is recorded or what runs. To attach to a run that
     is active changes neither."""
     return any(
@@ -38,7 +38,7 @@ def approve(
     Raises:
         NotApproved: the answer was no, or nobody can be asked.
     """
-    if saved or not changes_something(plan):
+    if saved or not has_changes(plan):
         return
     replaced = [str(c.address.label) for c in plan.changes if c.action is Action.REPLACE]
     if replaced:
