@@ -34,7 +34,6 @@ from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.overrides import merge, set_value
 
@@ -152,7 +151,7 @@ def _layers(
         if path.partition(".")[0] == "functions":
             holder, _ = set_value(holder, path, value, project_shape())  # refusals are known
     above = holder.entries.get("functions")
-    return (None if above is not None and _nothing(above) else below), above
+    return (None if above is not None and yaml_nodes.is_nothing(above) else below), above
 
 
 def _resolved(layer: yaml_nodes.Node | None, project: ReadProject) -> yaml_nodes.Mapping | None:
@@ -176,17 +175,19 @@ def _runs_elsewhere(run: yaml_nodes.Mapping) -> bool:
     """Whether its ranks run on another machine."""
     backend = in_full_at(run, "backend", run_shape()).entries.get("backend")
     kind = backend.entries.get("kind") if isinstance(backend, yaml_nodes.Mapping) else None
-    return isinstance(kind, yaml_nodes.Scalar) and not _nothing(kind) and kind.text != DEFAULT
+    if not isinstance(kind, yaml_nodes.Scalar) or yaml_nodes.is_nothing(kind):
+        return False
+    return kind.text != DEFAULT
 
 
 def _declares_packages(run: yaml_nodes.Mapping) -> bool:
     """Whether any layer declares the packages of ranks. `snapshot: false` does."""
     image = run.entries.get("image")
-    if image is not None and not _nothing(image):
+    if image is not None and not yaml_nodes.is_nothing(image):
         return True
     env = in_full_at(run, "env", run_shape()).entries.get("env")
     entries = env.entries if isinstance(env, yaml_nodes.Mapping) else {}
-    return any(not _nothing(entries[key]) for key in entries.keys() & PACKAGE_FIELDS)
+    return any(not yaml_nodes.is_nothing(entries[key]) for key in entries.keys() & PACKAGE_FIELDS)
 
 
 def _capture_finding(place: Place) -> Diagnostic:
@@ -233,13 +234,9 @@ def _masked_text(text: str) -> str:
 
 def _seconds(duration: yaml_nodes.Node | None) -> float:
     """The seconds of a duration that the project's model has accepted; 0 for none."""
-    if not isinstance(duration, yaml_nodes.Scalar) or _nothing(duration):
+    if not isinstance(duration, yaml_nodes.Scalar) or yaml_nodes.is_nothing(duration):
         return 0.0
     return Duration.read(duration.text).seconds
-
-
-def _nothing(node: yaml_nodes.Node) -> bool:
-    return isinstance(node, yaml_nodes.Scalar) and node.plain and is_null(node.text)
 
 
 def respelt(finding: Diagnostic, place: Place, spelled: Names[str, str]) -> Diagnostic:

@@ -12,7 +12,6 @@ from sgpu_decl.config.run_layers import merged_layers
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.overrides import merge
 
 __all__ = ["with_defaults"]
@@ -50,8 +49,9 @@ def _layer(
     block = defaults.entries.get(kind) if isinstance(defaults, yaml_nodes.Mapping) else None
     layer = block if isinstance(block, yaml_nodes.Mapping) else None
     if isinstance(presets, yaml_nodes.Mapping):
-        names = [name for name in _PRESETS[kind] if not _is_nothing(presets.entries.get(name))]
-        own = replace(presets, entries={name: presets.entries[name] for name in names})
+        given = presets.entries
+        names = [name for name in _PRESETS[kind] if not yaml_nodes.is_nothing(given.get(name))]
+        own = replace(presets, entries={name: given[name] for name in names})
         if names:
             layer = own if layer is None else _merged(kind, layer, own)
     return layer
@@ -74,12 +74,12 @@ def _merged(kind: str, base: yaml_nodes.Mapping, over: yaml_nodes.Mapping) -> ya
 
 def _findings(defaults: yaml_nodes.Node) -> Iterator[Diagnostic]:
     if not isinstance(defaults, yaml_nodes.Mapping):
-        if not _is_nothing(defaults):
+        if not yaml_nodes.is_nothing(defaults):
             yield _no_mapping("defaults", yaml_nodes.place_of(defaults))
         return
     for kind in defaults.entries.keys() & _BLOCKS.keys():
         block = defaults.entries[kind]
-        if not isinstance(block, yaml_nodes.Mapping) and not _is_nothing(block):
+        if not isinstance(block, yaml_nodes.Mapping) and not yaml_nodes.is_nothing(block):
             yield _no_mapping(f"defaults.{kind}", yaml_nodes.place_of(block))
         elif isinstance(block, yaml_nodes.Mapping) and kind == "run" and "name" in block.entries:
             yield Diagnostic(
@@ -97,10 +97,4 @@ def _no_mapping(what: str, place: Place) -> Diagnostic:
         summary=f"`{what}` must be a mapping",
         place=place,
         hint="write `defaults: {run: {…}, job: {…}}`",
-    )
-
-
-def _is_nothing(node: yaml_nodes.Node | None) -> bool:
-    return node is None or (
-        isinstance(node, yaml_nodes.Scalar) and node.plain and is_null(node.text)
     )

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.text.core_schema import is_null
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Scalar, is_nothing, place_of
 from sgpu_decl.text.yaml_nodes import Sequence as Items
 
 __all__ = ["IncludePattern", "Included", "IncludedFile", "ReadIncluded", "include_patterns"]
@@ -57,14 +56,14 @@ ReadIncluded = Callable[[Sequence[IncludePattern]], Included]
 def include_patterns(root: Mapping) -> tuple[tuple[IncludePattern, ...], tuple[Diagnostic, ...]]:
     """The patterns of a root file, and what is wrong with them by their text alone."""
     block = root.entries.get("include")
-    if block is None or _nothing(block):
+    if block is None or is_nothing(block):
         return (), ()
     if not isinstance(block, Items):
         return (), (_no_list(place_of(block)),)
     patterns: list[IncludePattern] = []
     findings: list[Diagnostic] = []
     for item in block.items:
-        if not isinstance(item, Scalar) or _nothing(item):
+        if not isinstance(item, Scalar) or is_nothing(item):
             findings.append(_no_list(place_of(item)))
             continue
         refusals = tuple(_refused(item))
@@ -107,10 +106,6 @@ def _no_list(place: Place) -> Diagnostic:
         place=place,
         hint="write `include: [runs/*.yml]`",
     )
-
-
-def _nothing(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.plain and is_null(node.text)
 
 
 def _invalid(item: Scalar, summary: str, hint: str) -> Diagnostic:

@@ -4,8 +4,14 @@ from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.text.core_schema import is_null
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of, without_keys
+from sgpu_decl.text.yaml_nodes import (
+    Mapping,
+    Node,
+    Scalar,
+    is_nothing,
+    place_of,
+    without_keys,
+)
 
 __all__ = ["as_fragment", "is_run_file", "run_name"]
 
@@ -23,9 +29,9 @@ def is_run_file(root: Mapping) -> bool:
 def run_name(root: Mapping) -> Scalar | Diagnostic:
     """The name of the run in a run file. It becomes a key, in which nothing is filled in."""
     name = root.entries.get("name")
-    if isinstance(name, Scalar) and not _nothing(name) and "${" not in name.text:
+    if isinstance(name, Scalar) and not is_nothing(name) and "${" not in name.text:
         return name
-    if isinstance(name, Scalar) and not _nothing(name):
+    if isinstance(name, Scalar) and not is_nothing(name):
         return Diagnostic(
             code="bad_name",
             summary=f"the name of an included run holds a reference: `{name.text[:80]}`",
@@ -79,7 +85,3 @@ def _target_of_run(overrides: Node, name: Scalar) -> Node:
 
 def _holding(near: Mapping, key: str, place: Place, node: Mapping) -> Mapping:
     return replace(near, entries={key: node}, keys={key: place})
-
-
-def _nothing(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.plain and is_null(node.text)

@@ -9,7 +9,6 @@ from sgpu_decl.config.target_chain import DEFAULT, EXTENDS
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null
 
 __all__ = ["JoinedBlocks", "keys_of_root"]
 
@@ -71,9 +70,9 @@ class JoinedBlocks:
             place = fragment.keys[key]
             if key in _keys_of_root():
                 continue
-            if key not in self._entries or _is_nothing(self._entries[key]):
+            if key not in self._entries or yaml_nodes.is_nothing(self._entries[key]):
                 self._entries[key], self._keys[key] = node, place
-            elif _is_nothing(node):
+            elif yaml_nodes.is_nothing(node):
                 continue
             elif key in _NAMED_BLOCKS:
                 self._named(key, node, place)
@@ -112,9 +111,9 @@ class JoinedBlocks:
         place: Place,
     ) -> yaml_nodes.Node:
         """Two mappings as one. A field that both set is an error, and keeps the first value."""
-        if _is_nothing(new) and path.count(".") < 2:  # a target that changes nothing
+        if yaml_nodes.is_nothing(new) and path.count(".") < 2:  # a target that changes nothing
             return old
-        if _is_nothing(old) and path.count(".") < 2:
+        if yaml_nodes.is_nothing(old) and path.count(".") < 2:
             return new
         if not isinstance(old, yaml_nodes.Mapping) or not isinstance(new, yaml_nodes.Mapping):
             self.findings.append(_twice(f"`{path}`", "set", place, old_place))
@@ -147,7 +146,3 @@ def _no_mapping(block: str, place: Place) -> Diagnostic:
         place=place,
         hint=f"write `{block}: {{NAME: …}}`",
     )
-
-
-def _is_nothing(node: yaml_nodes.Node) -> bool:
-    return isinstance(node, yaml_nodes.Scalar) and node.plain and is_null(node.text)

@@ -31,7 +31,15 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.target import USER, Mode
 from sgpu_decl.text.interpolation import interpolate
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of, without
+from sgpu_decl.text.yaml_nodes import (
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    is_nothing,
+    place_of,
+    without,
+)
 
 __all__ = ["DeclaredJob", "ReadProject", "read_project"]
 
@@ -92,7 +100,7 @@ def read_project(
             findings += at_new_places(
                 new_findings, findings
             )  # an error that runs share is reported once
-    elif block is not None and not _nothing(block):
+    elif block is not None and not is_nothing(block):
         findings.append(
             Diagnostic(
                 code="wrong_type",
@@ -182,7 +190,7 @@ def _prefix_findings(head: Mapping, project: ProjectFile | None) -> Iterator[Dia
     if project is None or project.mode is not Mode.DEVELOPMENT or not isinstance(presets, Mapping):
         return
     prefix = presets.entries.get("name_prefix")
-    if isinstance(prefix, Scalar) and not _nothing(prefix) and USER not in prefix.text:
+    if isinstance(prefix, Scalar) and not is_nothing(prefix) and USER not in prefix.text:
         yield Diagnostic(
             code="prefix_without_user",
             summary=f"`name_prefix` holds no `{USER}`, and the target is for development: the jobs "
@@ -250,7 +258,3 @@ def _unknown_runs(jobs: Node | None, runs: Node | None) -> Iterator[Diagnostic]:
                 place=place_of(node),
                 hint="declare the combination that the job is for as a run of its own",
             )
-
-
-def _nothing(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.plain and not node.text

@@ -23,7 +23,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
 
 __all__ = [
@@ -311,9 +310,7 @@ def _start_is_known(node: yaml_nodes.Mapping) -> bool:
 def _value(node: yaml_nodes.Mapping, key: str) -> yaml_nodes.Node | None:
     """The value of a key; `None` if there is none, or if it is `null`."""
     value = node.entries.get(key)
-    if isinstance(value, yaml_nodes.Scalar) and value.plain and is_null(value.text):
-        return None
-    return value
+    return None if yaml_nodes.is_nothing(value) else value
 
 
 def _takes_arguments(node: yaml_nodes.Mapping) -> bool:

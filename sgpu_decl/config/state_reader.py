@@ -58,7 +58,7 @@ def read_state(
         return None, findings
     root, context, _ = with_options(files, target, variables, (), environ, git, given)
     block = root.entries.get(_KEY)
-    if block is None or (isinstance(block, yaml_nodes.Scalar) and block.plain and not block.text):
+    if block is None or yaml_nodes.is_nothing(block):
         return None, ()
     found: list[Diagnostic] = []
     if context.references:

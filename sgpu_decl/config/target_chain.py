@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null, resolve
+from sgpu_decl.text.core_schema import resolve
 
 __all__ = [
     "DEFAULT",
@@ -133,9 +133,7 @@ def _unknown(
 def _written(overrides: yaml_nodes.Node, key: str) -> yaml_nodes.Node | None:
     """The value of a key of a target, if it has one."""
     node = overrides.entries.get(key) if isinstance(overrides, yaml_nodes.Mapping) else None
-    if isinstance(node, yaml_nodes.Scalar) and node.plain and is_null(node.text):
-        return None
-    return node
+    return None if yaml_nodes.is_nothing(node) else node
 
 
 def _extended(overrides: yaml_nodes.Node) -> yaml_nodes.Scalar | None:

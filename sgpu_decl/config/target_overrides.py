@@ -51,7 +51,7 @@ def with_target(
             findings.append(_wrong("bad_name", f"`{name}` is not a valid name for a target",
                                 keys[name], hint))  # fmt: skip
         if not isinstance(overrides, yaml_nodes.Mapping):
-            if isinstance(overrides, yaml_nodes.Scalar) and overrides.plain and not overrides.text:
+            if yaml_nodes.is_nothing(overrides):
                 continue
             place = yaml_nodes.place_of(overrides)
             findings.append(_wrong("wrong_type", f"`targets.{name}` must be a mapping",

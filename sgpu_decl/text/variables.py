@@ -8,10 +8,9 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.overrides import from_option
 from sgpu_decl.text.variable_types import TYPES, misfit, type_of, typed
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, is_nothing, place_of
 
 _FIELDS = ("type", "default", "description", "values")
 
@@ -45,7 +44,7 @@ def read_variables(
     keys: dict[str, Place] = {}
     if isinstance(block, Mapping):
         declared, keys = block.entries, block.keys
-    elif block is not None and not _nothing(block):
+    elif block is not None and not is_nothing(block):
         findings.append(
             _wrong(
                 "wrong_type",
@@ -105,7 +104,7 @@ class _Declaration:
 def _declaration(name: str, entry: Node) -> tuple[_Declaration | None, list[Diagnostic]]:
     """What a variable may be; `None` if that is not clear."""
     if not isinstance(entry, Mapping):
-        plain = None if _nothing(entry) else entry
+        plain = None if is_nothing(entry) else entry
         return _Declaration(type=type_of(plain), default=plain, values=None), []
     wrong: list[Diagnostic] = []
     for key in entry.entries:
@@ -123,10 +122,10 @@ def _declaration(name: str, entry: Node) -> tuple[_Declaration | None, list[Diag
                 )
             )
     written = entry.entries.get("default")
-    default = None if written is None or _nothing(written) else written
+    default = None if written is None or is_nothing(written) else written
     kind = entry.entries.get("type")
     named = None
-    if kind is not None and not _nothing(kind):
+    if kind is not None and not is_nothing(kind):
         named = kind.text if isinstance(kind, Scalar) and kind.text in TYPES else None
         if named is None:
             near = nearest(kind.text, TYPES) if isinstance(kind, Scalar) else None
@@ -140,7 +139,7 @@ def _declaration(name: str, entry: Node) -> tuple[_Declaration | None, list[Diag
             )
     values = entry.entries.get("values")
     allowed: tuple[Scalar, ...] | None = None
-    if values is not None and not _nothing(values):
+    if values is not None and not is_nothing(values):
         items = values.items if isinstance(values, Sequence) else ()
         allowed = tuple(item for item in items if isinstance(item, Scalar))
         if not allowed or len(allowed) < len(items):
@@ -170,7 +169,7 @@ def _given_value(name: str, declaration: _Declaration, given: GivenValues) -> No
         return _from_text(given.environment[name], f"{VARIABLE_PREFIX}{name}", declaration)
     for values in reversed(given.files):
         node = values.entries.get(name)
-        if node is not None and not _nothing(node):
+        if node is not None and not is_nothing(node):
             return _over(node, declaration.default)
     return None
 
@@ -217,10 +216,6 @@ def _nearest_hint(name: str, declared: Iterable[str]) -> str | None:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _nothing(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.plain and is_null(node.text)
 
 
 def _wrong(code: str, summary: str, place: Place, hint: str) -> Diagnostic:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.text.core_schema import is_null
 
 
 class Scalar(NamedTuple):
@@ -71,6 +72,11 @@ def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Mapping):
         return tuple(node.entries.values())
     return node.items if isinstance(node, Sequence) else ()
+
+
+def is_nothing(node: Node | None) -> bool:
+    """Whether a value is not given: it is missing, empty or `null`."""
+    return node is None or (isinstance(node, Scalar) and node.plain and is_null(node.text))
 
 
 def without_keys(node: Mapping, *keys: str) -> Mapping:
