@@ -62,7 +62,7 @@ def format_files(paths: Iterable[str]) -> Iterator[Formatted]:
     files: dict[Path, None] = {}
     for text in paths:
         path = Path(text)
-        if not path.is_dir():
+        if not os.path.isdir(path):
             files[path] = None
             continue
         found = dict.fromkeys(file for root in _sgpu_files(path) for file in files_of(root))

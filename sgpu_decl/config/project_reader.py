@@ -92,14 +92,16 @@ def read_project(
     project, new_findings = _head(head)
     findings += (*new_findings, *_prefix_findings(head, project))
     runs: list[DeclaredRun] = []
+    places = {one.place for one in findings}
     block = root.entries.get("runs")
     if isinstance(block, Mapping):
         for key, node in block.entries.items():
             declared_runs, new_findings = _run(key, node, block.keys[key], context)
             runs += declared_runs
-            findings += at_new_places(
-                new_findings, findings
-            )  # an error that runs share is reported once
+            # An error that runs share is reported once.
+            new_findings = tuple(one for one in new_findings if one.place not in places)
+            places.update(one.place for one in new_findings)
+            findings += new_findings
     elif block is not None and not is_nothing(block):
         findings.append(
             Diagnostic(

@@ -88,7 +88,7 @@ class FileReader:
         """Why a file cannot be part of the project, by its name and where it lies; and what to do.
         A link out is refused as for a root file: the project may be somebody else's, and must not
         make sgpu show other files of this user."""
-        if whole.is_dir():
+        if os.path.isdir(whole):
             return "it is a folder", f"name the files in it: `{path}/*.yml`"
         if not path.endswith(_SUFFIXES):
             return "its name is not that of a YAML file", "end the pattern with `.yml` or `.yaml`"
@@ -126,11 +126,13 @@ def matching_paths(folder: Path, pattern: str) -> tuple[str, ...]:
 def _matches(top: str, above: str, parts: Sequence[str]) -> Iterator[str]:
     head, rest = parts[0], parts[1:]
     if head == "**":
+        while rest and rest[0] == "**":  # says the same, and each would double the work
+            rest = rest[1:]
         if rest:
             yield from _matches(top, above, rest)
         for name, is_folder in _entries(top, above):
             if is_folder and not name.startswith("."):
-                yield from _matches(top, _join(above, name), parts)
+                yield from _matches(top, _join(above, name), (head, *rest))
             elif not rest and not is_folder and not name.startswith("."):
                 yield _join(above, name)
     elif not set(head) & set("*?["):

@@ -73,4 +73,8 @@ def _key(project: str, mode: Mode) -> str:
         return project
     import getpass
 
-    return f"{project}@{quote(getpass.getuser(), safe='')}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        user = str(os.getuid())
+    return f"{project}@{quote(user, safe='')}"

@@ -49,7 +49,7 @@ def formatted(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnosti
     if once.text != source:
         try:
             again = _Writer(layout_of(once.text, depth=limits.depth)).rewritten()
-        except yaml.YAMLError:
+        except (yaml.YAMLError, Unreadable):
             again = None
         if again != once:
             return None, (_unsafe(file),)

@@ -150,7 +150,9 @@ class Replica:
             and digest(found[0].text) == position.digest
         ):
             return found[1:]
-        last = f"ends before entry {position.number}" if not found else "has another one"
+        last = f"ends before entry {position.number}"
+        if found:
+            last = f"has another entry {position.number}"
         raise StateError(
             f"the state in `{self._journal.name}` is not the one that this machine has read: its "
             f"copy `{self.path}` goes to entry {position.number}, and the store {last}",
@@ -191,14 +193,14 @@ class Replica:
             writer = SqliteWriter(connection, path=self.path, check=lambda: None, stamp=current)
             with writer.together():
                 position = position_of(connection)  # another process may have been faster
-                for stored, entry, known_as in entries:
+                for stored, entry, entry_digest in entries:
                     if entry.number <= position.number:
                         continue
                     stamp = Stamp(at=entry.at, tool_version=entry.writer.tool_version)
                     self._perform(entry, writer, connection)
                     put_position(
                         connection,
-                        Position(number=entry.number, digest=known_as, at=stored.at),
+                        Position(number=entry.number, digest=entry_digest, at=stored.at),
                         tool_version=entry.writer.tool_version,
                     )
 
