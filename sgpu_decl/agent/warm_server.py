@@ -40,8 +40,8 @@ _LONGEST = 4096  # bytes of a path
 def serve(
     channel: socket.socket, kept: Mapping[str, Any], changed: Callable[[], bool]
 ) -> warm_parent.BecomeParent | None:
-    """Fork an agent for each launch that the caller sends. It returns in warm parents alone: what
-    they are asked to be.
+    """Fork an agent for each launch that the caller sends. It returns in warm parents alone, and
+    says for which attempt this process is one.
 
     Args:
         kept: the caller's `pid` and `start`, the `idle` seconds, and the `folder` of the call that

@@ -1,5 +1,5 @@
-"""Run and project files in the one format: `sgpu fmt`. What they are read with is imported with
-this module."""
+"""Run and project files in the one format: `sgpu fmt`. This module imports the reader of YAML, so
+it is imported only where files are formatted."""
 
 import os
 import stat

@@ -52,7 +52,8 @@ def prepare(
         read: gives what the file says.
         path: the folders that modules of a called function are imported from; `None` for a file.
         for_apply: what has to be read of an environment goes into the store in the same pass.
-        base: the id of a commit; each change then says what the files at that commit would do.
+        base: the id of a commit; each change then has a cause: this branch, or what the files at
+            that commit would do as well.
 
     Raises:
         InvalidInput: the file holds errors.

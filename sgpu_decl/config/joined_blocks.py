@@ -18,7 +18,8 @@ _NAMED_BLOCKS = {
     "runs": "run",
     "jobs": "job",
 }
-"""Blocks of things that have names, each with the word for one of them. It stands in one file."""
+"""Blocks of things that have names, each with the word for one thing. Each thing stands in one
+file."""
 _SHARED_BLOCKS = ("defaults", "functions", "targets")
 """Blocks whose fields may stand in several files, each in one."""
 _FRAGMENT = frozenset({*_NAMED_BLOCKS, *_SHARED_BLOCKS})
@@ -111,7 +112,8 @@ class JoinedBlocks:
         place: Place,
     ) -> yaml_nodes.Node:
         """Two mappings as one. A field that both set is an error, and keeps the first value."""
-        if yaml_nodes.is_nothing(new) and path.count(".") < 2:  # a target that changes nothing
+        # Down to here are blocks and targets: an empty one changes nothing.
+        if yaml_nodes.is_nothing(new) and path.count(".") < 2:
             return old
         if yaml_nodes.is_nothing(old) and path.count(".") < 2:
             return new

@@ -46,7 +46,7 @@ class ProjectFiles:
 
 
 def nothing_included(_: object) -> Included:
-    """What includes nothing: for texts that have no folder."""
+    """Include no files: for texts that have no folder."""
     return Included()
 
 

@@ -1,4 +1,5 @@
-"""What targets are to each other: `extends`, and which of them is the default."""
+"""`extends` and `default` of targets: which others a target is laid over, and which one is used by
+commands that name none."""
 
 from collections.abc import Iterator, Mapping
 

@@ -11,7 +11,10 @@ __all__ = ["chains_in", "layer_names"]
 
 def layer_names(root: yaml_nodes.Mapping) -> dict[Place, str]:
     """The layer that each value of a file belongs to (`target prod`, `defaults`, `presets`), by its
-    place; those of the runs and jobs themselves have none. Options and targets are not applied yet.
+    place. Values of the runs and jobs themselves have none.
+
+    Args:
+        root: the file as it is written: without options, and before a target is applied.
     """
     names: dict[Place, str] = {
         place: layer

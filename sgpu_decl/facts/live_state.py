@@ -99,7 +99,10 @@ def launched_on(where: str) -> str:
 
 
 def require_here(record: LaunchRecord, backends: Backends, what: str) -> None:
-    """Refuse `what` cannot be done with an attempt that only another machine can ask.
+    """Refuse an attempt that only another machine can ask.
+
+    Args:
+        what: what cannot be done with it, for the message.
 
     Raises:
         BackendError: it was launched there.

@@ -92,7 +92,7 @@ def layout_of(source: str, *, depth: int) -> YamlLayout:
 
 
 class _Reader:
-    """Notes event by event where it stands."""
+    """Makes a layout of the events of a text, one event after the other."""
 
     def __init__(self, source: str, depth: int) -> None:
         lines = LINE_BREAK.split(source)
@@ -100,7 +100,8 @@ class _Reader:
         self.layout = YamlLayout(lines=lines, counts=[0] * size, ends=[0] * size)
         self._depth = depth
         self._count = 0
-        self._is_mapping = self._is_key = False  # of the innermost collection; of what comes next
+        self._is_mapping = False  # the innermost open collection
+        self._is_key = False  # what comes next
         self._bracket: tuple[int, int] | None = None  # the outermost one that is open
         self._above: list[tuple[bool, bool, tuple[int, int] | None]] = []
 

@@ -77,7 +77,7 @@ def _label(node: GraphNode) -> list[str]:
 
 
 def _mermaid_text(text: str) -> str:
-    """Text in quotes: what ends them or would be markup is written as a number of a character."""
+    """Text inside of quotes: a character that ends them, or is markup, is written as its number."""
     return "".join(f"#{ord(one)};" if one in '"#<>&`\\' else one for one in text)
 
 

@@ -36,7 +36,7 @@ class LockLease:
 
 
 def elapsed() -> float:
-    """The seconds since some moment, for differences."""
+    """Seconds of a clock that nobody can set. Only differences mean something."""
     return time.clock_gettime(_CLOCK)
 
 

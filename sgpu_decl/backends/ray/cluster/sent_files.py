@@ -50,7 +50,7 @@ class SilentNode(Exception):
 
 
 class SentFiles:
-    """For one launch.
+    """The files of one launch.
 
     Args:
         launch: `launch` and `back`, folders of the head, and `sent`: `objects`, the folder of the
@@ -237,7 +237,7 @@ class SentFiles:
             self._copy.write(lines)
 
     def _files(self) -> dict[str, str]:
-        """What nodes need, by the names that it has there."""
+        """The files that nodes need, by the names that they have there."""
         names = self._sent["files"]
         return {
             **self._objects(),
@@ -245,7 +245,7 @@ class SentFiles:
         }
 
     def _objects(self) -> dict[str, str]:
-        """Those of them that launches share."""
+        """The code and the environment, which launches share, by their names on nodes."""
         names: list[str] = []
         if self._sent["code"]:
             names.append(f"code/{self._sent['code']}.tar.gz")
@@ -304,7 +304,7 @@ def _answers(calls: Mapping[int, Any]) -> Generator[None, None, dict[int, Any]]:
 
 
 def _answer(node: int, call: Any) -> Generator[None, None, Any]:
-    """The same of one node."""
+    """Return the answer of one node; see `_answers`."""
     answers = yield from _answers({node: call})
     return answers[node]
 

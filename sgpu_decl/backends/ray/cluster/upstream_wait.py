@@ -118,6 +118,8 @@ def _bring(upstream: Mapping[str, Any]) -> None:
 
 
 class _Upstream:
+    """One attempt that is waited for, by the files of its driver and by its job."""
+
     def __init__(self, upstream: Mapping[str, Any], jobs: Jobs) -> None:
         self.name = str(upstream["name"])
         self._upstream = upstream
