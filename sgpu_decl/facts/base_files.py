@@ -27,7 +27,7 @@ def resolve_base(root: Path, ref: str) -> str:
     """Return the id of the commit that `ref` names in the checkout of a project.
 
     Raises:
-        SgpuError: there is no checkout, or no such commit in it.
+        SgpuError: there is no checkout, no such commit in it, or git does not answer.
     """
     if repository_top(root) is None:
         raise SgpuError(
@@ -39,7 +39,14 @@ def resolve_base(root: Path, ref: str) -> str:
     commit = named and git_text(root, "rev-parse", "--verify", "--quiet", named)
     if commit:
         return commit
-    if git_text(root, "rev-parse", "--is-shallow-repository") == "true":
+    shallow = git_text(root, "rev-parse", "--is-shallow-repository")
+    if shallow is None:  # git is missing, or refuses a checkout that another user owns
+        raise SgpuError(
+            f"git does not answer in `{root}`, so there is no `{ref}` to compare with",
+            hint="see what `git status` says there",
+            code="no_base",
+        )
+    if shallow == "true":
         raise SgpuError(
             f"there is no commit `{ref}` here: this is a shallow clone",
             hint="fetch the history with `git fetch --unshallow`, or let CI clone all of it "
@@ -109,7 +116,7 @@ class BaseFiles:
             self._take([folder.relative_to(self._copy).as_posix()])
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Write the files at or below paths of the repository; all without any."""
+        """Write the files at or below these paths of the repository; all files for no path."""
         listed = git_text(
             self._top, "ls-tree", "-r", "-z", "--full-tree", self._commit, "--", *paths
         )
