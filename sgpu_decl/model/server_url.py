@@ -15,11 +15,16 @@ _SECRETS = ("password", "sslpassword")
 
 
 def hosts(url: str) -> tuple[str, ...]:
-    """The hosts; a path is the folder of a socket. None where libpq's own default is meant."""
+    """The hosts, and the addresses of `hostaddr`, which libpq connects to instead; a path is the
+    folder of a socket. Empty where libpq's own default is meant."""
     split = urlsplit(url)
-    named = parse_qs(split.query).get("host")
+    query = parse_qs(split.query)
+    named, addresses = query.get("host"), query.get("hostaddr", [])
     texts = named[-1] if named else split.netloc.rpartition("@")[2]
-    return tuple(_host(item) for item in texts.split(",") if item)
+    return (
+        *(_host(item) for item in texts.split(",") if item),
+        *(item for item in ",".join(addresses).split(",") if item),
+    )
 
 
 def is_near(host: str) -> bool:

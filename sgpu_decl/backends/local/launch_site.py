@@ -43,10 +43,10 @@ def site_in(reference: str) -> LaunchSite:
 
 
 def site_id(state_dir: Path) -> str | None:
-    """The id of this folder; None if nothing was ever launched from it."""
+    """The id of this folder; None if nothing was ever launched from it, or if it is damaged."""
     try:
-        return (state_dir / _FILE).read_text(encoding="ascii").strip()
-    except OSError:
+        return (state_dir / _FILE).read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
         return None
 
 
