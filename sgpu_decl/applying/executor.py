@@ -249,6 +249,8 @@ class _Walk:
 
     def _require_upstreams(self, change: Change) -> None:
         """Refuse a launch that would wait for one that did not happen."""
+        if not change.after:
+            return
         failed = {address for address, _ in self.failed}
         for upstream in change.after:
             if upstream.address in failed:
