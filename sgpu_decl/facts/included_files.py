@@ -126,7 +126,7 @@ def matching_paths(folder: Path, pattern: str) -> tuple[str, ...]:
 def _matches(top: str, above: str, parts: Sequence[str]) -> Iterator[str]:
     head, rest = parts[0], parts[1:]
     if head == "**":
-        while rest and rest[0] == "**":  # says the same, and each would double the work
+        while rest and rest[0] == "**":  # says the same, and each would multiply the work
             rest = rest[1:]
         if rest:
             yield from _matches(top, above, rest)
