@@ -41,7 +41,8 @@ def with_target(
     findings: list[Diagnostic] = []
     layers = {name: targets[name] for name in target_chain(targets, target)} if target else {}
     declared = _variables(root)
-    if block is not None and not isinstance(block, yaml_nodes.Mapping):
+    is_given = not yaml_nodes.is_nothing(block)
+    if block is not None and is_given and not isinstance(block, yaml_nodes.Mapping):
         place = yaml_nodes.place_of(block)
         findings.append(_wrong("wrong_type", "`targets` must be a mapping", place,
                                "write `targets: {dev: {…}}`"))  # fmt: skip
