@@ -1,6 +1,7 @@
-"""Lost requests between the processes of Ray, its own way to end what workers leave, and devices
-that it does not name."""
+"""Lost requests between the processes of Ray, its own way to end what workers leave, devices that
+it does not name, and object stores without a disk to spill to."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -47,10 +48,12 @@ def test_lost_requests_between_the_processes_of_ray_change_nothing(tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def unusual() -> Iterator[RayCluster]:
-    """A cluster whose raylets end what workers leave, and whose workers are not told their GPUs."""
+    """A cluster whose raylets end what workers leave, and take each disk for full, and whose
+    workers are not told their GPUs."""
     settings = {
         "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "1",
         "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+        "RAY_local_fs_capacity_threshold": "0.0001",
     }
     python = interpreter_with("newest")
     with ray_cluster(nodes=2, gpus=2, python=python, environ=settings) as running:
@@ -107,3 +110,39 @@ def test_ranks_find_their_devices_and_nothing_of_a_worker_of_ray(
     own_niceness = os.nice(0)  # the raylets have it, too; a worker of Ray is at 15 more
     expected = {"leaked": ["RAY_OWN"], "threads": "1", "niceness": own_niceness, "blocked": 0}
     assert values == [{**expected, "interrupt": True}] * 2
+
+
+LARGE = """\
+import hashlib, os, pathlib
+
+def large(size):
+    for _ in range(size // 100):
+        print("x" * 99)
+    content = os.urandom(size)
+    pathlib.Path(os.environ["SGPU_OUTPUT_DIR"], os.environ["RANK"]).write_bytes(content)
+    here = pathlib.Path("data").read_bytes()
+    return [hashlib.sha256(data).hexdigest() for data in (content, here)]
+"""
+
+
+def test_what_an_object_store_cannot_hold_at_once_arrives_whole(
+    unusual: RayCluster, tmp_path: Path
+) -> None:
+    """The object store of each node has 100 MB."""
+    run = ClusterRun(unusual, tmp_path, storage=False)
+    sent = os.urandom(170_000_000)
+    (run.bench.project / "data").write_bytes(sent)
+    (run.bench.project / "tell.py").write_text(LARGE)
+    run.bench.declare(
+        "large", **run.fields(), entrypoint="tell.py:large", args={"size": 40_000_000}
+    )
+
+    run.bench.launched()
+    followed = run.bench.done("logs", "hello", "-f")
+
+    assert run.bench.ended()["state"] == "succeeded"
+    assert followed.out.count("x" * 99) == 400_000
+    brought = Path(run.bench.done("fetch", "hello", "-o", "json").data["folder"])
+    for rank, (left, arrived) in run.bench.results():
+        assert arrived == hashlib.sha256(sent).hexdigest()
+        assert left == hashlib.sha256((brought / str(rank)).read_bytes()).hexdigest()

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayTaskError
 
 from sgpu_decl.agent.environment.packs import Index, Pack, index_name
+from sgpu_decl.backends.ray.cluster.actor_answers import SilentNode
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import _not_sent
@@ -21,7 +22,6 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
     _BATCH,
     _PIECE,
     SentFiles,
-    SilentNode,
     _batches,
 )
 from tests.support import until
@@ -120,7 +120,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     same = SimpleNamespace(
         get=lambda answer: answer, put=lambda data: data, wait=lambda calls, **_: (calls, [])
     )
-    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.ray", same)
+    for module in ("sent_files", "actor_answers"):
+        monkeypatch.setattr(f"sgpu_decl.backends.ray.cluster.{module}.ray", same)
     return Node(NodeFiles(str(tmp_path / "node/run"), 0))
 
 
@@ -196,13 +197,13 @@ def test_a_node_that_hangs_keeps_the_driver_from_nothing_and_is_named(
     has = tmp_path / "other/objects/code/c0de.tar.gz"  # so the nodes have other answers
     has.parent.mkdir(parents=True)
     has.touch()
-    silent = "sgpu_decl.backends.ray.cluster.sent_files.ray.wait"
+    silent = "sgpu_decl.backends.ray.cluster.actor_answers.ray.wait"
     monkeypatch.setattr(silent, lambda calls, **_: (calls[:1], calls[1:]))
     steps = head.files.send([node, other], str(tmp_path / "runs/1/logs/0"))
     for _ in range(3):
         next(steps)  # the driver looks for a request to stop meanwhile
 
-    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files._SILENT", -1.0)
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.actor_answers._SILENT", -1.0)
     late = head.files.send([node, other], str(tmp_path / "runs/1/logs/0"))
     with pytest.raises(SilentNode, match="node 1 has not answered") as raised:
         next(late)
@@ -239,3 +240,47 @@ def test_files_are_taken_in_their_order_a_few_at_once(sizes: list[int]) -> None:
         assert size == sum(dict(files)[name] for name in names)
         assert len(names) <= _BATCH
         assert size <= _PIECE or len(names) == 1
+
+
+def test_what_finds_no_room_in_the_object_store_is_sent_again(
+    head: Head, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head.code.write_bytes(b"code")
+    (tmp_path / "node/run.files").mkdir(parents=True)
+    (tmp_path / "node/run.files/log").write_bytes(b"a line\n")
+    full = [OutOfDiskError(), ObjectStoreFullError()]
+
+    def with_room(value: Any) -> Any:
+        if value and full:
+            raise full.pop()
+        return value
+
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.actor_answers.ANSWER", 0.0)
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.actor_answers.ray.put", with_room)
+    list(head.files.send([node], str(tmp_path / "logs")))
+    assert (tmp_path / "node/objects/code/c0de.tar.gz").read_bytes() == b"code"
+    assert not full
+
+    full.append(OutOfDiskError())
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.ray.get", with_room)
+    assert not head.files.take_lines()
+    assert head.files.take_lines()
+    assert (tmp_path / "logs/0/0.log").read_bytes() == b"a line\n"
+
+
+def test_an_object_store_that_stays_full_is_the_reason(
+    head: Head, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(_: bytes) -> None:
+        raise OutOfDiskError
+
+    head.code.write_bytes(b"code")
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.actor_answers._FULL", -1.0)
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.actor_answers.ray.put", put)
+
+    with pytest.raises(OutOfDiskError) as raised:
+        list(head.files.send([node], str(tmp_path / "logs")))
+
+    lost = _not_sent(raised.value)
+    assert lost.failure == "staging_failed"
+    assert lost.summary.endswith(": Ray's object store is full, and the disk below it, too")

@@ -14,9 +14,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.fast_stdlib import signal_name
 from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files
+from sgpu_decl.backends.ray.cluster.actor_answers import NO_ROOM, SilentNode
 from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
 from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
-from sgpu_decl.backends.ray.cluster.sent_files import SilentNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _STARTUP = 120.0  # seconds until all actors must have started
+_FULL = "Ray's object store is full, and the disk below it, too"
 _CONNECTED = 30.0  # seconds until they must be connected: each is before it answers
 
 
@@ -202,6 +203,8 @@ class NodeGroup:
             pass
         except SilentNode as error:
             lost = [self._hanging(error)]
+        except NO_ROOM:
+            lost = [LostNode("platform", f"what node {number} left cannot be taken: {_FULL}")]
         except RayError as error:
             lost = [_loss(number, self.places[number], error)]
         except OSError as error:
@@ -266,6 +269,8 @@ def _loss(number: int, place: Mapping[str, Any] | None, error: RayError) -> Lost
 def _not_sent(error: RayError | OSError) -> LostNode:
     """Why nodes do not get the files of the launch. An error of a node is the `cause` of Ray's
     (`RayTaskError` in `ray/exceptions.py`)."""
+    if isinstance(error, NO_ROOM):
+        return LostNode("staging_failed", f"the files of the launch cannot be sent: {_FULL}")
     cause = getattr(error, "cause", error)
     if isinstance(cause, OSError):
         where = f": `{cause.filename}`" if cause.filename else ""

@@ -37,6 +37,7 @@ class NodeFiles:
         self._guard = threading.Lock()
         self._received: dict[str, int] = {}
         self._log: GrowingLog | None = None
+        self._lines = b""  # what was given last
         self._back = "back"
 
     @property
@@ -86,11 +87,13 @@ class NodeFiles:
         for attempt in earlier:
             os.makedirs(self._path(f"{self._back}/{attempt}/node_{self._number}"), exist_ok=True)
 
-    def new_lines(self, *, last: bool) -> bytes:
-        """Whole lines of the log that are new; with `last` the rest, too."""
-        lines, log = b"", self._log
-        if log is None:
-            return lines
+    def new_lines(self, *, last: bool, again: bool = False) -> bytes:
+        """Whole lines of the log that are new; with `last` the rest, too. With `again`, those of
+        the call before, which did not arrive."""
+        log = self._log
+        if again or log is None:
+            return self._lines
+        lines = b""
         while len(lines) < _MOST_LINES:
             part = log.read()
             if not part.size:
@@ -99,6 +102,7 @@ class NodeFiles:
         if last and not lines:
             rest = log.last().lines
             lines = b"" if rest is None else rest + b"\n"
+        self._lines = lines
         return lines
 
     def brought(self) -> list[tuple[str, int]]:

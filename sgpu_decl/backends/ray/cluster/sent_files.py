@@ -12,11 +12,20 @@ import json
 import os
 import threading
 import time
+from functools import partial
 
 import ray
 
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.agent.node.earlier_output import newest_output
+from sgpu_decl.backends.ray.cluster.actor_answers import (
+    ANSWER,
+    NO_ROOM,
+    answer,
+    answers,
+    large_answer,
+    stored,
+)  # fmt: skip
 from sgpu_decl.backends.ray.cluster.content_limit import NEEDED, use
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 
-__all__ = ["SentFiles", "SilentNode"]
+__all__ = ["SentFiles"]
 
 _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
@@ -37,16 +46,6 @@ _RENEWAL = NEEDED / 3  # seconds between two notes that content is used
 _BATCH = 500  # files that are taken at once
 _READS = 16  # of all logs, before the driver looks at something else
 _MUCH = 1 << 20  # bytes of a log that were new: there is more by now
-_ANSWER = 0.2  # seconds for the answers of all nodes; a late one is taken the next time
-_SILENT = 600.0  # seconds without an answer, after which a node hangs: a piece takes seconds
-
-
-class SilentNode(Exception):
-    """Node `number` is alive for Ray, and does not answer."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"node {number} has not answered for {_SILENT:g} s")
-        self.number = number
 
 
 class SentFiles:
@@ -126,7 +125,7 @@ class SentFiles:
         sources = {**self._files(), **self._outcomes(earlier), **self._earlier_output()}
         names = list(sources)
         numbered = dict(enumerate(actors))
-        missing = yield from _answers(
+        missing = yield from answers(
             {node: actor.missing.remote(names, self._name) for node, actor in numbered.items()}
         )
         under_way: list[dict[int, Any]] = []
@@ -134,7 +133,7 @@ class SentFiles:
             receivers = {node: numbered[node] for node in numbered if name in missing[node]}
             for offset, size, data in _pieces(path) if receivers else ():
                 yield
-                piece = ray.put(data)
+                piece = yield from stored(data)
                 under_way.append(
                     {
                         node: actor.receive.remote(name, offset, size, piece)
@@ -142,12 +141,10 @@ class SentFiles:
                     }
                 )
                 if len(under_way) >= _WINDOW:
-                    yield from _answers(under_way.pop(0))
+                    yield from answers(under_way.pop(0))
         for rest in under_way:
-            yield from _answers(rest)
-        yield from _answers(
-            {node: actor.follow.remote(earlier) for node, actor in numbered.items()}
-        )
+            yield from answers(rest)
+        yield from answers({node: actor.follow.remote(earlier) for node, actor in numbered.items()})
         os.makedirs(os.path.join(self._back, str(self._attempt)))
         for folder in (self._back, self._launch):
             index_folder(folder)  # if all nodes are lost, nothing else says that this attempt began
@@ -162,12 +159,16 @@ class SentFiles:
                 if node not in self._reads:
                     self._reads[node] = actor.new_lines.remote(last=False)
             nodes = {read: node for node, read in self._reads.items()}
-            ready, _ = ray.wait(list(nodes), num_returns=len(nodes), timeout=_ANSWER)
+            ready, _ = ray.wait(list(nodes), num_returns=len(nodes), timeout=ANSWER)
             longest = 0
             for read in ready:
                 del self._reads[nodes[read]]
                 try:
                     lines = ray.get(read)
+                except NO_ROOM:
+                    again = self._actors[nodes[read]].new_lines.remote(last=False, again=True)
+                    self._reads[nodes[read]] = again
+                    continue
                 except ray.exceptions.RayError:
                     continue  # the node is lost, which is seen elsewhere
                 self._write(nodes[read], lines)
@@ -183,28 +184,35 @@ class SentFiles:
         actor = self._actors[node]
         read = self._reads.pop(node, None)
         if read is not None:
-            self._write(node, (yield from _answer(node, read)))
-        while lines := (yield from _answer(node, actor.new_lines.remote(last=True))):
+            ask = partial(actor.new_lines.remote, last=False, again=True)
+            self._write(node, (yield from large_answer(node, ask, read)))
+        while lines := (yield from self._last_lines(node)):
             self._write(node, lines)
         mine = f"{self._name}/{self._attempt}/node_{node}/"
-        brought = yield from _answer(node, actor.brought.remote())
+        brought = yield from large_answer(node, actor.brought.remote)
         files = [item for item in brought if item[0].startswith(mine)]
         # `done` says that all is there.
         files.sort(key=lambda item: (item[0] == f"{mine}done", item[0]))
         for names, size in _batches(files):
             yield from self._fetch(node, names, size)
-        yield from _answer(node, actor.discard.remote())
+        yield from answer(node, actor.discard.remote())
         attempt = os.path.join(self._back, str(self._attempt))
         if files:
             index_tree(os.path.join(attempt, f"node_{node}"))
         for folder in (attempt, self._back, self._launch):
             index_folder(folder)
 
+    def _last_lines(self, node: int) -> Generator[None, None, bytes]:
+        """Lines that are new, with the rest of the last one at the end."""
+        ask = partial(self._actors[node].new_lines.remote, last=True)
+        lines: bytes = yield from large_answer(node, partial(ask, again=True), ask())
+        return lines
+
     def _fetch(self, node: int, names: list[str], size: int) -> Iterator[None]:
         """Take files of `size` bytes in all: several small ones at once, a large one in pieces."""
         actor = self._actors[node]
         if size <= _PIECE:
-            contents = yield from _answer(node, actor.read_whole.remote(names))
+            contents = yield from large_answer(node, partial(actor.read_whole.remote, names))
             for name, content in zip(names, contents, strict=True):
                 with self._new_file(name) as file:
                     file.write(content)
@@ -213,7 +221,8 @@ class SentFiles:
         for name in names:
             with self._new_file(name) as file:
                 for at in range(0, size, _PIECE):
-                    file.write((yield from _answer(node, actor.read.remote(name, at, _PIECE))))
+                    read = partial(actor.read.remote, name, at, _PIECE)
+                    file.write((yield from large_answer(node, read)))
                     yield
 
     @contextlib.contextmanager
@@ -289,24 +298,6 @@ class SentFiles:
             if not name.startswith(INDEX)
         ]
         return {f"runs/{os.path.relpath(path, self._above)}": path for path in paths}
-
-
-def _answers(calls: Mapping[int, Any]) -> Generator[None, None, dict[int, Any]]:
-    """Return what nodes answer, by their numbers; yields while it waits, so that the driver sees
-    other things meanwhile. Raises RayError, SilentNode."""
-    every = list(calls.values())
-    deadline = time.monotonic() + _SILENT
-    while pending := ray.wait(every, num_returns=len(every), timeout=_ANSWER)[1]:
-        if time.monotonic() > deadline:
-            raise SilentNode(next(node for node, call in calls.items() if call in pending))
-        yield
-    return dict(zip(calls, ray.get(every), strict=True))
-
-
-def _answer(node: int, call: Any) -> Generator[None, None, Any]:
-    """Return the answer of one node; see `_answers`."""
-    answers = yield from _answers({node: call})
-    return answers[node]
 
 
 def _batches(files: Sequence[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
