@@ -26,6 +26,7 @@ from measuring import Measurement, Row, alternating, measure
 from workloads import (
     blocks,
     matrix,
+    remember_apart,
     terraform_blocks,
     terraform_count,
     terraform_state,
@@ -50,7 +51,7 @@ def starting(scratch: Path, repeats: int) -> Iterator[Row]:
     """The commands that a user runs most, against an interpreter that does nothing."""
     folder = scratch / "one"
     blocks(folder, 1)
-    _remember(folder / "sgpu.yml")
+    remember_apart(folder / "sgpu.yml")
     commands = (
         ("sgpu --help", ("--help",), 8),
         ("sgpu status", ("status",), 8),
@@ -91,7 +92,7 @@ def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> I
                 measure((terraform, "init", "-no-color"), peer)
             for kind in ("first", "no-op"):
                 if kind == "no-op":
-                    _remember(file)
+                    remember_apart(file)
                     for _ in range(2):  # what the file says is remembered from the second time on
                         measure((SGPU, "plan", file.name), folder)
                     if peer is not None:
@@ -212,11 +213,6 @@ def launching(scratch: Path, count: int) -> Iterator[Row]:
     )
 
 
-def _remember(file: Path) -> None:
-    """Seed the state in a process of its own: a child's peak memory counts from its parent's."""
-    subprocess.run([sys.executable, Path(__file__).with_name("workloads.py"), file], check=True)
-
-
 def _show(row: Row) -> None:
     limit = "" if row.limit is None else f"{row.limit:g}"
     verdict = "" if row.limit is None else ("ok" if row.ratio <= row.limit else "OVER")
@@ -253,12 +249,17 @@ def main() -> int:
             rows.append(starting(scratch, options.repeats))
             rows.append(formatting(scratch, SGPU, options.repeats))
         if "plans" in parts:
+            from included_files import included_files
             from reviews import reviews
 
             rows.append(planning(scratch, options.sizes, terraform=terraform))
+            rows.append(included_files(scratch, SGPU, options.repeats))
             rows.append(reviews(scratch, SGPU, options.repeats))
         if "applies" in parts:
+            from shared_states import shared_states
+
             rows.append(applying(scratch, options.applies, terraform=terraform))
+            rows.append(shared_states(scratch, SGPU, options.repeats))
             rows.append(tables(scratch, max(options.applies), min(options.repeats, 5)))
             rows.append(launching(scratch, max(options.applies)))
         if "code" in parts:

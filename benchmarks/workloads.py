@@ -4,6 +4,7 @@ python workloads.py FILE    fills the state of FILE's project, see `remember_as_
 """
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +12,9 @@ from pathlib import Path
 
 __all__ = [
     "blocks",
+    "fragments",
     "matrix",
+    "remember_apart",
     "remember_as_succeeded",
     "terraform_blocks",
     "terraform_count",
@@ -21,8 +24,21 @@ __all__ = [
 
 def blocks(folder: Path, count: int) -> Path:
     """Write a project of `count` separate runs, each with four variables and three tags."""
-    lines = ["project: {name: bench}", "runs:"]
-    for number in range(count):
+    return _write(folder / "sgpu.yml", "project: {name: bench}\n" + _runs(range(count)))
+
+
+def fragments(folder: Path, count: int, files: int) -> Path:
+    """Write the project of `blocks` with its runs in as many included files."""
+    each = count // files
+    for number in range(files):
+        runs = _runs(range(number * each, (number + 1) * each))
+        _write(folder / "runs" / f"{number:03}.yml", runs)
+    return _write(folder / "sgpu.yml", "project: {name: bench}\ninclude: [runs/*.yml]\n")
+
+
+def _runs(numbers: range) -> str:
+    lines = ["runs:"]
+    for number in numbers:
         lines += [
             f"  r{number:05}:",
             "    gpus: 1",
@@ -33,7 +49,7 @@ def blocks(folder: Path, count: int) -> Path:
             f'    env: {{variables: {{SEED: "{number}", LR: "0.001", DATA: /data, MODE: train}}}}',
             f'    tags: {{team: vision, stage: sweep, number: "{number}"}}',
         ]
-    return _write(folder / "sgpu.yml", "\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 def matrix(folder: Path, count: int) -> Path:
@@ -50,18 +66,26 @@ def matrix(folder: Path, count: int) -> Path:
     )
 
 
+def remember_apart(file: Path) -> None:
+    """Call `remember_as_succeeded` in a process of its own: a child's peak memory counts from its
+    parent's."""
+    subprocess.run([sys.executable, __file__, file], check=True)
+
+
 def remember_as_succeeded(file: Path) -> None:
     """Fill the project's state as if every run of `file` had been applied and had succeeded."""
     from sgpu_decl.api import Location, Session
     from sgpu_decl.applying.launch_records import launch_of, resource_of
+    from sgpu_decl.facts.location import open_project
+    from sgpu_decl.facts.opened_project import OpenedProject
     from sgpu_decl.model.attempt import AttemptState
     from sgpu_decl.model.state import Intent
-    from sgpu_decl.storing.sqlite.store import SqliteStore
 
-    with Session.open(Location(file=file, project=file.parent)) as session:
-        plan, state_dir = session.plan().plan, session.state_dir
+    location = Location(file=file, project=file.parent)
+    with Session.open(location) as session:
+        plan = session.plan().plan
     now = datetime.now(UTC)
-    store = SqliteStore(state_dir / "state.db")
+    store = OpenedProject(open_project(location, here=file.parent), location).states
     with store.lock("bench", lineage=plan.lineage) as writer:
         for change in plan.changes:
             launch = launch_of(plan, change)
