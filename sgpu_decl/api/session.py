@@ -85,13 +85,15 @@ class Session:
 
         Raises:
             InvalidInput: the file is truncated, is not a plan, or was edited.
-            StalePlan: the plan was made for another project.
+            StalePlan: the plan was made for another project, or from other files.
         """
         from sgpu_decl.applying.plan_file import check_state, load_plan, planned_root
+        from sgpu_decl.applying.plan_tree import check_tree
 
         prepared = load_plan(path)
         plan = prepared.plan
         root = (location.project or planned_root(plan, current_folder())).resolve()
+        check_tree(plan, root)
         owner = next((change.launch.owner for change in plan.changes if change.launch), None)
         file = root / owner if owner else None
         session = cls.open(

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from sgpu_decl.model.plan import Action
+
 if TYPE_CHECKING:
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.environment_facts import Recipe
@@ -47,9 +49,10 @@ class Prepared:
         return f"<Prepared: {self.plan!r}>"
 
     def with_commit(self) -> "Prepared":
-        """The same, and whether the files that are launched differ from the commit. git is asked
-        only if something is launched."""
+        """The same, and whether the files differ from the commit. git is asked only if something
+        changes."""
         git = self.plan.git
-        if git is None or git.dirty is not None or not self.plan.launches:
+        changes = any(change.action is not Action.NO_OP for change in self.plan.changes)
+        if git is None or git.dirty is not None or not changes:
             return self
         return replace(self, plan=replace(self.plan, git=replace(git, dirty=self.checkout.dirty)))

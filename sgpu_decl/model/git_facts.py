@@ -10,7 +10,8 @@ class GitFacts:
     """The checkout that a plan was made from; what git cannot say is `None`. `tree` is the id of
     the project's folder: it stays the same through a merge, a squash or a rebase, where `commit`
     does not. `base` is the commit that the plan was compared with. `dirty` says whether a tracked
-    file differs from the commit; it is known where something is launched."""
+    file differs from the commit; a plan that changes something learns it when it is saved or
+    applied."""
 
     commit: str | None = None
     branch: str | None = None

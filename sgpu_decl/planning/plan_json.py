@@ -31,7 +31,8 @@ from sgpu_decl.model.plan import (
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
 _SAVED = frozenset({"project", "destroy"})
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
-_LONGEST_FACT = 1000  # of a branch's name; files have shorter ones
+_LONGEST_BRANCH = 1000  # files have shorter names
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _AGAIN = "make it again with `sgpu plan --out run.plan`"
 
 
@@ -253,8 +254,13 @@ def _read_plan(saved: JsonObject) -> Plan:
 
 def _read_git(saved: JsonObject) -> GitFacts:
     git = saved.part(GitFacts)
-    texts = [text for text in (git.commit, git.branch, git.base, git.tree) if text is not None]
-    if not all(text.isprintable() and len(text) <= _LONGEST_FACT for text in texts):
+    ids = (git.commit, git.base, git.tree)  # words of git commands, and of commands in hints
+    branch = git.branch or ""
+    if (
+        not all(one is None or _OBJECT_ID.fullmatch(one) for one in ids)
+        or not branch.isprintable()
+        or len(branch) > _LONGEST_BRANCH
+    ):
         raise _Refused("is not a plan: `git` says what no checkout does")
     return git
 

@@ -160,11 +160,11 @@ def test_a_plan_of_an_older_sgpu_is_read(made: Any) -> None:
         {key: item for key, item in change.items() if key != "cause"} for change in older["changes"]
     ]
     assert saved_from_json(resaved(older)) == (made, ())
-    older["git"] = {"commit": "c0", "branch": "main", "dirty": "true"}
+    older["git"] = {"commit": "c0" * 20, "branch": "main", "dirty": "true"}
     plan, findings = saved_from_json(resaved(older))
     assert findings == ()
     assert plan is not None
-    assert plan.git == GitFacts(commit="c0", branch="main", dirty=True)
+    assert plan.git == GitFacts(commit="c0" * 20, branch="main", dirty=True)
 
 
 def test_a_plan_of_a_newer_sgpu_with_the_same_major_number_is_read(made: Any) -> None:
@@ -183,7 +183,15 @@ def test_another_major_format_is_refused(made: Any, version: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "git", [{"branch": "x" * 5000}, {"tree": "\x1b"}, {"dirty": "true"}, {"odd": None}]
+    "git",
+    [
+        {"branch": "x" * 5000},
+        {"branch": "\x1b"},
+        {"tree": "--output=/etc/passwd"},
+        {"commit": "HEAD; true"},
+        {"dirty": "true"},
+        {"odd": None},
+    ],
 )
 def test_what_no_checkout_says_is_refused(made: Any, git: dict[str, Any]) -> None:
     empty = dict.fromkeys(("commit", "branch", "dirty", "base", "tree"))
