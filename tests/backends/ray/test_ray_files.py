@@ -54,6 +54,21 @@ def test_a_file_that_is_not_there_is_missing(answers: Answers, files: RayFiles) 
     assert files.list("/sgpu/a") == ()
 
 
+def test_the_files_of_a_head_that_was_just_started_are_waited_for(
+    answers: Answers, files: RayFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.by_path[NAMES] = (500, "Agent for node id: h doesn't exist.")
+    reader = "sgpu_decl.backends.ray.head.head_reader"
+    monkeypatch.setattr(f"{reader}.time.sleep", lambda _: has(answers, "sgpu/a/b"))
+    assert files.names("/sgpu/a", "*") == ["/sgpu/a/b"]
+
+    answers.by_path[NAMES] = (500, "Agent for node id: h doesn't exist.")
+    monkeypatch.setattr(f"{reader}._AGENT", -1.0)
+    with pytest.raises(BackendError, match="does not list its files") as raised:
+        files.names("/sgpu/a", "*")
+    assert raised.value.retryable
+
+
 def test_the_head_is_looked_for_again_while_nothing_is_found_on_it(
     answers: Answers, files: RayFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

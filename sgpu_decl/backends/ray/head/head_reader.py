@@ -19,6 +19,8 @@ ROOT = f"/{HEAD_FOLDER}"
 _FILE, _NAMES, _NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
 _PATIENCE = 600  # seconds that Ray may take for one file
 _MOST = 10_000  # nodes, the most that Ray lists
+_AGENT = 30.0  # seconds that the dashboard agent of a new head may need to start
+_PAUSE = 0.5
 _SELDOM = 5.0  # seconds between two looks for the head, while nothing is found on it
 
 
@@ -53,7 +55,7 @@ class HeadReader:
         if content is None:
             if not self.names(path):
                 raise RemoteMissing(
-                    f"`{path}` is not on the head node of `{self.dashboard.address.url}`",
+                    f"`{path}` is not on the head node of `{self._url}`",
                     hint="what lies there ends with the session of Ray; set `backend.storage` for "
                     "runs that are to outlive it",
                 )
@@ -62,30 +64,40 @@ class HeadReader:
 
     def unreadable(self, path: str) -> BackendError:
         """The error about a file that is there, and has no bytes where it should have some."""
-        url = self.dashboard.address.url
+        return self._unavailable(f"`{path}` on the head node of `{self._url}` cannot be read now")
+
+    def names(self, path: str, below: str = "") -> list[str]:
+        """The paths that match: `path` itself, and `below` it a pattern. Folders end with a
+        slash. Ray answers 500 until the dashboard agent of a node that was just started is known
+        (`list_logs` in `ray/util/state/state_manager.py`)."""
+        pattern = f"{glob.escape(_name(path))}{below}"
+        deadline = time.monotonic() + _AGENT
+        while True:
+            try:
+                answer = self.dashboard.get(_NAMES, node_id=self._head(), glob=pattern)
+                break
+            except Refused as error:
+                if time.monotonic() > deadline:
+                    summary = f"the head node of `{self._url}` does not list its files"
+                    raise self._unavailable(summary) from error
+                self._node = None  # another node may be the head now
+            time.sleep(_PAUSE)
+        groups: dict[str, Any] = self.dashboard.part(_NAMES, answer, "data.result", dict)
+        found = {name for names in groups.values() for name in names}
+        return sorted(f"{ROOT}{name.removeprefix(HEAD_FOLDER)}" for name in found)
+
+    def _unavailable(self, summary: str) -> BackendError:
         error = BackendError(
-            f"`{path}` on the head node of `{url}` cannot be read now",
+            summary,
             hint="try again in a minute; see that the dashboard agent of the head node runs",
             code="unavailable",
         )
         error.retryable = True
         return error
 
-    def names(self, path: str, below: str = "") -> list[str]:
-        """The paths that match: `path` itself, and `below` it a pattern. Folders end with a
-        slash."""
-        for fresh in (False, True):
-            pattern = f"{glob.escape(_name(path))}{below}"
-            try:
-                answer = self.dashboard.get(_NAMES, node_id=self._head(), glob=pattern)
-                break
-            except Refused:
-                if fresh:
-                    raise
-                self._node = None  # another node may be the head now
-        groups: dict[str, Any] = self.dashboard.part(_NAMES, answer, "data.result", dict)
-        found = {name for names in groups.values() for name in names}
-        return sorted(f"{ROOT}{name.removeprefix(HEAD_FOLDER)}" for name in found)
+    @property
+    def _url(self) -> str:
+        return self.dashboard.address.url
 
     def _head(self) -> str:
         with self._lock:
@@ -99,7 +111,7 @@ class HeadReader:
                 ]
                 if not heads:
                     error = BackendError(
-                        f"`{self.dashboard.address.url}` knows no head node that is alive",
+                        f"`{self._url}` knows no head node that is alive",
                         hint="try again in a minute",
                         code="unavailable",
                     )
