@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["fork_supervisor", "guard", "main", "refuse", "run", "supervise"]
+__all__ = ["fork_guardian", "fork_supervisor", "guard", "main", "refuse", "run", "supervise"]
 
 _TRACKER_WAIT = 30.0
 _PARENT = 0.5  # seconds between two looks at a parent whose end the kernel does not report
@@ -100,6 +100,27 @@ def run(folder: str) -> int:
         return guard(folder, spec, supervisor, tracked, host_record.drop)
     finally:
         host_record.drop()
+
+
+def fork_guardian(streams: list[int]) -> bool:
+    """Fork; return whether this is the new process, which then calls `run`.
+
+    Args:
+        streams: what `run` gets as stdin, stdout and stderr. They are closed here; whoever reads
+            stdout is told if nothing can be forked.
+    """
+    is_guardian = False
+    try:
+        is_guardian = os.fork() == 0
+    except OSError as error:
+        refuse(streams.pop(1), error)
+    if is_guardian:
+        os.setsid()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+    for stream in streams:
+        os.close(stream)
+    return is_guardian
 
 
 def refuse(answer: int, error: OSError | ValueError) -> None:

@@ -11,7 +11,7 @@ import select
 import socket
 
 from sgpu_decl.agent import processes
-from sgpu_decl.agent.guardian import refuse, run
+from sgpu_decl.agent.guardian import fork_guardian, run
 from sgpu_decl.agent.kernel_features import shortcomings
 
 TYPE_CHECKING = False
@@ -38,16 +38,5 @@ def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of 
         if not folder:
             return 0
         processes.reap()
-        try:
-            served = os.fork() == 0
-        except OSError as error:
-            refuse(descriptors.pop(1), error)
-            served = False
-        if served:
-            os.setsid()
-            for number, descriptor in enumerate(descriptors):
-                os.dup2(descriptor, number)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if served:
+        if fork_guardian(descriptors):
             return run(os.fsdecode(folder))

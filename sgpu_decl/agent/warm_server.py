@@ -21,7 +21,7 @@ import time
 
 from sgpu_decl.agent import processes, warm_parent
 from sgpu_decl.agent.attempt_files import SUPERVISOR_LOCK
-from sgpu_decl.agent.guardian import refuse, run
+from sgpu_decl.agent.guardian import fork_guardian, run
 from sgpu_decl.agent.kernel_features import shortcomings
 from sgpu_decl.agent.locks import held
 
@@ -81,20 +81,9 @@ def _fork_agent(
     channel: socket.socket, folder: str, descriptors: list[int]
 ) -> warm_parent.BecomeParent | None:
     """Fork the guardian of an attempt. It returns in the server, and in the warm parent."""
-    try:
-        served = os.fork() == 0
-    except OSError as error:
-        refuse(descriptors.pop(1), error)
-        served = False
-    if served:
-        channel.close()
-        os.setsid()
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    if not served:
+    if not fork_guardian(descriptors):
         return None
+    channel.close()
     os.environ.clear()  # that of the caller comes with the launch
     code = 1
     try:
