@@ -215,9 +215,9 @@ def _back_up(connection: sqlite3.Connection, path: Path) -> None:
         with path_in_errors(draft):
             os.fchmod(handle, 0o600)
         with closing(sqlite3.connect(draft, isolation_level=None)) as copy:
+            copy.execute("PRAGMA synchronous = OFF")  # synced below, at once
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a -wal beside it
-            copy.execute("PRAGMA synchronous = OFF")  # synced below, at once
             copy.execute("DELETE FROM lock")
         with path_in_errors(draft):
             os.fsync(handle)
