@@ -6,6 +6,7 @@ from dataclasses import replace
 from sgpu_decl.applying.environment_staging import stage_environments
 from sgpu_decl.applying.executor import Applied, execute
 from sgpu_decl.applying.launch_records import unrecorded
+from sgpu_decl.applying.moves import move_renamed
 from sgpu_decl.applying.pinned_code import pin
 from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.applying.recovery import refresh, settle_intents
@@ -16,7 +17,7 @@ from sgpu_decl.errors import Locked, SgpuError, StalePlan, StateMoved
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent
-from sgpu_decl.model.plan import Action, Plan
+from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.needs import needs_of
@@ -55,7 +56,7 @@ def apply(
     on_wait: Callable[[], None],
 ) -> Applied:
     """Carry a plan out; see `Session.apply`."""
-    idle = all(change.action is Action.NO_OP for change in prepared.plan.changes)
+    idle = all(change.idle for change in prepared.plan.changes)
     if idle and not _loose_ends(project):
         return Applied()
     staged, _ = stage(project, prepared)
@@ -76,6 +77,7 @@ def apply(
         refresh(writer, project.backend)
         if idle:
             return Applied()
+        move_renamed(plan, writer, project.backend, sink)
         launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
         needs = needs_of(writer.state, launched)
         # Before any launch: gc keeps what a launch needs, even if this process is killed after it.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl import __version__
 from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.backends.kinds import capabilities_of
+from sgpu_decl.config.renames import renames_of
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import InvalidInput, Usage
 from sgpu_decl.facts.checkout import Checkout
@@ -28,6 +29,8 @@ from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning import planner
+from sgpu_decl.planning.needed_attempts import needed_by_active
+from sgpu_decl.planning.renames import moved, moved_views, moves_of, rename_checks
 from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.runs.selectors import match_addresses
 
@@ -60,19 +63,20 @@ def prepare(
         NotFound: an option names no run, or there is no file.
         Usage: `rerun` names what `select` and `exclude` leave out.
     """
-    state = project.state()
+    recorded = project.state()
     checkout = Checkout(project.root)
     gathered = _facts(
         project,
         options,
-        state,
+        recorded,
         lambda: read(checkout),
         checkout,
         path=path,
         progress=progress,
         for_apply=for_apply,
     )
-    state = project.believed(state)
+    believed = project.believed(recorded)
+    state = moved(believed, moves_of(gathered.renames, believed))
     declared = {desired.address for desired in gathered.desired} | gathered.jobs.addresses
     known = declared | {
         address for address, resource in state.resources.items() if not resource.gone
@@ -99,11 +103,12 @@ def prepare(
         strict=options.strict,
     )
     jobs = _jobs(project, gathered.jobs, state, select)
-    seen = _Seen(state=state, observed=observe(state, project.backend), owner=owner, now=now())
-    plan = _with_resumes(project, state, gathered, _plan(gathered, seen, request, jobs))
+    seen = _Seen.of(project, believed)
+    plan = _plan(gathered, seen, request, owner, jobs)
+    plan = _with_resumes(project, believed, gathered, plan)
     git = checkout.head
     if base is not None and git is not None:
-        plan = _compared(project, plan, base, checkout, seen, request, jobs)
+        plan = _compared(project, plan, base, checkout, seen, request, owner, jobs)
         git = replace(git, base=base)
     plan = replace(plan, project_name=gathered.project_name, git=git)
     prepared = Prepared(
@@ -119,24 +124,57 @@ def prepare(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a plan is made of beside the files."""
+    """What a plan is made of beside the files. `needed` are attempts that active ones look at, each
+    with one of these."""
 
     state: State
     observed: Mapping[AttemptRef, AttemptView]
-    owner: str | None
+    needed: Callable[[], Mapping[AttemptRef, AttemptRef]]
     now: datetime
+
+    @classmethod
+    def of(cls, project: OpenedProject, state: State) -> "_Seen":
+        observed = observe(state, project.backend)
+
+        def needed() -> Mapping[AttemptRef, AttemptRef]:
+            everything = project.states.read_all() if state.active else None
+            return needed_by_active(
+                attempt.seen_as(observed[attempt.ref]) if attempt.ref in observed else attempt
+                for attempt in (everything[1] if everything is not None else ())
+            )
+
+        return cls(state=state, observed=observed, needed=needed, now=now())
 
 
 _Jobs = tuple[tuple["DesiredJob", ...], dict[Address, "ObservedJob"]]
 
 
-def _plan(gathered: PlanFacts, seen: _Seen, request: planner.PlanRequest, jobs: _Jobs) -> Plan:
+def _plan(
+    gathered: PlanFacts,
+    seen: _Seen,
+    request: planner.PlanRequest,
+    owner: str | None,
+    jobs: _Jobs,
+) -> Plan:
+    moves = moves_of(gathered.renames, seen.state)
+    needed = seen.needed() if moves else {}
+    refused = rename_checks(
+        gathered.renames,
+        moves,
+        seen.state,
+        seen.observed,
+        owner=owner,
+        target=request.target,
+        needed=needed,
+    )
     return planner.plan(
         desired=gathered.desired,
-        state=seen.state,
-        observed=seen.observed,
+        state=moved(seen.state, moves),
+        observed=moved_views(seen.observed, moves),
         request=replace(request, let_go=gathered.removed),
-        owner=seen.owner,
+        moves=moves,
+        move_checks=tuple(refused),
+        owner=owner,
         now=seen.now,
         tool_version=__version__,
         config_digest=gathered.config_digest,
@@ -154,6 +192,7 @@ def _compared(
     checkout: Checkout,
     seen: _Seen,
     request: planner.PlanRequest,
+    owner: str | None,
     jobs: _Jobs,
 ) -> Plan:
     """The plan with what the files at the base would do, by the same state and observations. Where
@@ -171,11 +210,13 @@ def _compared(
         folder = absolute(files.file).parent
         for root in {run.config.code.root for run in loaded.runs}:
             files.add((folder / (root or ".")).resolve())
-        gathered = gather(there, loaded, seen.state)
-        base_jobs, base_seen = _jobs(there, gathered.jobs, seen.state, request.select)
+        renames = renames_of(loaded)
+        state = moved(seen.state, moves_of(renames, seen.state))
+        gathered = gather(there, loaded, state, renames=renames)
+        base_jobs, base_seen = _jobs(there, gathered.jobs, state, request.select)
     same = {address: jobs[1].get(address, one) for address, one in base_seen.items()}
     base_request = replace(request, whole_project=gathered.whole_project)
-    base_plan = _plan(gathered, seen, base_request, (base_jobs, same))
+    base_plan = _plan(gathered, seen, base_request, owner, (base_jobs, same))
     return with_causes(plan, base_plan, selected=request.select)
 
 
@@ -220,7 +261,16 @@ def _facts(
             project_name=loaded.project_name,
             removed=frozenset(loaded.removed),
         )
-    gathered = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
+    renames = renames_of(loaded)
+    gathered = gather(
+        project,
+        loaded,
+        moved(state, moves_of(renames, state)),
+        path=path,
+        progress=progress,
+        for_apply=for_apply,
+        renames=renames,
+    )
     refused = production_checks(project.opened, project.location, loaded, checkout)
     return replace(gathered, findings=(*validated.findings, *gathered.findings, *refused))
 

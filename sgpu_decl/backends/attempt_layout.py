@@ -1,5 +1,6 @@
 """Where what belongs to attempts lies on this machine."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["AttemptLayout"]
@@ -24,13 +26,26 @@ class AttemptLayout:
     def attempt(self, ref: AttemptRef) -> Path:
         return self.run(ref.address) / str(ref.number)
 
+    def found(self, record: LaunchRecord) -> Path:
+        """The folder of an attempt that was recorded. If its run has got another address since, and
+        the folder was not moved on this machine (another one renamed the run, or whoever did was
+        killed), it is moved now; it stays where it is if that cannot be done."""
+        folder = self.attempt(record.ref)
+        if not record.formerly or _is_of(folder, record):
+            return folder
+        for address in reversed(record.formerly):
+            before = self.attempt(AttemptRef(address, record.ref.number))
+            if _is_of(before, record):
+                return _moved(before, folder)
+        return folder
+
     def output(self, ref: AttemptRef) -> Path:
         return self.attempt(ref) / "output"
 
-    def size(self, ref: AttemptRef) -> int:
-        """Bytes that an attempt takes up on the disk."""
+    def size(self, folder: Path) -> int:
+        """Bytes that the folder of an attempt takes up on the disk."""
         total = 0
-        for root, _, files in os.walk(self.attempt(ref)):
+        for root, _, files in os.walk(folder):
             for name in files:
                 status = os.lstat(os.path.join(root, name))
                 total += min(status.st_size, status.st_blocks * 512)  # cut logs have holes
@@ -63,3 +78,22 @@ class AttemptLayout:
         """Slots of `max_parallel`, shared by the cells of one matrix, or by all calls of functions,
         whose folder has a name that no run can have."""
         return self.state_dir / "slots" / (".calls" if called else ref.address.name)
+
+
+def _is_of(folder: Path, record: LaunchRecord) -> bool:
+    """Whether a folder is that of an attempt; another one may have had its address and number."""
+    try:
+        spec = json.loads((folder / "spec.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(spec, dict) and spec.get("token") == record.token
+
+
+def _moved(before: Path, folder: Path) -> Path:
+    """Move a folder; another process may be doing that, too. Returns where it is."""
+    try:
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        before.rename(folder)
+    except OSError:
+        return before if before.is_dir() else folder
+    return folder

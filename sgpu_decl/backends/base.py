@@ -383,7 +383,9 @@ class Storage(Protocol):
     @abstractmethod
     def move(self, source: Address, destination: Address) -> None:
         """Let the attempts of a run be found under another address. None of them is active: the
-        caller holds the lock of the state, and has looked.
+        caller holds the lock of the state, and has looked. It is not called on other machines that
+        share the state, nor again where the caller is killed: what lies below the old address there
+        is known by `LaunchRecord.formerly`.
 
         Raises:
             BackendError: something of another run is there (`move_refused`).

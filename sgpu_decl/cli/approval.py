@@ -6,13 +6,21 @@ from sgpu_decl.cli.terminal_output import interactive
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.plan import Action, Plan
 
-__all__ = ["CHANGING", "NotApproved", "approve", "confirm"]
+__all__ = ["NotApproved", "approve", "confirm", "has_changes"]
 
-CHANGING = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.DESTROY, Action.FORGET})
+_CHANGING = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.DESTROY, Action.FORGET})
 
 
 class NotApproved(SgpuError):
     code = "not_approved"
+
+
+def has_changes(plan: Plan) -> bool:
+    """Whether applying the plan would change what is recorded or what runs. To attach to a run that
+    is active changes neither."""
+    return any(
+        change.action in _CHANGING or change.moved_from is not None for change in plan.changes
+    )
 
 
 def approve(
@@ -30,7 +38,7 @@ def approve(
     Raises:
         NotApproved: the answer was no, or nobody can be asked.
     """
-    if saved or not any(change.action in CHANGING for change in plan.changes):
+    if saved or not has_changes(plan):
         return
     replaced = [str(c.address.label) for c in plan.changes if c.action is Action.REPLACE]
     if replaced:

@@ -91,7 +91,7 @@ def command(
     Exit codes: 0 ok, 1 the plan cannot be applied, 2 something would change (only with
     --detailed-exitcode).
     """
-    from sgpu_decl.cli.approval import CHANGING
+    from sgpu_decl.cli.approval import has_changes
     from sgpu_decl.cli.error_exit import show_error
     from sgpu_decl.cli.plan_errors import plan_error
     from sgpu_decl.cli.staging_progress import open_progress
@@ -133,8 +133,7 @@ def command(
                 show_error(error)
         if out is not None and error is None:
             note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
-        changes = any(change.action in CHANGING for change in plan.changes)
-        return stream.ended(error, 2 if detailed_exitcode and changes else 0)
+        return stream.ended(error, 2 if detailed_exitcode and has_changes(plan) else 0)
 
 
 def _files_json(prepared: "Prepared") -> "list[Json]":

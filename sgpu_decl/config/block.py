@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from sgpu_decl.text.shape import ForeignKey
 
-__all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber"]
+__all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber", "name_or_address"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
@@ -16,6 +16,11 @@ Flag = StrictBool
 WholeNumber = Annotated[StrictInt, Field(ge=0)]
 Positive = Annotated[StrictInt, Field(ge=1)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+def name_or_address(kind: str) -> str:
+    """The pattern of a name that may be written as an address, `run.train`."""
+    return NAME_PATTERN.replace("^", rf"^({kind}\.)?", 1)
 
 
 class Block(BaseModel):

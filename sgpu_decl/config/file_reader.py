@@ -240,6 +240,12 @@ def digest_of(
     lines = [f"{run.address} {run.spec}" for run in runs]
     lines += [f"{job.address} {job.spec}" for job in jobs]
     lines += [f"removed {address}" for address in removed]
+    # A job's spec has it.
+    lines += [
+        f"renamed {run.config.renamed_from} {run.address}"
+        for run in runs
+        if run.config.renamed_from is not None
+    ]
     lines.sort()
     if mode is not Mode.PRODUCTION:
         lines.append(f"mode {mode}")

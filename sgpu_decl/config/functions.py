@@ -14,6 +14,7 @@ __all__ = ["DECIDED", "Functions"]
 
 DECIDED = {
     "name": "it is the name of the function",
+    "renamed_from": "the history of its calls stays under their name",
     "entrypoint": "it is the decorated function",
     "command": "it is the decorated function",
     "args": "they are the arguments of the call",

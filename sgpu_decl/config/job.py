@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sgpu_decl.config.backend import Backend
-from sgpu_decl.config.block import Block, Flag, WholeNumber
+from sgpu_decl.config.block import Block, Flag, WholeNumber, name_or_address
 from sgpu_decl.config.cron import refuse_cron
 from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
 from sgpu_decl.config.lifecycle import Lifecycle
@@ -157,12 +157,25 @@ class Notebook(Block):
         return self
 
 
+def _job_name(text: str) -> str:
+    """`nightly`, also where its address is written: `job.nightly`."""
+    return text.removeprefix("job.")
+
+
+OldName = Annotated[str, Field(pattern=name_or_address("job")), AfterValidator(_job_name)]
+
+
 class Job(Block):
     """What is started by the clock or by an event: a run of the project, or a notebook (a Lakeflow
     job on Databricks)."""
 
     name: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         None, description="The name of the job in the workspace; default: its key."
+    )
+    renamed_from: OldName | None = Field(
+        None,
+        description="The name that the job had under `jobs` before: it is the same job, which is "
+        "not created again. Remove the line once it is applied in all targets.",
     )
     description: str | None = Field(None, description="What the job is for.")
     run: str | None = Field(None, description="The run that the job launches: a key under `runs`.")

@@ -188,6 +188,9 @@ def _change() -> Schema:
             "base would do the same), `drift` (it would, and nobody changed a file) or "
             "`withdrawn` (the base would do it, this branch does not). Else null.",
         },
+        moved_from=_described(
+            _maybe(_TEXT), "The address that its history has until the plan is applied, if another."
+        ),
         destructive=_described(_FLAG, "Whether something that runs or is kept would be lost."),
         depends_on=_list(_TEXT),
         after=_described(

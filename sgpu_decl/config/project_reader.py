@@ -15,6 +15,7 @@ from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import ProjectFile
+from sgpu_decl.config.renames import rename_findings
 from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import (
     DeclaredRun,
@@ -115,6 +116,7 @@ def read_project(
         findings += order_findings(runs, block.entries, block.keys)
     findings += _unknown_runs(head.entries.get("jobs"), block)
     findings += _removed_and_declared(root)
+    findings += rename_findings(root)
     read = ReadProject(
         name=name,
         mode=project.mode if project else Mode.PRODUCTION,

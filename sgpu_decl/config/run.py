@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from sgpu_decl.config.backend import Backend, read_backend
-from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Name, Positive
+from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Name, Positive, name_or_address
 from sgpu_decl.config.code import Code
 from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
@@ -36,7 +36,7 @@ from sgpu_decl.text.shape import ForeignKey
 __all__ = ["NOT_IN_SPEC", "RunConfig"]
 
 # They name a run or multiply it, and are no part of what one run is.
-NOT_IN_SPEC = frozenset({"name", "matrix"})
+NOT_IN_SPEC = frozenset({"name", "matrix", "renamed_from"})
 
 AxisName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -109,11 +109,19 @@ def _run_name(text: str) -> str:
     return text.removeprefix("run.")
 
 
+OldName = Annotated[str, Field(pattern=name_or_address("run")), AfterValidator(_run_name)]
+
+
 class RunConfig(Block):
     foreign: ClassVar[Mapping[str, ForeignKey]] = FOREIGN_KEYS
 
     # Blocks that are left out are made without their validators, which nothing else needs.
     name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")
+    renamed_from: OldName | None = Field(
+        None,
+        description="The name that the run had before: its history moves along, and it is not "
+        "launched again. Remove the line once it is applied in all targets.",
+    )
     description: str | None = Field(None, description="What the run is for.")
     tags: dict[TagName, str] = Field({}, description="Labels: tags of the MLflow run.")
     # No cluster is as large: a number beyond is a mistake, and one without end breaks arithmetic.

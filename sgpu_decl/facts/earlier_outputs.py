@@ -35,7 +35,7 @@ def earlier_outputs(
 def _earlier_output(project: OpenedProject, state: State, change: Change) -> AttemptRef | None:
     assert change.launch is not None and change.attempt is not None  # noqa: S101, PT018  it launches
     config = None
-    for attempt in reversed(project.states.history(change.address)):
+    for attempt in reversed(project.states.history(change.moved_from or change.address)):
         if attempt.backend != change.backend:
             continue
         config = config or config_of(
@@ -43,5 +43,5 @@ def _earlier_output(project: OpenedProject, state: State, change: Change) -> Att
         )
         attempts = project.backend(change.backend).attempts
         if attempts.left_output(state.launch_of(attempt), config):
-            return attempt.ref
+            return AttemptRef(change.address, attempt.ref.number)
     return None

@@ -24,6 +24,7 @@ from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placemen
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.matrix_cell import cell_positions
 from sgpu_decl.model.ray_size import RaySize
+from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.snapshot import Snapshot
@@ -45,6 +46,7 @@ class PlanFacts:
     whole_project: false for a run file.
     config_digest: the digest of the file.
     removed: what the project lets go.
+    renames: the addresses that runs and jobs had before, as the file says it.
     recipes: what makes each environment, by its digest.
     """
 
@@ -55,6 +57,7 @@ class PlanFacts:
     whole_project: bool = True
     config_digest: str = ""
     removed: frozenset[Address] = frozenset()
+    renames: tuple[Rename, ...] = ()
     keep_warm: float = 0.0
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
@@ -69,12 +72,14 @@ def gather(
     path: tuple[str, ...] | None = None,
     progress: Progress | None = None,
     for_apply: bool = False,
+    renames: tuple[Rename, ...] = (),
 ) -> PlanFacts:
     """Gather the facts about every run of a file.
 
     The cells of a matrix share one snapshot and one check of the entrypoint.
 
     Args:
+        state: as it will be once what the file renames is moved.
         path: for the call of a function in memory, the folders that the user's modules are imported
             from. If ranks run elsewhere, these modules are the code; on this machine, ranks import
             them from the same folders.
@@ -108,6 +113,7 @@ def gather(
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
         removed=frozenset(loaded.removed),
+        renames=renames,
         keep_warm=loaded.keep_warm,
         project_name=loaded.project_name,
     )

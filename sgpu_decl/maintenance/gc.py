@@ -8,13 +8,13 @@ from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.facts.opened_project import OpenedProject
-from sgpu_decl.maintenance.needed_attempts import needed_by_active
 from sgpu_decl.maintenance.store_garbage import UnseenOwner, collect_stores, unseen_owners
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import KEEP_LAST, Attempt
 from sgpu_decl.model.times import to_text
+from sgpu_decl.planning.needed_attempts import needed_by_active
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.staging.references import MISSING_SECONDS
 

@@ -2,12 +2,13 @@
 
 import shlex
 
+from sgpu_decl.applying.moves import move_recorded
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.errors import ActiveRun, SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
-from sgpu_decl.maintenance.needed_attempts import needed_by_active
-from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.planning.needed_attempts import needed_by_active
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.runs.selectors import resource_named
 
@@ -33,13 +34,7 @@ def move(project: OpenedProject, source: str, destination: str) -> tuple[Address
         _refuse_active(project, old, "its folders cannot be moved")
         refresh(writer, project.backend)
         _refuse_needed(project, old)
-        writer.move(old, new)
-        try:
-            if old.kind is Kind.RUN:  # others have no folders
-                project.backend(resource.backend).storage.move(old, new)
-        except SgpuError:
-            writer.move(new, old)
-            raise
+        move_recorded(writer, project.backend, old, new)
     return old, new
 
 

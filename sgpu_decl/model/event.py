@@ -17,6 +17,7 @@ class Step(StrEnum):
     ADOPTED = "adopted"
     UPDATED = "updated"
     STAGED = "staged"
+    MOVED = "moved"
     FORGOTTEN = "forgotten"
     DESTROYED = "destroyed"
     FAILED = "failed"

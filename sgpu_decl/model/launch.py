@@ -3,6 +3,7 @@
 from dataclasses import field
 
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.codec import FLAT, written_as
 
@@ -39,7 +40,8 @@ class LaunchRecord:
     project. `wait_for` names older attempts of the same run that must have ended before its ranks
     start, `after` those of other runs that must have succeeded. `reference` is what
     `Launcher.launch` returned: where the attempt is, in the backend's own words. It stays the same
-    if the run gets another address.
+    if the run gets another address. `formerly` lists the addresses that the run had since the
+    launch, the oldest first: what the attempt left on another machine may lie there still.
     """
 
     ref: AttemptRef = field(metadata=FLAT)
@@ -51,3 +53,4 @@ class LaunchRecord:
     wait_for: tuple[int, ...] = ()
     after: tuple[AttemptRef, ...] = ()
     reference: str | None = None
+    formerly: tuple[Address, ...] = ()

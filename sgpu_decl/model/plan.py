@@ -169,6 +169,8 @@ class PlannedLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
+    """What becomes of one resource. `moved_from` is the address that its history has until then."""
+
     address: Address
     kind: Kind
     backend: str
@@ -185,6 +187,12 @@ class Change:
     environment: EnvironmentChange | None = None
     launch: PlannedLaunch | None = None
     cause: Cause | None = None
+    moved_from: Address | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done."""
+        return self.action is Action.NO_OP and self.moved_from is None
 
     @property
     def launches(self) -> bool:

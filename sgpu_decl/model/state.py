@@ -22,7 +22,7 @@ KEEP_LAST = 3  # attempts of each run that gc keeps unless it is told otherwise
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A line of history. `state` is what was known when it was last recorded: while it is active
-    the truth is the backend's. `reference` is that of its `LaunchRecord`."""
+    the truth is the backend's. `reference` and `formerly` are those of its `LaunchRecord`."""
 
     ref: AttemptRef
     token: str
@@ -36,6 +36,7 @@ class Attempt:
     failure: FailureClass | None = None
     plan_id: str | None = None
     reference: str | None = None
+    formerly: tuple[Address, ...] = ()
 
     def seen_as(self, status: "AttemptView") -> "Attempt":
         """The same attempt as its backend sees it now."""
@@ -127,6 +128,7 @@ class State:
             owner=resource.owner if resource is not None else "",
             inputs=attempt.inputs,
             reference=attempt.reference,
+            formerly=attempt.formerly,
         )
 
     def launches(self) -> dict[AttemptRef, LaunchRecord]:

@@ -38,11 +38,12 @@ def with_causes(plan: Plan, base: Plan, *, selected: Collection[Address] | None)
         replace(change, cause=_cause(change, theirs.get(change.address))) for change in plan.changes
     ]
     here = {change.address for change in plan.changes}
+    here |= {change.moved_from for change in plan.changes if change.moved_from is not None}
     changes += [
         _withdrawn(change)
         for change in base.changes
         if change.address not in here
-        and change.action is not Action.NO_OP
+        and not change.idle
         and (selected is None or change.address in selected)
     ]
     ordered = tuple(sorted(changes, key=lambda change: str(change.address)))
@@ -56,8 +57,8 @@ def all_caused_here(plan: Plan) -> Plan:
 
 
 def _cause(change: Change, other: Change | None) -> Cause | None:
-    would = other is not None and other.action is not Action.NO_OP
-    if change.action is Action.NO_OP:
+    would = other is not None and not other.idle
+    if change.idle:
         return Cause.WITHDRAWN if would else None
     if other is None or _effect(change) != _effect(other):
         return Cause.CHANGE
@@ -71,6 +72,7 @@ def _effect(change: Change) -> object:
     environment = change.environment if change.kind is Kind.ENVIRONMENT else None
     return (
         change.action,
+        change.moved_from,
         change.backend,
         change.after,
         None if launch is None else (_inputs(launch.inputs), launch.stop, launch.wait_for),

@@ -240,7 +240,8 @@ def _of_1_0(value: dict[str, Json]) -> dict[str, Json]:
         git = {"commit": None, "branch": None, "base": None, "tree": None, **git, "dirty": dirty}
     changes = value.get("changes")
     if isinstance(changes, list):
-        changes = [{"cause": None, **one} if isinstance(one, dict) else one for one in changes]
+        more = {"cause": None, "moved_from": None}
+        changes = [{**more, **one} if isinstance(one, dict) else one for one in changes]
     return {**value, "git": git, "project_name": None, "changes": changes}
 
 

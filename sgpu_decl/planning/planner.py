@@ -18,18 +18,24 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.plan import Action, Cause, Change, Check, Plan, Summary
+from sgpu_decl.model.plan import Action, Cause, Change, Check, Plan, Reason, Summary
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import CellFields
-from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_attempts
+from sgpu_decl.planning.last_known import (
+    NO_ATTEMPTS,
+    CurrentAttempts,
+    current_attempts,
+    prior_of,
+)
 from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, released, removed
+from sgpu_decl.planning.renames import Moves
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
 
@@ -89,6 +95,8 @@ def plan(
     findings: Sequence[Diagnostic] = (),
     jobs: "Sequence[DesiredJob]" = (),
     seen_jobs: "Mapping[Address, ObservedJob]" = MappingProxyType({}),
+    moves: Moves = MappingProxyType({}),
+    move_checks: Sequence[Check] = (),
 ) -> Plan:
     """Return the plan for `desired` and `jobs`.
 
@@ -96,7 +104,8 @@ def plan(
     longer lists is removed; None owns everything that is recorded. `findings` are those of the
     whole file; those of a run travel in its `Desired`. Of equal addresses in `desired` the first
     counts. `capabilities` are those of the backends that can run something, by name. `seen_jobs`
-    holds every job that is planned and can be.
+    holds every job that is planned and can be. `moves` are carried out before all else, whatever
+    is selected: `state` and `observed` are as they will be then. `move_checks` are about them.
     """
     known = current_attempts(state, observed)
     desired_runs: dict[Address, DesiredRun] = {}
@@ -138,10 +147,16 @@ def plan(
         ]
         considered |= listed | environments
         considered -= resting.keys()
+    planned = {change.address: change for change, _ in parts.results}
+    unplanned = (_only_moved(known[address]) for address in moves if address not in planned)
     changes = tuple(
-        sorted((change for change, _ in parts.results), key=lambda one: str(one.address))
+        sorted(
+            (_with_move(change, moves) for change in (*planned.values(), *unplanned)),
+            key=lambda one: str(one.address),
+        )
     )
-    checks = [*parts.checks, *(check for _, own_checks in parts.results for check in own_checks)]
+    checks = [*parts.checks, *move_checks]
+    checks += [check for _, own_checks in parts.results for check in own_checks]
     if request.strict:
         checks = [_as_error(check) for check in checks]
     return Plan(
@@ -153,7 +168,7 @@ def plan(
         serial=state.serial,
         created_at=now,
         config_digest=config_digest,
-        complete=len(changes) == len(considered),
+        complete=len(planned) == len(considered),
         applyable=is_applyable(changes, checks),
         changes=changes,
         checks=_in_order(checks),
@@ -242,6 +257,25 @@ class _PlanParts:
         return self._known.get(address, NO_ATTEMPTS)
 
 
+def _with_move(change: Change, moves: Moves) -> Change:
+    before = moves.get(change.address)
+    return change if before is None else replace(change, moved_from=before)
+
+
+def _only_moved(attempts: CurrentAttempts) -> Change:
+    """What is moved, and is not planned: it is not selected, or a job launches it."""
+    resource = attempts.resource
+    assert resource is not None  # noqa: S101  what is moved is recorded
+    return Change(
+        address=resource.address,
+        kind=resource.address.kind,
+        backend=resource.backend,
+        action=Action.NO_OP,
+        reason=Reason.UP_TO_DATE,
+        prior=prior_of(attempts.current) if attempts.current else None,
+    )
+
+
 def _rests(run: DesiredRun, request: PlanRequest) -> bool:
     """Whether a job launches the run, so that apply does not."""
     return bool(run.jobs) and run.address not in request.rerun
@@ -324,7 +358,7 @@ def with_infos(plan: Plan, infos: Iterable[Check]) -> Plan:
 
 def is_applyable(changes: Iterable[Change], checks: Iterable[Check]) -> bool:
     """Whether applying these changes would do something, and no check refuses it."""
-    return any(change.action is not Action.NO_OP for change in changes) and not any(
+    return not all(change.idle for change in changes) and not any(
         check.severity is Severity.ERROR for check in checks
     )
 

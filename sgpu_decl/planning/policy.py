@@ -42,6 +42,9 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "matrix": FieldRule(
             _IDENTITY, "each cell is an address of its own; its values land in fields"
         ),
+        "renamed_from": FieldRule(
+            _IDENTITY, "it says which address the history has; the computation is the same"
+        ),
         "variables": FieldRule(_IDENTITY, "their values land in the fields that use them"),
         "targets": FieldRule(_IDENTITY, "the chosen target is merged into the fields"),
         "description": FieldRule(_META, "read by people only"),

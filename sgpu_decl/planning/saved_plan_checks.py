@@ -8,18 +8,21 @@ that apply relies on, and all that was shown, is derived again from the spec tha
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.plan import Action, Change, Plan, PlannedLaunch
+from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.run_outputs import pins
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.field_changes import leaves, parse
 from sgpu_decl.planning.fingerprint import TOKEN_PREFIX, fingerprint, token
 from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_attempts
 from sgpu_decl.planning.planner import is_applyable, summary_of
+from sgpu_decl.planning.renames import moved, moves_of
 from sgpu_decl.planning.run_changes import differences
 from sgpu_decl.planning.run_order import launch_levels
 
@@ -49,6 +52,11 @@ def contradictions(plan: Plan) -> Iterator[str]:
         yield "says of itself whether it can be applied, and its checks say otherwise"
     if not all(_CHECK.fullmatch(check.id) for check in plan.checks):
         yield "names a check that cannot be"
+    sources = [change.moved_from for change in plan.changes if change.moved_from is not None]
+    if len(set(sources)) < len(sources) or not set(sources).isdisjoint(
+        change.address for change in plan.changes
+    ):
+        yield "moves a history that it uses for something else"
     if plan.destroy and any(change.action not in _ENDING for change in plan.changes):
         yield "says that it destroys, and does something else"
     try:
@@ -63,6 +71,19 @@ def contradictions(plan: Plan) -> Iterator[str]:
 
 def disagreements(plan: Plan, state: State) -> Iterator[str]:
     """The parts of a plan that contradict the state, in words that follow "the plan"."""
+    moves = {
+        change.address: change.moved_from
+        for change in plan.changes
+        if change.moved_from is not None
+    }
+    renames = {
+        Rename(address=replace(address, key=""), before=replace(before, key=""))
+        for address, before in moves.items()
+    }
+    if moves_of(renames, state) != moves:
+        yield "moves what is not recorded, or onto what is"
+        return
+    state = moved(state, moves)
     known = current_attempts(state, {})
     awaited = {AttemptRef(one.address, one.attempt) for one in plan.changes if one.attempt}
     awaited |= {attempt.ref for attempt in state.active}
@@ -79,6 +100,8 @@ def _contradictions(
     launch = change.launch
     if change.kind is not change.address.kind:
         yield "gives another kind"
+    if change.moved_from is not None and change.moved_from.kind is not change.kind:
+        yield "gives another kind to the history"
     numbers = [change.attempt, change.prior.attempt if change.prior else None]
     numbers += [*launch.stop, *launch.wait_for] if launch else []
     numbers += [upstream.attempt for upstream in change.after]

@@ -24,6 +24,7 @@ _WORDS = {
     Step.ADOPTED: "is running already: attached",
     Step.UPDATED: "updated",
     Step.STAGED: "is staged",
+    Step.MOVED: "renamed",
     Step.FORGOTTEN: "forgotten",
     Step.DESTROYED: "destroyed",
 }

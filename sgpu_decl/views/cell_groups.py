@@ -8,7 +8,7 @@ from dataclasses import replace
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.matrix_cell import cell_order, cell_texts, cell_values
 from sgpu_decl.model.plan import Action, Change, Plan
-from sgpu_decl.views.plan_words import reason_words, stops_active, upstream_words
+from sgpu_decl.views.plan_words import moved_words, reason_words, stops_active, upstream_words
 from sgpu_decl.views.terminal import count, escape
 
 __all__ = ["CellGroup", "group_because", "group_what", "grouped"]
@@ -47,6 +47,11 @@ def grouped(changes: Iterable[Change]) -> list[Change | CellGroup]:
 def group_what(group: CellGroup) -> str:
     """Return what happens: `create 6 runs`."""
     runs = count(len(group.changes), "run")
+    if (before := group.shared.moved_from) is not None:
+        source = moved_words(replace(group.shared, moved_from=replace(before, key="")))
+        shared = replace(group.shared, moved_from=None)
+        moved = f"{runs} {source}"
+        return moved if shared.idle else f"{moved}; {group_what(replace(group, shared=shared))}"
     match group.shared.action:
         case Action.ADOPT:
             return f"attach to {runs}, no new GPUs"
@@ -84,6 +89,7 @@ def _key(change: Change) -> Hashable:
         change.action,
         change.reason,
         change.cause,
+        change.moved_from.name if change.moved_from else None,
         change.prior is None,
         bool(change.waits_for),
         change.depends_on,

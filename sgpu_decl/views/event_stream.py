@@ -41,6 +41,7 @@ _TYPES: Mapping[Step, str] = MappingProxyType(
                 Step.ADOPTED,
                 Step.UPDATED,
                 Step.STAGED,
+                Step.MOVED,
                 Step.FORGOTTEN,
                 Step.DESTROYED,
             ),

@@ -10,7 +10,14 @@ from sgpu_decl.model.plan import Action, Change, EnvironmentChange, FieldChange,
 from sgpu_decl.views.cell_groups import CellGroup, group_because
 from sgpu_decl.views.markdown import cell, code
 from sgpu_decl.views.plan_fields import changed_entrypoint, changed_lines, sides
-from sgpu_decl.views.plan_words import because, code_words, environment_words, field_note
+from sgpu_decl.views.plan_words import (
+    action_words,
+    because,
+    code_words,
+    environment_words,
+    field_note,
+    moved_words,
+)
 from sgpu_decl.views.terminal import count, escape, shorten
 
 __all__ = ["Fold", "change_row", "folds", "has_folds"]
@@ -34,10 +41,15 @@ def change_row(item: Change | CellGroup, plan: Plan, now: datetime) -> str:
     """The row of a change, or of the cells of a matrix that change alike."""
     if isinstance(item, CellGroup):
         runs = f"{_address(item)}, {count(len(item.changes), 'run')}"
-        why = group_because(item, plan, literal=code)
-        return f"| {item.shared.action} | {cell(runs)} | {cell(why)} |"
-    action = f"**{item.action}**" if item.destructive else str(item.action)
-    return f"| {action} | {cell(_address(item))} | {cell(because(item, plan, now, literal=code))} |"
+        why = _with_move(item.shared, group_because(item, plan, literal=code))
+        return f"| {action_words(item.shared)} | {cell(runs)} | {cell(why)} |"
+    action = f"**{item.action}**" if item.destructive else action_words(item)
+    why = _with_move(item, because(item, plan, now, literal=code))
+    return f"| {action} | {cell(_address(item))} | {cell(why)} |"
+
+
+def _with_move(change: Change, why: str) -> str:
+    return "; ".join(filter(None, (moved_words(change, literal=code), why)))
 
 
 def has_folds(item: Change | CellGroup) -> bool:

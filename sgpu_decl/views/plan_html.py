@@ -8,12 +8,14 @@ from sgpu_decl.model.plan import Action, Change, Check, Plan
 from sgpu_decl.views.html import code, page, prose, table
 from sgpu_decl.views.plan_fields import sides
 from sgpu_decl.views.plan_words import (
+    action_words,
     because,
     code_words,
     environment_words,
     estimate_words,
     field_note,
     launches,
+    moved_words,
     path_words,
     summary_line,
 )
@@ -27,7 +29,7 @@ _COLUMNS = 80
 
 def render(plan: Plan, *, now: datetime) -> str:
     """Return the plan as HTML. `now` is what ages count from."""
-    changed = [change for change in plan.changes if change.action is not Action.NO_OP]
+    changed = [change for change in plan.changes if not change.idle]
     return page(
         f"<b>{prose(summary_line(plan))}</b>",
         _changes(changed, plan, now),
@@ -41,13 +43,17 @@ def _changes(changes: Sequence[Change], plan: Plan, now: datetime) -> str:
     if not changes:
         return ""
     rows = [
-        (str(change.action), code(str(change.address)), prose(because(change, plan, now)))
+        (action_words(change), code(str(change.address)), prose(_why(change, plan, now)))
         for change in changes[:_ROWS]
     ]
     more = len(changes) - _ROWS
     return table(("action", "run", "because"), rows) + (
         count(more, "more change") if more > 0 else ""
     )
+
+
+def _why(change: Change, plan: Plan, now: datetime) -> str:
+    return "; ".join(filter(None, (moved_words(change), because(change, plan, now))))
 
 
 def _details(changes: Sequence[Change]) -> Iterator[str]:

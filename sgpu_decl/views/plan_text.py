@@ -76,9 +76,7 @@ def render(
     unchanged = grouped(
         change
         for change in plan.changes
-        if change.action is Action.NO_OP
-        and change.kind is not Kind.ENVIRONMENT
-        and change.cause is None
+        if change.idle and change.kind is not Kind.ENVIRONMENT and change.cause is None
     )
     lost = [check for check in plan.checks if check.id == "work_lost"]
     checks = [check for check in plan.checks if check.id != "work_lost"]

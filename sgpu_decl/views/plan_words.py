@@ -25,6 +25,7 @@ from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
+    "action_words",
     "because",
     "caused_here",
     "changes_something",
@@ -33,6 +34,7 @@ __all__ = [
     "estimate_words",
     "field_note",
     "launches",
+    "moved_words",
     "others_by_cause",
     "package_words",
     "packages_amount",
@@ -112,7 +114,7 @@ def field_note(field: FieldChange, change: Change) -> str:
 
 def changes_something(plan: Plan) -> bool:
     """Whether the plan does more than list what stays as it is."""
-    return any(change.action is not Action.NO_OP for change in plan.changes)
+    return not all(change.idle for change in plan.changes)
 
 
 def summary_line(plan: Plan) -> str:
@@ -160,7 +162,7 @@ _FOLDED: Mapping[Cause, str] = MappingProxyType(
 def caused_here(change: Change) -> bool:
     """Whether a plan shows a change in full: what the base would do as well is shown in a line,
     unless it destroys something."""
-    if change.action is Action.NO_OP:
+    if change.idle:
         return False
     return change.destructive or change.cause in (None, Cause.CHANGE)
 
@@ -187,8 +189,25 @@ def stops_active(change: Change) -> bool:
     return change.destructive or change.action is Action.REPLACE
 
 
+def action_words(change: Change) -> str:
+    """Return the action in one word."""
+    only_moved = change.action is Action.NO_OP and change.moved_from is not None
+    return "moved" if only_moved else str(change.action)
+
+
+def moved_words(change: Change, *, literal: Callable[[str], str] = escape) -> str:
+    """Return which history a change takes over; nothing for one that takes none. `literal` makes
+    an address safe."""
+    return f"moved from {literal(str(change.moved_from))}" if change.moved_from else ""
+
+
 def what(change: Change) -> str:
     """Return what happens: `create train#8`, `replace train#7 by train#8`."""
+    done = "" if change.action is Action.NO_OP else _what_is_done(change)
+    return "; ".join(filter(None, (moved_words(change), done)))
+
+
+def _what_is_done(change: Change) -> str:
     if change.kind is Kind.ENVIRONMENT and change.environment is not None:
         return environment_words(change.environment, whole=change.action is Action.CREATE)
     if change.kind is Kind.JOB:

@@ -326,7 +326,19 @@ def test_move_takes_the_history_along(filled: StateStore) -> None:
     assert left.gone
     assert left.last is None
     assert filled.history(TRAIN) == ()
-    assert [item.ref for item in filled.history(there)] == [AttemptRef(there, 1)]
+    (attempt,) = filled.history(there)
+    assert (attempt.ref, attempt.formerly) == (AttemptRef(there, 1), (TRAIN,))
+
+
+def test_an_attempt_keeps_all_the_addresses_that_its_run_had(filled: StateStore) -> None:
+    cell, last = Address.run("sweep", 'name="a b",seed=1'), Address.run("last")
+    with filled.lock("state mv", lineage="lin") as writer:
+        writer.move(TRAIN, cell)
+        writer.move(cell, last)
+        moved = writer.state.resources[last].last
+    assert moved is not None
+    assert moved.formerly == (TRAIN, cell)
+    assert filled.history(last) == (moved,)
 
 
 def test_numbers_that_moved_away_are_not_given_again(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 import pytest
 
@@ -15,11 +16,13 @@ from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.planner import PlanRequest, plan
 from sgpu_decl.planning.policy import OPTIONAL_FIELDS
+from sgpu_decl.planning.renames import moved, moved_views, moves_of, rename_checks
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CODE = "sha256:" + "c" * 64
@@ -113,13 +116,22 @@ class World:
         request: PlanRequest | None = None,
         findings: Sequence[Diagnostic] = (),
         capabilities: Mapping[str, Capabilities] = CAPABILITIES,
+        renames: Sequence[Rename] = (),
+        needed: Mapping[AttemptRef, AttemptRef] = MappingProxyType({}),
         **asked: object,
     ) -> Plan:
+        state = self.state()
+        moves = moves_of(renames, state)
+        refused = rename_checks(
+            renames, moves, state, self.observed, owner=owner, target=None, needed=needed
+        )
         request = request or PlanRequest(project="/p", **asked)  # type: ignore[arg-type]
         return plan(
             desired=tuple(self.desired.values()),
-            state=self.state(),
-            observed=self.observed,
+            state=moved(state, moves),
+            observed=moved_views(self.observed, moves),
+            moves=moves,
+            move_checks=tuple(refused),
             request=request,
             owner=owner,
             now=NOW,
@@ -136,6 +148,8 @@ class World:
     def record(self, plan: Plan, ended: AttemptState = AttemptState.SUCCEEDED) -> "World":
         """Record what applying `plan` would: launches end as `ended`."""
         self.package_lists |= {item.digest: item for item in plan.package_lists}
+        moves = {item.address: item.moved_from for item in plan.changes if item.moved_from}
+        self.resources = dict(moved(self.state(), moves).resources)
         for change in plan.changes:
             launch = change.launch
             known = self.resources.get(change.address)

@@ -47,6 +47,7 @@ CHANGE = {
     "code",
     "environment",
     "cause",
+    "moved_from",
 }
 
 
@@ -157,7 +158,8 @@ def test_a_plan_of_an_older_sgpu_is_read(made: Any) -> None:
     older: Any = {**saved_to_json(made), "format_version": "1.0"}
     del older["git"], older["project_name"]
     older["changes"] = [
-        {key: item for key, item in change.items() if key != "cause"} for change in older["changes"]
+        {key: item for key, item in change.items() if key not in ("cause", "moved_from")}
+        for change in older["changes"]
     ]
     assert saved_from_json(resaved(older)) == (made, ())
     older["git"] = {"commit": "c0" * 20, "branch": "main", "dirty": "true"}

@@ -24,6 +24,7 @@ DATA, LAUNCH, META = FieldClass.DATA, FieldClass.LAUNCH, FieldClass.META
         ("retry.max", LAUNCH),
         ("lifecycle.ignore_changes", META),
         ("name", FieldClass.IDENTITY),
+        ("renamed_from", FieldClass.IDENTITY),
         ("matrix.lr", FieldClass.IDENTITY),
         ("a_field_of_tomorrow", DATA),
     ],

@@ -40,7 +40,7 @@ class LocalAttempts(Attempts):
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = {}
         for record in records:
-            folder = self._layout.attempt(record.ref)
+            folder = self._layout.found(record)
             if attempt_status.attempt_exists(folder) and self.elsewhere(record) is None:
                 status = attempt_status.read_attempt(folder)
                 views[record.ref] = view_in(record, status)
@@ -59,7 +59,9 @@ class LocalAttempts(Attempts):
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = self.look(records)
-        folders = {ref: self._layout.attempt(ref) for ref in views}
+        folders = {
+            record.ref: self._layout.found(record) for record in records if record.ref in views
+        }
         lost = [folders[ref] for ref, view in views.items() if view.state is AttemptState.LOST]
         orphans = attempt_status.remaining_processes(lost) if lost else {}
         return {
@@ -85,13 +87,13 @@ class LocalAttempts(Attempts):
                 text=one["stack"] and hide(one["stack"]),
                 reason=one["reason"],
             )
-            for one in rank_stacks(os.fspath(self._layout.attempt(record.ref)), ranks)
+            for one in rank_stacks(os.fspath(self._layout.found(record)), ranks)
         ]
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         from sgpu_decl.backends.rank_values import read_results
 
-        return read_results(self._layout.attempt(record.ref) / "ranks")
+        return read_results(self._layout.found(record) / "ranks")
 
     def output(
         self,
@@ -100,14 +102,15 @@ class LocalAttempts(Attempts):
     ) -> "Output":
         from sgpu_decl.backends.rank_values import output_files
 
-        return output_files(self._layout.output(record.ref))
+        return output_files(self._layout.found(record) / "output")
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
-        return holds_files(os.fspath(self._layout.output(record.ref)))
+        return holds_files(os.fspath(self._layout.found(record) / "output"))
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
-        restart = attempt_status.read_attempt(self._layout.attempt(record.ref))["restart"]
-        path = self._layout.attempt(record.ref) / "ranks" / str(rank) / str(restart) / "error.pkl"
+        folder = self._layout.found(record)
+        restart = attempt_status.read_attempt(folder)["restart"]
+        path = folder / "ranks" / str(rank) / str(restart) / "error.pkl"
         try:
             with open(path, "rb", opener=regular_opener) as file:
                 return file.read()
@@ -125,7 +128,7 @@ class LocalAttempts(Attempts):
         from sgpu_decl.agent.redactor import Redactor
         from sgpu_decl.backends.local.logs import LocalLog
 
-        folder = self._layout.attempt(record.ref)
+        folder = self._layout.found(record)
         return LocalLog(
             record.ref,
             folder,
@@ -149,7 +152,7 @@ class LocalAttempts(Attempts):
         from sgpu_decl.backends.secret_resolution import resolve_secrets
 
         try:
-            spec = json.loads((self._layout.attempt(record.ref) / "spec.json").read_bytes())
+            spec = json.loads((self._layout.found(record) / "spec.json").read_bytes())
         except (OSError, ValueError):
             return [], []
         values: list[str] = []

@@ -63,6 +63,8 @@ class LocalLauncher(Launcher):
         if launching.inputs.environment_digest is None:
             self._interpreter(launching)
         require_code(self._store(), launching)
+        for upstream in launching.upstreams:
+            self._layout.found(upstream)  # where it is now, if its run was renamed
         self._require_outputs(launching.record)
 
     def _require_outputs(self, record: LaunchRecord) -> None:

@@ -30,10 +30,10 @@ class LocalStorage(Storage):
         self._environments = environments
 
     def size(self, record: LaunchRecord) -> int:
-        return self._layout.size(record.ref)
+        return self._layout.size(self._layout.found(record))
 
     def free(self, record: LaunchRecord) -> int:
-        folder = self._layout.attempt(record.ref)
+        folder = self._layout.found(record)
         if _alive(folder):
             return 0
         size = self.size(record)
@@ -41,7 +41,7 @@ class LocalStorage(Storage):
         return size
 
     def release_code(self, record: LaunchRecord) -> None:
-        folder = self._layout.attempt(record.ref)
+        folder = self._layout.found(record)
         if not _alive(folder):
             shutil.rmtree(folder / "code", ignore_errors=True)
 
@@ -54,7 +54,7 @@ class LocalStorage(Storage):
         return 0  # all that is shared lies in the stores
 
     def kill_orphans(self, record: LaunchRecord) -> int:
-        return attempt_status.clear_remains(self._layout.attempt(record.ref))
+        return attempt_status.clear_remains(self._layout.found(record))
 
     def verify_environment(self, digest: str) -> tuple[str, ...]:
         # Others are kept from it by the modes of files and folders.

@@ -136,8 +136,12 @@ class RemoteAttempts(Attempts):
         return back.results.output(back.attempt, nodes, progress)
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:
-        """A launch looks where its own folder lies: not in another `storage`."""
+        """A launch looks where its own folder lies: not in another `storage`, and not where the
+        run had another name."""
         if not self._launches.shares_area(record, config):
+            return False
+        run = self._launches.folder(record).split("/")[-2]
+        if run.partition("@")[0] != config.name:  # of a cell, `name@hash`
             return False
         return self._launches.results(record).left_output()
 

@@ -36,7 +36,7 @@ class RemoteStorage(Storage):
         self._area_with = area_with
 
     def size(self, record: LaunchRecord) -> int:
-        return self._layout.size(record.ref)
+        return self._layout.size(self._layout.attempt(record.ref))
 
     def free(self, record: LaunchRecord) -> int:
         from sgpu_decl.backends.remote.remote_gc import free_launch

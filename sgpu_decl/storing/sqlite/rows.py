@@ -23,6 +23,7 @@ LAUNCH_COLUMNS = {
         for field in fields(LaunchInputs)
     },
     "reference": "TEXT",
+    "formerly": "TEXT",
 }
 _IDENTITY = ("address", "number", "token", "backend", "state")
 _OBSERVED = ("created_at", "started_at", "ended_at", "exit_code", "failure", "plan_id")
@@ -51,6 +52,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         attempt.state.value,
         *(getattr(attempt.inputs, name) for name in _INPUTS),
         attempt.reference,
+        "\n".join(map(str, attempt.formerly)) or None,
         to_text(attempt.created_at),
         to_text(attempt.started_at),
         to_text(attempt.ended_at),
@@ -63,7 +65,9 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
 def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
     """`address` saves reading it again where the caller has it already."""
     where, number, token, backend, state = row[:_BEFORE]
-    reference, created_at, started_at, ended_at, exit_code, failure, plan_id = row[_AFTER:]
+    reference, formerly, created_at, started_at, ended_at, exit_code, failure, plan_id = row[
+        _AFTER:
+    ]
     return Attempt(
         ref=AttemptRef(address or Address.parse(_text(where)), _number(number)),
         token=_text(token),
@@ -77,7 +81,12 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         failure=None if failure is None else FailureClass(_text(failure)),
         plan_id=_maybe(plan_id),
         reference=_maybe(reference),
+        formerly=_addresses(formerly),
     )
+
+
+def _addresses(cell: Cell) -> tuple[Address, ...]:
+    return () if cell is None else tuple(map(Address.parse, _text(cell).split("\n")))
 
 
 def _inputs_of(cells: Sequence[Cell]) -> LaunchInputs:

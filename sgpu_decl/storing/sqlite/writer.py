@@ -53,6 +53,12 @@ _COPY_RESOURCE = (
     "numbered = max(resources.numbered, excluded.numbered)"
 )
 _LEAVE_RESOURCE = "UPDATE resources SET gone = 1, last = NULL WHERE address = :at"
+# An address has no line break: the keys of matrix cells are JSON.
+_MOVE_ATTEMPTS = (
+    "UPDATE attempts SET address = :to, formerly = coalesce(formerly || char(10), '') || :at "
+    "WHERE address = :at"
+)
+_MOVE_INTENTS = "UPDATE intents SET address = :to WHERE address = :at"
 _LOST = "UPDATE attempts SET state = ? WHERE address = ? AND number = ?"
 
 
@@ -240,11 +246,8 @@ class SqliteWriter:
             both = {"at": str(source), "to": str(destination)}
             self._connection.execute(_COPY_RESOURCE, both)
             self._connection.execute(_LEAVE_RESOURCE, both)
-            for table in ("attempts", "intents"):
-                self._connection.execute(
-                    f"UPDATE {table} SET address = :to WHERE address = :at",  # noqa: S608
-                    both,
-                )
+            self._connection.execute(_MOVE_ATTEMPTS, both)
+            self._connection.execute(_MOVE_INTENTS, both)
 
     def remove(self, address: Address) -> None:
         """Let go of a resource without touching what runs: it is marked gone, its open intents are

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.errors import BackendError, NotFound
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.job_view import job_fields
 from sgpu_decl.model.plan import Action, Reason
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
@@ -393,6 +394,18 @@ def test_a_moved_job_is_the_same_job(shop: Shop) -> None:
     assert planned.action is Action.UPDATE  # its task is called after its key
     assert shop.apply().failed == ()
     assert shop.job()[0] == job_id
+
+
+def test_a_renamed_job_is_updated_and_not_created(shop: Shop) -> None:
+    shop.apply()
+    job_id, _ = shop.job()
+    shop.write(JOB.replace("nightly:", "daily:\n    renamed_from: nightly"))
+    planned = change(shop)
+    assert (planned.action, planned.moved_from) == (Action.UPDATE, Address(Kind.JOB, "nightly"))
+    assert shop.apply().failed == ()
+    assert shop.job()[0] == job_id
+    assert change(shop).action is Action.NO_OP
+    assert shop.plan(destroy=True).changes[0].address == Address(Kind.JOB, "daily")
 
 
 def test_status_and_show_know_jobs(shop: Shop) -> None:

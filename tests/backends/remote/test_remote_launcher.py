@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.base import LaunchRequest, LogReader, NoLog
+from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote import attempts
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
@@ -181,6 +182,20 @@ def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Pa
     attempts = Attempts(launches)
     assert attempts.left_output(launching.record, launching.config)
     assert not attempts.left_output(launching.record, elsewhere.config)
+
+
+def test_output_below_an_older_name_is_not_found_again(shared: Make) -> None:
+    """The next launch has its folder below the new name, and its nodes look beside that."""
+    machine = shared()
+    launching = machine.launching(SOURCE)
+    folder = machine.folder(launching)
+    node = Path(folder, "back/0/node_0")
+    (node / "output").mkdir(parents=True)
+    (node / "done").write_text("{}")
+    attempts = Attempts(RemoteLaunches(machine.context().layout, lambda _: machine.area))
+    moved = replace(launching.record, ref=AttemptRef(Address.run("moved"), 1), reference=folder)
+    assert not attempts.left_output(moved, config_of(moved.ref, moved.inputs))
+    assert attempts.left_output(moved, launching.config)
 
 
 def test_a_start_that_cannot_be_noted_is_found_by_the_next_apply(shared: Make) -> None:

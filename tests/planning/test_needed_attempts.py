@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.maintenance.gc import garbage
-from sgpu_decl.maintenance.needed_attempts import needed_by_active
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
+from sgpu_decl.planning.needed_attempts import needed_by_active
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

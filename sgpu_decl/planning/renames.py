@@ -1,0 +1,161 @@
+"""Runs and jobs that a file gives another address (`renamed_from`): their history moves along."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from shlex import quote
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.plan import Check
+from sgpu_decl.model.rename import Rename
+from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.model.target import target_option
+
+__all__ = ["Moves", "moved", "moved_views", "moves_of", "rename_checks"]
+
+Moves = Mapping[Address, Address]
+"""New addresses, each with the one that is recorded."""
+
+
+def moves_of(renames: Iterable[Rename], state: State) -> dict[Address, Address]:
+    """Return what has to be moved: recorded resources whose new address was never used. A rename
+    that was carried out gives nothing."""
+    new_names = {item.before: item.address for item in renames}
+    if not new_names:
+        return {}
+    moves = {}
+    for before, resource in state.resources.items():
+        name = new_names.get(replace(before, key=""))
+        if name is None or resource.gone:
+            continue
+        address = replace(name, key=before.key)
+        if not _has_history(state.resources.get(address)):
+            moves[address] = before
+    return moves
+
+
+def moved(state: State, moves: Moves) -> State:
+    """Return the state as it will be once resources, their attempts and their intents are moved."""
+    if not moves:
+        return state
+    new = {before: address for address, before in moves.items()}
+    resources = dict(state.resources)
+    for address, before in moves.items():
+        resource, left = resources[before], resources.get(address)
+        numbered = max(resource.numbered, left.numbered if left is not None else 0)
+        last = _at(resource.last, address) if resource.last is not None else None
+        resources[address] = replace(resource, address=address, last=last, numbered=numbered)
+        resources[before] = replace(resource, last=None, gone=True)
+    return replace(
+        state,
+        resources=resources,
+        active=tuple(
+            _at(item, new[item.ref.address]) if item.ref.address in new else item
+            for item in state.active
+        ),
+        intents=tuple(
+            replace(item, address=new.get(item.address, item.address)) for item in state.intents
+        ),
+    )
+
+
+def moved_views(
+    views: Mapping[AttemptRef, AttemptView], moves: Moves
+) -> Mapping[AttemptRef, AttemptView]:
+    """Return what was observed, by the new addresses."""
+    new = {before: address for address, before in moves.items()}
+    if not new.keys() & {ref.address for ref in views}:
+        return views
+    refs = {ref: AttemptRef(new.get(ref.address, ref.address), ref.number) for ref in views}
+    return {refs[ref]: replace(view, ref=refs[ref]) for ref, view in views.items()}
+
+
+def rename_checks(
+    renames: Iterable[Rename],
+    moves: Moves,
+    state: State,
+    observed: Mapping[AttemptRef, AttemptView],
+    *,
+    owner: str | None,
+    target: str | None,
+    needed: Mapping[AttemptRef, AttemptRef],
+) -> Iterator[Check]:
+    """Find renames that cannot be carried out.
+
+    Args:
+        state: as it is recorded, before anything is moved; so is what was `observed`.
+        owner: the file that is planned; None for all.
+        needed: attempts that active ones look at, each with one of these.
+    """
+    for rename in renames:
+        for before, resource in state.resources.items():
+            same = before.kind is not Kind.ENVIRONMENT and replace(before, key="") == rename.before
+            if not same or resource.gone:
+                continue
+            address = replace(rename.address, key=before.key)
+            if moves.get(address) == before:
+                active = [
+                    attempt.ref
+                    for attempt in state.active
+                    if attempt.ref.address == before
+                    and observed.get(attempt.ref, attempt).state.active
+                ]
+                readers = [reader for ref, reader in needed.items() if ref.address == before]
+                if active or readers:
+                    yield _in_use(rename, address, before, active, readers, target)
+            else:
+                yield from _both_recorded(rename, address, before, state, owner)
+
+
+def _in_use(
+    rename: Rename,
+    address: Address,
+    before: Address,
+    active: Sequence[AttemptRef],
+    readers: Sequence[AttemptRef],
+    target: str | None,
+) -> Check:
+    ref = [*active, *readers][0]
+    why = "" if active else f" and looks at a folder of `{before.label}`"
+    return Check(
+        id="active_run",
+        severity=Severity.ERROR,
+        address=address,
+        summary=f"`{ref}` is active{why}: `{before.label}` cannot be renamed before it has ended",
+        hint=f"wait for it with `sgpu wait {quote(str(ref))}{target_option(target)}`, or cancel "
+        "it, and plan again",
+        place=rename.place,
+    )
+
+
+def _both_recorded(
+    rename: Rename, address: Address, before: Address, state: State, owner: str | None
+) -> Iterator[Check]:
+    """Of a run that another file declares under the old name since, nothing has to be said."""
+    there = state.resources[address]
+    if not there.gone and owner not in (None, state.resources[before].owner):
+        return
+    yield Check(
+        id="move_refused",
+        severity=Severity.ERROR,
+        address=address,
+        summary=f"`{before}` cannot become `{address}`: both have a history, and two histories "
+        "cannot be one",
+        hint="choose a name that was never used, or remove `renamed_from`",
+        place=rename.place,
+    )
+
+
+def _has_history(resource: Resource | None) -> bool:
+    """What was moved away left its attempts behind at no address."""
+    return resource is not None and (not resource.gone or resource.last is not None)
+
+
+def _at(attempt: Attempt, address: Address) -> Attempt:
+    return replace(
+        attempt,
+        ref=AttemptRef(address, attempt.ref.number),
+        formerly=(*attempt.formerly, attempt.ref.address),
+    )

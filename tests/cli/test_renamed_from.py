@@ -1,0 +1,146 @@
+"""`renamed_from`: a run or a job under a new name keeps its history."""
+
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.storing.stores import local_store
+from tests.cli.conftest import Shell
+
+FIELDS = "gpus: 1, type: CPU, mlflow: {enabled: false}, grace: 0.5s"
+BEFORE = f"""\
+project: {{name: demo}}
+runs:
+  old: {{{FIELDS}, command: [echo, kept]}}
+"""
+AFTER = BEFORE.replace("old: {", "new: {renamed_from: old, ")
+OTHER = f"  other: {{{FIELDS}, command: [echo, hi]}}\n"
+
+
+@pytest.fixture
+def applied(sgpu: Shell) -> Shell:
+    """A project whose run was applied, and then renamed in the file."""
+    sgpu.write("sgpu.yml", BEFORE)
+    assert sgpu.here("apply", "-y").code == 0
+    sgpu.write("sgpu.yml", AFTER)
+    return sgpu
+
+
+def attempts(sgpu: Shell) -> dict[str, int]:
+    runs = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    return {run["name"]: run["attempt"] for run in runs}
+
+
+def test_the_history_moves_and_nothing_is_launched(applied: Shell) -> None:
+    plan = applied.here("plan", "--detailed-exitcode")
+    assert plan.code == 2
+    assert "run.new  moved from run.old" in plan.out
+    assert "up to date: new#1 succeeded" in plan.out
+    done = applied.here("apply", "-y")
+    assert done.code == 0
+    assert "new renamed: it was run.old" in done.err
+    assert attempts(applied) == {"new": 1}
+    assert applied.here("logs", "new").out == "kept\n"
+    assert applied.here("plan", "--detailed-exitcode").code == 0
+    assert (applied.folder / ".sgpu/default/runs/new/1").is_dir()
+    assert not (applied.folder / ".sgpu/default/runs/old").exists()
+
+
+def test_the_line_may_stay_and_may_go(applied: Shell) -> None:
+    assert applied.here("apply", "-y").code == 0
+    assert applied.here("apply", "-y").code == 0
+    applied.write("sgpu.yml", AFTER.replace("renamed_from: old, ", ""))
+    assert applied.here("plan", "--detailed-exitcode").code == 0
+    assert attempts(applied) == {"new": 1}
+
+
+def test_it_has_to_be_approved(applied: Shell) -> None:
+    refused = applied.here("apply")
+    assert refused.code != 0
+    assert "cannot ask for approval" in refused.err
+    assert attempts(applied) == {"old": 1}
+
+
+def test_a_saved_plan_renames_once(applied: Shell) -> None:
+    assert applied.here("plan", "--out", "rename.plan").code == 0
+    assert applied.here("apply", "rename.plan").code == 0
+    assert attempts(applied) == {"new": 1}
+    assert applied.here("apply", "rename.plan").code == 3
+
+
+def test_an_apply_of_another_run_renames_too(applied: Shell) -> None:
+    applied.write("sgpu.yml", AFTER + OTHER)
+    assert applied.here("apply", "-y", "--select", "other").code == 0
+    assert attempts(applied) == {"new": 1, "other": 1}
+    assert applied.here("plan", "--detailed-exitcode").code == 0
+
+
+def test_the_old_name_selects_nothing(applied: Shell) -> None:
+    refused = applied.here("plan", "--select", "run.old")
+    assert refused.code != 0
+    assert "run.old" in refused.err
+
+
+def test_destroy_knows_what_is_recorded(applied: Shell) -> None:
+    assert applied.here("destroy", "-y").code == 0
+    plan = applied.here("plan", "--detailed-exitcode")
+    assert plan.code == 2
+    assert "create new#1" in plan.out
+    assert "moved" not in plan.out
+
+
+def test_markdown_shows_it(applied: Shell) -> None:
+    plan = applied.here("plan", "-o", "markdown")
+    assert "| moved | `run.new` | moved from `run.old`; up to date" in plan.out
+
+
+def test_an_active_run_is_not_renamed(sgpu: Shell) -> None:
+    sgpu.write("sgpu.yml", BEFORE.replace("[echo, kept]", '[sleep, "600"]'))
+    assert sgpu.here("apply", "-y", "--detach").code == 0
+    try:
+        sgpu.write("sgpu.yml", AFTER.replace("[echo, kept]", '[sleep, "600"]'))
+        refused = sgpu.here("apply", "-y")
+        assert refused.code == 1
+        assert "`old#1` is active: `old` cannot be renamed before it has ended" in refused.err
+        assert "sgpu.yml:3:23" in refused.err
+        assert attempts(sgpu) == {"old": 1}
+    finally:
+        assert sgpu.here("cancel", "old#1").code == 0
+    assert sgpu("wait", "old").code == 5
+    assert sgpu.here("plan").code == 0
+
+
+def moved_elsewhere(folder: Path) -> None:
+    """Move the record alone, as a process that is killed then, or another machine."""
+    store = local_store(folder / ".sgpu/default")
+    state = store.read()
+    assert state is not None
+    with store.lock("apply", lineage=state.lineage) as writer:
+        writer.move(Address.run("old"), Address.run("new"))
+    store.close()
+
+
+def test_folders_follow_a_record_that_was_moved_without_them(applied: Shell) -> None:
+    moved_elsewhere(applied.folder)
+    assert (applied.folder / ".sgpu/default/runs/old/1").is_dir()
+    assert applied.here("logs", "new").out == "kept\n"
+    assert (applied.folder / ".sgpu/default/runs/new/1").is_dir()
+    assert applied.here("plan", "--detailed-exitcode").code == 0
+
+
+def test_the_next_attempt_has_its_folder_beside_one_that_followed(applied: Shell) -> None:
+    moved_elsewhere(applied.folder)
+    applied.write("sgpu.yml", AFTER.replace("[echo, kept]", "[echo, again]"))
+    assert applied.here("apply", "-y").code == 0
+    assert applied.here("logs", "new").out == "again\n"
+    assert applied.here("logs", "new#1").out == "kept\n"
+
+
+def test_the_old_name_can_be_used_again(applied: Shell) -> None:
+    moved_elsewhere(applied.folder)
+    applied.write("sgpu.yml", BEFORE.replace("old:", "new:") + OTHER.replace("other", "old"))
+    assert applied.here("apply", "-y").code == 0
+    assert attempts(applied) == {"new": 1, "old": 2}
+    assert applied.here("logs", "new").out == "kept\n"
+    assert applied.here("logs", "old").out == "hi\n"

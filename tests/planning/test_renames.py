@@ -1,0 +1,188 @@
+"""What a plan makes of `renamed_from`."""
+
+from dataclasses import replace
+
+import pytest
+
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Action, Cause, Plan, Reason
+from sgpu_decl.model.rename import Rename
+from sgpu_decl.planning.causes import with_causes
+from sgpu_decl.planning.plan_json import saved_from_json, saved_text
+from sgpu_decl.planning.saved_plan_checks import contradictions, disagreements
+from tests.planning.conftest import SPEC, World
+
+S = AttemptState
+OLD, NEW = Address.run("old"), Address.run("new")
+RENAMED = (Rename(address=NEW, before=OLD),)
+
+
+@pytest.fixture
+def renamed(world: World) -> World:
+    return world.had(S.SUCCEEDED, "old").want("new")
+
+
+def shown(plan: Plan) -> list[tuple[str, str | None, Action]]:
+    return [
+        (str(one.address), str(one.moved_from) if one.moved_from else None, one.action)
+        for one in plan.changes
+    ]
+
+
+def test_a_renamed_run_keeps_its_history_and_is_not_launched(renamed: World) -> None:
+    made = renamed.plan(renames=RENAMED)
+    assert shown(made) == [("run.new", "run.old", Action.NO_OP)]
+    (change,) = made.changes
+    assert change.reason is Reason.UP_TO_DATE
+    assert change.prior is not None
+    assert change.prior.attempt == 7
+    assert made.summary.no_op == 1
+    assert made.applyable
+    assert made.complete
+
+
+def test_a_rename_that_was_carried_out_changes_nothing(renamed: World) -> None:
+    made = renamed.record(renamed.plan(renames=RENAMED)).plan(renames=RENAMED)
+    assert shown(made) == [("run.new", None, Action.NO_OP)]
+    assert not made.applyable
+
+
+def test_a_change_beside_a_rename_makes_the_next_attempt(world: World) -> None:
+    world.had(S.SUCCEEDED, "old").want("new", {**SPEC, "gpus": 4})
+    (change,) = world.plan(renames=RENAMED).changes
+    assert (change.action, change.moved_from, change.attempt) == (Action.CREATE, OLD, 8)
+    assert [field.path for field in change.fields] == ["gpus"]
+
+
+def test_the_cells_of_a_matrix_move(world: World) -> None:
+    for key in ("n=1", "n=2"):
+        world.had(S.SUCCEEDED, "old", key=key).want("new", key=key)
+    world.had(S.SUCCEEDED, "old", key="n=3")
+    assert shown(world.plan(renames=RENAMED)) == [
+        ('run.new["n=1"]', 'run.old["n=1"]', Action.NO_OP),
+        ('run.new["n=2"]', 'run.old["n=2"]', Action.NO_OP),
+        ('run.new["n=3"]', 'run.old["n=3"]', Action.FORGET),
+    ]
+
+
+def test_what_is_not_selected_moves_all_the_same(renamed: World) -> None:
+    renamed.want("other")
+    made = renamed.plan(renames=RENAMED, select=frozenset({Address.run("other")}))
+    assert shown(made) == [
+        ("run.new", "run.old", Action.NO_OP),
+        ("run.other", None, Action.CREATE),
+    ]
+    assert not made.complete
+
+
+def test_what_was_observed_of_an_active_run_goes_along_and_refuses_the_plan(world: World) -> None:
+    world.had(S.RUNNING, "old").want("new")
+    ref = AttemptRef(OLD, 7)
+    world.observed[ref] = AttemptView(ref=ref, backend="local", state=S.STARTING)
+    made = world.plan(renames=RENAMED)
+    (change,) = made.changes
+    assert change.action is Action.ADOPT
+    assert change.prior is not None
+    assert change.prior.state is S.STARTING
+    (check,) = made.checks
+    assert (check.id, check.address) == ("active_run", NEW)
+    assert check.summary == "`old#7` is active: `old` cannot be renamed before it has ended"
+    assert "sgpu wait 'old#7'" in str(check.hint)
+    assert not made.applyable
+
+
+def test_a_run_whose_output_is_being_read_is_not_renamed(renamed: World) -> None:
+    reader = AttemptRef(Address.run("evaluate"), 3)
+    made = renamed.plan(renames=RENAMED, needed={AttemptRef(OLD, 7): reader})
+    (check,) = made.checks
+    assert check.id == "active_run"
+    assert check.summary.startswith("`evaluate#3` is active and looks at a folder of `old`:")
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_two_histories_do_not_become_one(renamed: World, gone: bool) -> None:
+    renamed.had(S.SUCCEEDED, "new", gone=gone)
+    made = renamed.plan(renames=RENAMED)
+    assert [(check.id, check.address) for check in made.checks] == [("move_refused", NEW)]
+    assert all(change.moved_from is None for change in made.changes)
+    assert not made.applyable
+
+
+def test_a_run_of_another_file_may_have_the_old_name_again(world: World) -> None:
+    world.had(S.SUCCEEDED, "new").want("new").had(S.SUCCEEDED, "old", owner="other.yaml")
+    made = world.plan(renames=RENAMED)
+    assert shown(made) == [("run.new", None, Action.NO_OP)]
+    assert made.checks == ()
+
+
+def test_an_address_that_was_moved_away_is_free_again(world: World) -> None:
+    world.had(S.SUCCEEDED, "old").want("new")
+    world.record(world.plan(renames=RENAMED))
+    del world.desired[NEW]
+    back = (Rename(address=OLD, before=NEW),)
+    assert shown(world.want("old").plan(renames=back)) == [("run.old", "run.new", Action.NO_OP)]
+    assert world.plan(renames=back).applyable
+
+
+def test_an_environment_moves_without_being_counted(renamed: World) -> None:
+    environment = replace(
+        renamed.resources[OLD], address=Address(Kind.ENVIRONMENT, "old"), last=None
+    )
+    renamed.resources[environment.address] = environment
+    renames = (
+        *RENAMED,
+        Rename(address=Address(Kind.ENVIRONMENT, "new"), before=Address(Kind.ENVIRONMENT, "old")),
+    )
+    made = renamed.plan(renames=renames)
+    assert ("environment.new", "environment.old") in [one[:2] for one in shown(made)]
+    assert made.summary.no_op == 1
+
+
+def test_a_saved_plan_with_a_rename_is_whole_and_fits_the_state(renamed: World) -> None:
+    made = renamed.plan(renames=RENAMED)
+    assert saved_from_json(saved_text(made)) == (made, ())
+    assert list(contradictions(made)) == []
+    assert list(disagreements(made, renamed.state())) == []
+    moved = renamed.record(made)
+    assert list(disagreements(made, moved.state())) == [
+        "moves what is not recorded, or onto what is"
+    ]
+
+
+def test_an_edited_rename_is_found(renamed: World) -> None:
+    made = renamed.plan(renames=RENAMED)
+    (change,) = made.changes
+
+    def with_source(source: Address) -> Plan:
+        return replace(made, changes=(replace(change, moved_from=source),))
+
+    assert list(contradictions(with_source(NEW))) == [
+        "moves a history that it uses for something else"
+    ]
+    assert list(contradictions(with_source(Address(Kind.JOB, "old")))) == [
+        "gives another kind to the history of `run.new`"
+    ]
+    assert list(disagreements(with_source(Address.run("nobody")), renamed.state())) == [
+        "moves what is not recorded, or onto what is"
+    ]
+
+
+def causes(world: World, base: World, *renames: Rename) -> dict[str, Cause | None]:
+    here = world.plan(renames=RENAMED)
+    made = with_causes(here, base.plan(renames=renames), selected=None)
+    return {str(change.address): change.cause for change in made.changes}
+
+
+def test_a_rename_is_a_change_of_the_branch_or_pending(renamed: World) -> None:
+    base = World().had(S.SUCCEEDED, "old").want("old")
+    assert causes(renamed, base) == {"run.new": Cause.CHANGE}
+    assert causes(renamed, renamed, *RENAMED) == {"run.new": Cause.PENDING}
+
+
+def test_what_the_base_would_do_under_the_old_name_is_not_withdrawn(renamed: World) -> None:
+    changed: dict[str, Json] = {**SPEC, "gpus": 4}
+    base = World().had(S.SUCCEEDED, "old").want("old", changed)
+    assert causes(renamed, base) == {"run.new": Cause.CHANGE}
