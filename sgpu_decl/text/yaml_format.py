@@ -18,14 +18,16 @@ from sgpu_decl.text.yaml_reader import decoded, load
 _STEP = 2
 _BLANKS = " \t"
 _COLON = re.compile(r"[ \t]*:[ \t]*")
+_AFTER_COLON = " \t,]}#"  # and the end of the line
 _OUTSIDE = re.compile(r"(?:---|\.\.\.)(?:[ \t]|$)|%")
 
 
 def formatted(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
     """The text of a YAML file in the format of sgpu.
 
-    Before it is returned, it is read again: it says the same values in the same order, with the
-    same comments at the same values, and formatting it once more changes nothing.
+    Before it is returned, it is read again, unless empty lines and blanks at the ends of lines are
+    all that goes: it says the same values in the same order, with the same comments at the same
+    values, and formatting it once more changes nothing.
 
     Args:
         file: how the user named it, for places.
@@ -40,13 +42,14 @@ def formatted(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnosti
     if len(source) > limits.size:
         return None, (too_large(file, limits),)
     try:
-        once = _Writer(layout_of(source, depth=limits.depth)).rewritten()
+        layout = layout_of(source, depth=limits.depth)
+        once = _Writer(layout).rewritten()
     except (yaml.YAMLError, Unreadable):
         _, findings = load(source, file, limits=PROJECT_FILE)
         if has_errors(findings):
             return None, findings
         raise
-    if once.text != source:
+    if once.text != source and not _same_lines(layout, once.text):
         try:
             again = _Writer(layout_of(once.text, depth=limits.depth)).rewritten()
         except (yaml.YAMLError, Unreadable):
@@ -54,6 +57,15 @@ def formatted(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnosti
         if again != once:
             return None, (_unsafe(file),)
     return once.text, ()
+
+
+def _same_lines(layout: YamlLayout, text: str) -> bool:
+    """Whether a text has the same lines but for empty ones and for blanks at their ends. These mean
+    something only inside of values of several lines."""
+    if layout.several_lines:
+        return False
+    before = (line.rstrip(_BLANKS) for line in layout.lines)
+    return list(filter(None, before)) == list(filter(None, text.split("\n")))
 
 
 def _unsafe(file: str) -> Diagnostic:
@@ -236,6 +248,8 @@ class _Writer:
             return line[start:end]
         parts: list[str] = []
         for key in keys:
+            if line.startswith(": ", key) and line[key + 2 : key + 3] not in _AFTER_COLON:
+                continue  # it is right
             colon = _COLON.match(line, key)
             if colon is None or key > end:
                 continue

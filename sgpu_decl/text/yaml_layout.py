@@ -42,6 +42,7 @@ class YamlLayout:
         values: what the text says: the values in their order, with quotes, anchors and tags, and
             where collections begin and end. Texts with equal `values` mean the same.
         inside: the lines that begin inside of a value.
+        several_lines: whether there is a value of several lines, a block text or another one.
         keys: by line, the columns in which keys end, in their order.
         key_starts: by line, the column of the key of a mapping that is written by indentation.
         last_lines: by the line in which a value of several lines begins: the line of its end.
@@ -55,6 +56,7 @@ class YamlLayout:
     ends: list[int]
     values: list[object] = field(default_factory=list)
     inside: set[int] = field(default_factory=set)
+    several_lines: bool = False
     keys: dict[int, list[int]] = field(default_factory=dict)
     key_starts: dict[int, int] = field(default_factory=dict)
     last_lines: dict[int, int] = field(default_factory=dict)
@@ -126,6 +128,7 @@ class _Reader:
     def _lines(self, event: events.ScalarEvent, span: _Span) -> None:
         """A value of several lines."""
         layout = self.layout
+        layout.several_lines = True
         first, _, last, end = span
         self._count += 1
         layout.counts[first] = self._count

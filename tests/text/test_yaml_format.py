@@ -105,6 +105,10 @@ CASES = {
         "%YAML 1.1\n---   # begin\na:   1\n...\n# end\n",
         "%YAML 1.1\n--- # begin\na: 1\n...\n# end\n",
     ),
+    "blanks at the ends of lines": (
+        "a: 1  \n\n\n\nb: 'x  '  \n# c  \nd:   # e  \n  - [f: 1]  \n",
+        "a: 1\n\nb: 'x  '\n# c\nd: # e\n  - [f: 1]\n",
+    ),
     "comments alone": ("\n   # a\n\n\n# b\n", "# a\n\n# b\n"),
     "nothing": ("", ""),
     "empty lines alone": ("\n\n  \n", ""),
@@ -154,11 +158,16 @@ def test_duplicate_keys_are_no_matter_of_the_format() -> None:
     assert fmt("a:   1\na: 2\n") == "a: 1\na: 2\n"
 
 
-def test_a_text_that_would_change_its_meaning_is_left_alone() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:\n    b: !!str\n      |\n        x\n         y\n    c:   z\n",
+        "a: !!str\n  |\n  x  \n  y\n",
+    ],
+)
+def test_a_text_that_would_change_its_meaning_is_left_alone(text: str) -> None:
     """A tag may stand on the line before the `|` that it is for, where it is not looked for."""
-    result, findings = formatted(
-        "a:\n    b: !!str\n      |\n        x\n         y\n    c:   z\n", "run.yaml"
-    )
+    result, findings = formatted(text, "run.yaml")
     assert result is None
     assert [one.code for one in findings] == ["format_unsafe"]
 
