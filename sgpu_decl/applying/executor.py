@@ -1,13 +1,19 @@
 """The walk over a plan's changes: intent, stage and launch, record. Nothing is decided here."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.job_changes import Jobs
+from sgpu_decl.applying.launch_group import (
+    BegunLaunch,
+    GroupLaunch,
+    joined_records,
+    stage_and_launch,
+)
 from sgpu_decl.applying.launch_records import (
     launch_of,
     resource_of,
@@ -15,6 +21,7 @@ from sgpu_decl.applying.launch_records import (
     upstreams_of,
 )
 from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
+from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends
@@ -27,14 +34,12 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent, State
-from sgpu_decl.planning.run_order import launch_levels
+from sgpu_decl.planning.run_order import launch_groups, launch_levels
 from sgpu_decl.storing.state_store import StateWriter
 
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
-_Launch = Future[str | None]
-
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
 
@@ -91,14 +96,17 @@ def execute(
         filter(_launches, plan.changes),
         key=lambda change: (level[change.address], *_launch_order(change)),
     )
+    groups = launch_groups(launching, lambda change: kind_named(change.backend).capabilities.joins)
     records = {change.address: launch_of(plan, change) for change in launching}
     known = writer.state.launches() | {record.ref: record for record in records.values()}
-    for change in launching:
-        record = records[change.address]
-        upstreams = upstreams_of(record, known)
-        backends(change.backend).launcher.check(
-            LaunchRequest(record=record, upstreams=upstreams, call=call)
-        )
+    for group in groups:
+        joined = joined_records([records[change.address] for change in group])
+        for change in group:
+            record = records[change.address]
+            upstreams = upstreams_of(record, known)
+            backends(change.backend).launcher.check(
+                LaunchRequest(record=record, upstreams=upstreams, joined=joined, call=call)
+            )
     for record in _touched(plan, writer.state, launches):
         require_here(record, backends, "it can neither be stopped nor waited for from here")
     writer.record_packages(plan.package_lists)
@@ -124,7 +132,7 @@ def execute(
     for change in plan.changes:
         if not _launches(change):
             walk.settle(change)
-    walk.launch_all(iter(launching), parallelism)
+    walk.launch_all(iter(groups), parallelism)
     walk.finish()
     return walk.outcome()
 
@@ -205,47 +213,47 @@ class _Walk:
             step, message = outcome
             self._tell(change, step, message=message)
 
-    def launch_all(self, changes: Iterator[Change], parallelism: int) -> None:
-        """Intents are committed and closed by this thread alone, in the order of `changes`; only
-        staging and launching overlap."""
+    def launch_all(self, groups: Iterator[tuple[Change, ...]], parallelism: int) -> None:
+        """Launch groups of changes, each of which is started as one. Intents are committed and
+        closed by this thread alone, in the order of the groups; only staging and launching
+        overlap."""
         with ThreadPoolExecutor(max_workers=parallelism) as pool:
-            running: deque[tuple[_Launch, Change, Intent]] = deque()
-            last_queued: _Launch | None = None
-            for change in changes:
+            running: deque[tuple[GroupLaunch, Sequence[BegunLaunch]]] = deque()
+            last_queued: GroupLaunch | None = None
+            for group in groups:
                 if len(running) == parallelism:
                     self._close(*running.popleft())
-                upstreams = {upstream.address for upstream in change.after}
-                while any(other.address in upstreams for _, other, _ in running):
+                upstreams = {upstream.address for change in group for upstream in change.after}
+                while any(one.change.address in upstreams for _, begun in running for one in begun):
                     self._close(*running.popleft())
-                launcher = self.backends(change.backend).launcher
-                launch = launch_of(self.plan, change)
+                launcher = self.backends(group[0].backend).launcher
                 try:
-                    self._require_upstreams(change)
-                    # With the intent: a machine that settles it must know whose it is.
-                    launch = replace(launch, reference=launcher.site())
-                    intent = self._begin(change, launch)
+                    begun = self._begin(group, launcher)
                 except SgpuError as error:
-                    self._fail(change, error)
+                    for change in group:
+                        self._fail(change, error)
                     continue
-                git = self.plan.git.of_launch if self.plan.git else {}
-                earlier = self.state.earlier(launch)
-                launching = LaunchRequest(
-                    record=launch,
-                    earlier=earlier,
-                    upstreams=upstreams_of(launch, self.known),
-                    call=self.call,
-                    git=git,
-                )
-                queues = launcher.may_queue(launching)
+                launchings = [self._request(one, begun) for one in begun]
+                queues = any(map(launcher.may_queue, launchings))
                 before = last_queued if queues else None
                 started = pool.submit(
-                    _stage_and_launch, launcher, launching, before, self.writer.check_held
+                    stage_and_launch, launcher, launchings, before, self.writer.check_held
                 )
                 if queues:
                     last_queued = started
-                running.append((started, change, intent))
+                running.append((started, begun))
             while running:
                 self._close(*running.popleft())
+
+    def _request(self, one: BegunLaunch, group: Sequence[BegunLaunch]) -> LaunchRequest:
+        return LaunchRequest(
+            record=one.launch,
+            earlier=self.state.earlier(one.launch),
+            upstreams=upstreams_of(one.launch, self.known),
+            joined=joined_records([other.launch for other in group]),
+            call=self.call,
+            git=self.plan.git.of_launch if self.plan.git else {},
+        )
 
     def _require_upstreams(self, change: Change) -> None:
         """Refuse a launch that would wait for one that did not happen."""
@@ -261,33 +269,53 @@ class _Walk:
                     code="upstream_failed",
                 )
 
-    def _begin(self, change: Change, launch: LaunchRecord) -> Intent:
-        intent = Intent(
-            token=launch.token,
-            address=change.address,
-            owner=launch.owner,
-            action=str(change.action),
-            attempt=launch.ref.number,
-            plan_id=self.plan_id,
-            created_at=self.clock(),
-            launch=launch,
-        )
-        self.writer.begin(intent)
-        self._tell(change, Step.STARTED, launch.ref)
-        return intent
+    def _begin(self, group: Sequence[Change], launcher: Launcher) -> Sequence[BegunLaunch]:
+        """Commit the intents of a group. One that cannot be committed leaves those before it open:
+        nothing of them is staged, so that the next apply drops them."""
+        for change in group:
+            self._require_upstreams(change)
+        # With the intent: a machine that settles it must know whose it is.
+        site = launcher.site()
+        begun = []
+        for change in group:
+            launch = replace(launch_of(self.plan, change), reference=site)
+            intent = Intent(
+                token=launch.token,
+                address=change.address,
+                owner=launch.owner,
+                action=str(change.action),
+                attempt=launch.ref.number,
+                plan_id=self.plan_id,
+                created_at=self.clock(),
+                launch=launch,
+            )
+            self.writer.begin(intent)
+            self._tell(change, Step.STARTED, launch.ref)
+            begun.append(BegunLaunch(change=change, launch=launch, intent=intent))
+        return begun
 
-    def _close(self, running: _Launch, change: Change, intent: Intent) -> None:
+    def _close(self, running: GroupLaunch, begun: Sequence[BegunLaunch]) -> None:
+        try:
+            references = running.result()
+        except SgpuError as error:
+            for one in begun:
+                self._close_failed(one, error)
+            return
+        for one, reference in zip(begun, references, strict=True):
+            self._close_launched(one, reference)
+
+    def _close_failed(self, one: BegunLaunch, error: SgpuError) -> None:
+        if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
+            self.writer.abandon(one.intent)
+        if isinstance(error, BackendError) and error.asked_wrong:
+            error = with_place(error, one.change)
+        self._fail(one.change, error, one.launch.ref)
+
+    def _close_launched(self, one: BegunLaunch, reference: str | None) -> None:
+        change, intent = one.change, one.intent
         attempt = intent.attempt_record
         assert attempt is not None  # noqa: S101  set by _begin
-        try:
-            attempt = replace(attempt, reference=running.result())
-        except SgpuError as error:
-            if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
-                self.writer.abandon(intent)
-            if isinstance(error, BackendError) and error.asked_wrong:
-                error = with_place(error, change)
-            self._fail(change, error, attempt.ref)
-            return
+        attempt = replace(attempt, reference=reference)
         self.launched.append(attempt.ref)
         if change.action is Action.REPLACE:
             self._stop(change)  # now that the new attempt is there, waiting for the old to end
@@ -343,19 +371,6 @@ def _launches(change: Change) -> bool:
 
 def _launch_order(change: Change) -> tuple[str, tuple[int, ...], str]:
     return cell_order(change.address, change.launch.inputs.cell if change.launch else None)
-
-
-def _stage_and_launch(
-    launcher: Launcher,
-    launching: LaunchRequest,
-    before: _Launch | None,
-    check_held: Callable[[], None],
-) -> str | None:
-    launcher.stage(launching)
-    if before is not None:
-        wait([before])  # the pool took it up earlier, so it ends
-    check_held()  # staging may have taken long, or this process was suspended
-    return launcher.launch(launching)
 
 
 def _attempt_number(change: Change) -> int:

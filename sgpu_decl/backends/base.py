@@ -57,11 +57,13 @@ class LaunchRequest:
     called function that ranks run, if the launch is a call of one. `git` is that of the
     plan. `earlier` are the launches of `record.wait_for` that are still active. `upstreams` are
     those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
+    `joined` are the launches that are started as one, this one among them, if they are several.
     A launch that a crash left staged is completed without them."""
 
     record: LaunchRecord
     earlier: tuple[LaunchRecord, ...] = ()
     upstreams: tuple[LaunchRecord, ...] = ()
+    joined: tuple[LaunchRecord, ...] = ()
     call: "Call | None" = None
     git: Mapping[str, str] = field(default_factory=dict)
 
@@ -176,8 +178,9 @@ class ForcedStop(Protocol):
 
 class Launcher(Protocol):
     """Starts attempts and stops them. The calls for one launch come in this order: `check`,
-    `prepare`, `may_queue`, `stage`, `launch`; after a crash `staged`, `stage` and `launch` once
-    more. The last two may come from several threads at once, for different launches."""
+    `prepare`, `may_queue`, `stage`, `launch_joined`; after a crash `staged`, `stage` and `launch`
+    once more. The last two of each may come from several threads at once, for different
+    launches."""
 
     @abstractmethod
     def check(self, launching: LaunchRequest) -> None:
@@ -239,6 +242,15 @@ class Launcher(Protocol):
             OutcomeUnknown: it may have been started.
             BackendError: nothing was started, and nothing is left behind.
         """
+
+    def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
+        """`launch` for launches that are started as one, each behind those that it comes after: all
+        are started, or none. It is one launch alone unless the backend's `Capabilities.joins`."""
+        return [self.launch(launching) for launching in launchings]
+
+    def unstage(self, launching: LaunchRequest) -> None:  # noqa: ARG002  a default
+        """Undo `stage`, where another one that it is `joined` with could not be staged."""
+        return
 
     @abstractmethod
     def cancel(self, record: LaunchRecord) -> None:

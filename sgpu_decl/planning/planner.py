@@ -208,8 +208,11 @@ class _PlanParts:
             change, checks = change_of(item, self._attempts_of(item.address), options, cells)
             result = order.settled(item, change, checks)
             self.results.append(result)
-            if "after" in capabilities.get(item.backend, _NONE).fields:
+            can = capabilities.get(item.backend, _NONE)
+            if "after" in can.fields:
                 self.checks += order.elsewhere(item)
+            if can.joins:
+                self.checks += order.not_joined(item, result[0])
             self.spending.add(result[0])
             if result[0].launches:
                 launched.append(item)

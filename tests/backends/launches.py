@@ -1,5 +1,6 @@
 """Launches for tests of backends: what a test does not say is the least that a launch has."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def launching_of(
     lineage: str = "lineage",
     call: Call | None = None,
     spec: str = "{}",
+    after: Sequence[AttemptRef] = (),
     **inputs: Any,
 ) -> LaunchRequest:
     record = LaunchRecord(
@@ -31,6 +33,7 @@ def launching_of(
         lineage=lineage,
         owner="run.yaml",
         inputs=LaunchInputs(spec=spec, fingerprint="", **inputs),
+        after=tuple(after),
     )
     return LaunchRequest(record=record, call=call)
 

@@ -100,6 +100,8 @@ class TestDatabricks(BackendContract):
             tells_restarts=False,
             elsewhere=True,
             queues=False,
+            orders=True,
+            reads_outputs=False,
             lose_answer=lambda: server.faults.add(lost, tenant=tenant.key),
         )
 

@@ -45,6 +45,7 @@ KIND = BackendKind(
         remote=True,
         fields=frozenset(
             {
+                "after",
                 "pool",
                 "priority",
                 "permissions",
@@ -56,6 +57,7 @@ KIND = BackendKind(
             }
         ),
         queues=False,
+        joins=True,
     ),
     open=_open,
     jobs=_jobs,

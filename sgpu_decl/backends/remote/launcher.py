@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.remote.attempts import RemoteAttempts, end_earlier
@@ -59,6 +59,18 @@ class RemoteLauncher(Launcher):
             BackendError: nothing was started.
         """
 
+    def staged_facts(self, launching: LaunchRequest) -> Mapping[str, Json]:  # noqa: ARG002
+        """What the marker of a launch that is staged says beside what it uses."""
+        return {}
+
+    def is_whole(
+        self,
+        record: LaunchRecord,  # noqa: ARG002  a default
+        marker: Mapping[str, Any],  # noqa: ARG002
+    ) -> bool:
+        """Whether a launch that is marked, and was not started, may have been begun to start."""
+        return True
+
     def check(self, launching: LaunchRequest) -> None:
         require_code(self._store(), launching)
 
@@ -77,17 +89,18 @@ class RemoteLauncher(Launcher):
             return
         try:
             uses = self.uploader.fill(launching)
-            self._launches.mark(record, uses)
+            self._launches.mark(record, uses, **self.staged_facts(launching))
             self._staged[record.ref] = uses
             self._known.add(record.token)
         except SgpuError:
-            self._unstage(record)
+            self._undo(record)
             raise
         finally:
             self.uploader.release(record.ref)
 
     def staged(self, record: LaunchRecord) -> bool:
-        if self._launches.marker(record) is None:
+        marker = self._launches.marker(record)
+        if marker is None or not (is_started(marker) or self.is_whole(record, marker)):
             return False
         self._known.add(record.token)
         return True
@@ -110,7 +123,7 @@ class RemoteLauncher(Launcher):
             end_earlier(self, self._attempts, launching.earlier)
         except BackendError as error:
             if staged_here:
-                self._unstage(record)
+                self._undo(record)
                 raise
             raise _maybe_started(record, error) from error
         try:
@@ -118,7 +131,7 @@ class RemoteLauncher(Launcher):
         except OutcomeUnknown:
             raise
         except SgpuError:
-            self._unstage(record)
+            self._undo(record)
             raise
         try:
             if facts:
@@ -130,7 +143,11 @@ class RemoteLauncher(Launcher):
             ) from error
         return folder
 
-    def _unstage(self, record: LaunchRecord) -> None:
+    def unstage(self, launching: LaunchRequest) -> None:
+        self._staged.pop(launching.ref, None)
+        self._undo(launching.record)
+
+    def _undo(self, record: LaunchRecord) -> None:
         """Undo `stage`. A plan after a failed launch has the same attempt number, and so the same
         token: that launch is staged anew."""
         self._known.discard(record.token)

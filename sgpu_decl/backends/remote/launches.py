@@ -98,8 +98,9 @@ class RemoteLaunches:
         """Write the marker of a launch; see `render_marker`."""
         content = render_marker(uses, token=record.token, **facts)
         self.area(record).files.put(f"{self.folder(record)}/{MARKER}", content)
-        if facts:
-            self.memory.remember(record, marker=json.loads(content))
+        marker = json.loads(content)
+        if is_started(marker):
+            self.memory.remember(record, marker=marker)
 
     def unstage(self, record: LaunchRecord) -> None:
         """Delete the launch folder of a launch that nothing was started from: it would keep gc
@@ -112,5 +113,6 @@ class RemoteLaunches:
 
 def is_started(marker: Mapping[str, Any]) -> bool:
     """Whether a marker says what an attempt became: beside the facts of `RemoteLaunches.mark` it
-    has some of the platform's. (The folder of a job has a list of files.)"""
-    return bool(marker.keys() - {"token", "uses", "files"})
+    has some of the platform's. (The folder of a job has a list of `files`; `joined` says what
+    launches are started as one.)"""
+    return bool(marker.keys() - {"token", "uses", "files", "joined"})

@@ -121,9 +121,13 @@ class RunsApi:
         return Response(json=paging.answer("runs", shapes, len(found)))
 
     def cancel(self, request: Request) -> Response:
-        """Stop a run; one that has ended stays as it is."""
-        run, _ = self._found(request)
-        self.runner.cancel(request.tenant, run.run_id)
+        """Stop a run, or one of its tasks by the run id of an attempt; what has ended stays as it
+        is."""
+        run, attempt = self._found(request)
+        if attempt is not None and len(run.tasks) > 1:
+            self.runner.cancel_task(request.tenant, run.run_id, attempt.task_key)
+        else:
+            self.runner.cancel(request.tenant, run.run_id)
         return Response(json={})
 
     def cancel_all(self, request: Request) -> Response:

@@ -131,6 +131,10 @@ def _attempt(request: Request) -> TaskAttempt:
     if not text.isdigit():
         raise invalid(f"Invalid run id '{text}'.")
     runs = RunRecords(request.tenant)
+    owner = runs.owner(int(text))
+    task = owner.attempt(int(text)) if owner is not None else None
+    if task is not None:
+        return task
     run = runs.get(int(text))
     if run is None:
         raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"Run {text} does not exist.")

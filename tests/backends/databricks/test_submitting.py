@@ -5,6 +5,12 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.backends.databricks.launching.joined_runs import (
+    joined_submission,
+    joined_token,
+    read_submission,
+    require_joinable,
+)
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, submit_request
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
@@ -154,3 +160,96 @@ def test_ranks_without_gpus_have_no_machines() -> None:
         asked(type="CPU")
 
     assert caught.value.code == "no_such_machines"
+
+
+def joined(*specs: dict[str, Any]) -> dict[str, Any]:
+    """The request for runs of which each comes after the one before it."""
+    refs = [AttemptRef(Address.run(f"r{at}"), 1) for at in range(len(specs))]
+    launchings = [
+        launching_of(
+            ref=ref,
+            token=f"sgpu1-{ref.address.name}",
+            spec=json.dumps({"gpus": 1, "type": "A10", "entrypoint": "a.py", **spec}),
+            after=refs[max(0, at - 1) : at],
+        )
+        for at, (ref, spec) in enumerate(zip(refs, specs, strict=True))
+    ]
+    staged = [
+        StagedLaunch(
+            config=launching.config,
+            folder=f"/Workspace/x/{launching.ref.address.name}",
+            experiments="/Workspace/Users/me",
+        )
+        for launching in launchings
+    ]
+    submission = joined_submission(launchings, staged, staged[0].folder)
+    assert submission.path == "/Workspace/x/r0/submission.json"
+    assert read_submission(submission.path, submission.to_bytes()) == submission
+    assert read_submission(submission.path, b"{}") is None
+    assert submission.token == joined_token([launching.record for launching in launchings])
+    assert submission.tasks["sgpu1-r1"] == {"task": "2-r1", "after": {"1-r0": "r0#1"}}
+    return dict(submission.body)
+
+
+def test_runs_in_order_are_tasks_of_one_run() -> None:
+    body = joined(
+        {
+            "timeout": "1h",
+            "retry": {"max": 2, "on": ["infra"]},
+            "on_finish": {"success": ["a@b.c"]},
+        },
+        {"env": {"base": "ai-5"}},
+        {"env": {"base": "ai-5"}},
+    )
+
+    first, second, third = body["tasks"]
+    assert body["run_name"] == "r0#1, r1#1, r2#1"
+    assert len(body["idempotency_token"]) <= 64
+    # 0 or nothing "means no timeout" (`JobsAPI.submit`): one waits for the other.
+    assert "timeout_seconds" not in body
+    assert first["timeout_seconds"] == 3600 + 86400 + 600
+    assert (first["max_retries"], first["task_key"]) == (2, "1-r0")
+    assert first["email_notifications"] == {"on_success": ["a@b.c"]}
+    assert "depends_on" not in first
+    assert second["depends_on"] == [{"task_key": "1-r0"}]
+    assert third["depends_on"] == [{"task_key": "2-r1"}]
+    assert [task["environment_key"] for task in body["tasks"]] == [
+        "environment-1",
+        "environment-2",
+        "environment-2",
+    ]
+    assert [one["environment_key"] for one in body["environments"]] == [
+        "environment-1",
+        "environment-2",
+    ]
+    paths = [task["ai_runtime_task"]["deployments"][0]["command_path"] for task in body["tasks"]]
+    assert paths == [f"/Workspace/x/r{at}/command.sh" for at in range(3)]
+
+
+def test_other_launches_together_are_another_run() -> None:
+    records = [
+        launching_of(ref=AttemptRef(Address.run(name), 1), token=name).record for name in "abc"
+    ]
+    tokens = {joined_token(records), joined_token(records[:2]), joined_token(records[1:])}
+    assert len(tokens) == 3
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ([{"budget": "team"}], "differ in `budget`"),
+        ([{"permissions": [{"level": "view", "group": "ml"}]}], "differ in `permissions`"),
+        ([{}] * 100, "101 runs come after each other"),
+    ],
+)
+def test_what_one_run_cannot_have_as_its_tasks(others: list[dict[str, Any]], words: str) -> None:
+    smallest = {"gpus": 1, "type": "A10", "entrypoint": "a.py"}
+    records = [
+        launching_of(
+            ref=AttemptRef(Address.run(f"r{at}"), 1), spec=json.dumps({**smallest, **said})
+        ).record
+        for at, said in enumerate([{}, *others])
+    ]
+    with pytest.raises(BackendError, match=words) as caught:
+        require_joinable(records)
+    assert caught.value.code == "cannot_join"

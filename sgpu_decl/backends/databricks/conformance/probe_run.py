@@ -27,6 +27,7 @@ from sgpu_decl.backends.databricks.launching.submit import (
 )
 from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
+from sgpu_decl.backends.databricks.watching.run_part import RunPart
 from sgpu_decl.backends.databricks.watching.termination import state_of
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -190,7 +191,8 @@ class ProbeRun:
 
     def lines(self, heard: Callable[[str], None], *, follow: bool) -> None:
         """Pass on the lines of its log; all there is, or as they come until it ends."""
-        log = WorkspaceLog(self._ref, self._workspace, self.run_id, ranks=None, follow=follow)
+        part = RunPart(run_id=self.run_id)
+        log = WorkspaceLog(self._ref, self._workspace, part, ranks=None, follow=follow)
         ended = False
         with suppress(NotFound):
             while not ended:

@@ -1,17 +1,21 @@
 """Launches in a workspace: staged in a launch folder, and submitted to its Jobs API."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.remote.attempts import end_earlier
+from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
@@ -19,6 +23,7 @@ from sgpu_decl.model.step_progress import Progress
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.databricks.launching.joined_runs import JoinedSubmission
 
 
 class DatabricksLauncher(RemoteLauncher):
@@ -34,11 +39,17 @@ class DatabricksLauncher(RemoteLauncher):
         super().__init__(context, launches, attempts, WorkspaceNodes())
         self._workspaces = workspaces
         self._runs = attempts
+        self._submissions: dict[str, JoinedSubmission] = {}  # by the token of each launch
+        self._joined_runs: dict[str, int] = {}  # by the token of a submission
 
     def check(self, launching: LaunchRequest) -> None:
         connection = self._workspace(launching).connection
         connection.start()
         super().check(launching)
+        if launching.joined and launching.joined[0].ref == launching.ref:
+            from sgpu_decl.backends.databricks.launching.joined_runs import require_joinable
+
+            require_joinable(launching.joined)
         connection.await_answer()  # before any effect
 
     def prepare(
@@ -69,34 +80,135 @@ class DatabricksLauncher(RemoteLauncher):
         )
         return tuple(item for warnings in shared.values() for item in warnings)
 
+    def staged_facts(self, launching: LaunchRequest) -> Mapping[str, Json]:
+        if not launching.joined:
+            return {}
+        from sgpu_decl.backends.databricks.launching.joined_runs import joined_token
+
+        folder = self._launches.folder(launching.joined[0])
+        return {"joined": {"folder": folder, "token": joined_token(launching.joined)}}
+
+    def is_whole(self, record: LaunchRecord, marker: Mapping[str, Any]) -> bool:
+        """One of several was begun to start once their submission was written, which is then what
+        `launch` completes."""
+        self._submissions.pop(record.token, None)
+        joined = marker.get("joined")
+        if joined is None:
+            return True
+        from sgpu_decl.backends.databricks.launching.joined_runs import (
+            read_submission,
+            submission_path,
+        )
+
+        path = submission_path(joined["folder"])
+        try:
+            submission = read_submission(path, self._launches.area(record).files.get(path))
+        except RemoteMissing:
+            return False
+        if submission is None or submission.token != joined["token"]:
+            return False  # it is one of earlier launches
+        self._submissions[record.token] = submission
+        return True
+
+    def unstage(self, launching: LaunchRequest) -> None:
+        super().unstage(launching)
+        self._submissions.pop(launching.record.token, None)
+
+    def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
+        if len(launchings) == 1:
+            return super().launch_joined(launchings)
+        try:
+            earlier = [record for launching in launchings for record in launching.earlier]
+            end_earlier(self, self._attempts, earlier)
+            self._write_submission(launchings)
+            return [self.launch(replace(launching, earlier=())) for launching in launchings]
+        except OutcomeUnknown:
+            raise
+        except SgpuError:
+            for launching in launchings:
+                self.unstage(launching)
+            raise
+
+    def _write_submission(self, launchings: Sequence[LaunchRequest]) -> None:
+        """From now on, all of the launches count as begun to start."""
+        from sgpu_decl.backends.databricks.launching.joined_runs import joined_submission
+
+        workspace, staged = self._workspace(launchings[0]), []
+        for launching in launchings:
+            workspace.make_experiment_folder(launching.config)
+            folder = self._launches.folder(launching.record)
+            staged.append(workspace.staged_launch(launching, folder))
+        first = launchings[0].record
+        submission = joined_submission(launchings, staged, self._launches.folder(first))
+        try:
+            self._launches.area(first).files.put(submission.path, submission.to_bytes())
+        except BackendError as error:
+            if error.code in self._unsure():
+                raise OutcomeUnknown(error.message, hint=error.hint) from error
+            raise
+        for launching in launchings:
+            self._submissions[launching.record.token] = submission
+
     def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
-        from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
         from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
         from sgpu_decl.backends.databricks.launching.submit import submit_request
 
         workspace = self._workspace(launching)
-        workspace.make_experiment_folder(launching.config)
-        body = submit_request(
-            workspace.staged_launch(launching, folder),
-            ref=launching.ref,
-            token=launching.record.token,
-        )
-        try:
-            answer = workspace.connection.tell(
-                f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", body
+        of_task: Mapping[str, Json] = {}
+        joined = self._submissions.get(launching.record.token)
+        if joined is not None:
+            run_id = self._submit_joined(launching, joined)
+            of_task = joined.tasks[launching.record.token]
+        else:
+            workspace.make_experiment_folder(launching.config)
+            body = submit_request(
+                workspace.staged_launch(launching, folder),
+                ref=launching.ref,
+                token=launching.record.token,
             )
+            run_id = self._submit(launching, f"submitting `{launching.ref}`", body)
+        return {
+            "run_id": run_id,
+            "submitted": workspace.connection.now(),
+            "mlflow": mlflow_metadata(launching),
+            **of_task,
+        }
+
+    def _submit_joined(self, launching: LaunchRequest, submission: "JoinedSubmission") -> int:
+        """The run that launches are the tasks of, submitted by the first that is launched."""
+        if submission.token not in self._joined_runs:
+            try:
+                doing = "submitting runs that are launched together"
+                run_id = self._submit(launching, doing, dict(submission.body))
+            except OutcomeUnknown:
+                raise
+            except BackendError:
+                # Nothing was started of the others either, and nothing is to be completed.
+                self._submissions.pop(launching.record.token, None)
+                with suppress(BackendError):
+                    self._launches.area(launching.record).files.delete(submission.path)
+                raise
+            self._joined_runs[submission.token] = run_id
+        return self._joined_runs[submission.token]
+
+    def _submit(self, launching: LaunchRequest, doing: str, body: dict[str, Json]) -> int:
+        connection = self._workspace(launching).connection
+        try:
+            answer = connection.tell(doing, "/api/2.2/jobs/runs/submit", body)
         except BackendError as error:
-            if error.code in UNSURE:
+            if error.code in self._unsure():
                 raise OutcomeUnknown(
                     f"{error.message}; whether it was started is not known",
                     hint="apply again: it is found, or else started, and never twice",
                 ) from error
             raise
-        return {
-            "run_id": int(str(answer["run_id"])),
-            "submitted": workspace.connection.now(),
-            "mlflow": mlflow_metadata(launching),
-        }
+        return int(str(answer["run_id"]))
+
+    @staticmethod
+    def _unsure() -> frozenset[str]:
+        from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
+
+        return UNSURE
 
     def cancel(self, record: LaunchRecord) -> None:
         self._runs.cancel(record)

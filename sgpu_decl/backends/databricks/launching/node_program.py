@@ -63,7 +63,8 @@ class WorkspaceNodes(NodeProgram):
         job = launching.ref.address.kind is Kind.JOB
         platform = platform_table(
             starts=1 + retries_of(config) if job else None,
-            ends=ended_early(config) and not job,  # nodes of a job do not know which launch it is
+            # Nodes of a job do not know which launch it is, and joined ones which task is theirs.
+            ends=ended_early(config) and not job and not launching.joined,
         )
         command = render_command(start, platform, managed=has_managed_base(config))
         files = {

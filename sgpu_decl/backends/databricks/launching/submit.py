@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sgpu_decl.agent.upstreams import listed
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
 from sgpu_decl.backends.databricks.planning.machines import machines_of, refusal_of
@@ -12,7 +13,7 @@ from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, canonical
 
 LONGEST = 7 * 24 * 3600
 """Seconds that the platform lets a run last at most."""
@@ -70,6 +71,17 @@ class StagedLaunch:
     policy: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTask:
+    """A launch that is one task of several: its key, and the keys of those that must have succeeded
+    before it starts."""
+
+    staged: StagedLaunch
+    ref: AttemptRef
+    key: str
+    after: Sequence[str] = ()
+
+
 def submit_request(staged: StagedLaunch, *, ref: AttemptRef, token: str) -> dict[str, Json]:
     """Return the body of the request. Its token makes it one run however often it is sent.
 
@@ -77,27 +89,73 @@ def submit_request(staged: StagedLaunch, *, ref: AttemptRef, token: str) -> dict
         BackendError: the platform has no such machines.
     """
     config = staged.config
-    task: dict[str, Json] = {
-        "task_key": platform_name(ref.address.name),
-        "run_if": "ALL_SUCCESS",
-        "environment_key": ENVIRONMENT,
-        "ai_runtime_task": task_of(staged, run_name=f"{ref.address.folder}-{ref.number}"),
-        "max_retries": retries_of(config),
-    }
+    task = StagedTask(staged=staged, ref=ref, key=platform_name(ref.address.name))
     body: dict[str, Json] = {
         "run_name": str(ref),
         "idempotency_token": token,
         "timeout_seconds": timeout_of(config, attempts=1 + retries_of(config)),
         "environments": [{"environment_key": ENVIRONMENT, "spec": environment_of(config)}],
-        "tasks": [task],
+        "tasks": [_submitted_task(task, ENVIRONMENT)],
+        **_of_the_run(staged),
     }
-    if config.permissions:
-        body["access_control_list"] = access_list(config.permissions, RUN_LEVELS)
-    if staged.policy is not None:
-        body["budget_policy_id"] = staged.policy
     if config.on_finish is not None:
         body["email_notifications"] = notifications(config.on_finish)
     return body
+
+
+def joined_request(tasks: Sequence[StagedTask], *, token: str) -> dict[str, Json]:
+    """The same for several launches. Each task has its own limit of time, for each attempt of the
+    platform; the run as a whole has none, since one waits for the other.
+
+    Raises:
+        BackendError: the platform has no such machines.
+    """
+    submitted: list[Json] = []
+    environments: dict[str, Json] = {}  # by their content: equal ones are one
+    for task in tasks:
+        config = task.staged.config
+        spec = environment_of(config)
+        known = environments.setdefault(
+            canonical(spec),
+            {"environment_key": f"environment-{len(environments) + 1}", "spec": spec},
+        )
+        assert isinstance(known, dict)  # noqa: S101  as made above
+        body = _submitted_task(task, str(known["environment_key"]))
+        body["timeout_seconds"] = timeout_of(config)
+        if task.after:
+            body["depends_on"] = [{"task_key": key} for key in task.after]
+        if config.on_finish is not None:
+            body["email_notifications"] = notifications(config.on_finish)
+        submitted.append(body)
+    return {
+        "run_name": listed([str(task.ref) for task in tasks]),
+        "idempotency_token": token,
+        "environments": [*environments.values()],
+        "tasks": submitted,
+        **_of_the_run(tasks[0].staged),
+    }
+
+
+def _submitted_task(task: StagedTask, environment: str) -> dict[str, Json]:
+    """A task of a run that is submitted. `environment` is the key of its environment."""
+    run_name = f"{task.ref.address.folder}-{task.ref.number}"
+    return {
+        "task_key": task.key,
+        "run_if": "ALL_SUCCESS",
+        "environment_key": environment,
+        "ai_runtime_task": task_of(task.staged, run_name=run_name),
+        "max_retries": retries_of(task.staged.config),
+    }
+
+
+def _of_the_run(staged: StagedLaunch) -> dict[str, Json]:
+    """What belongs to a run as a whole, and not to its tasks."""
+    fields: dict[str, Json] = {}
+    if staged.config.permissions:
+        fields["access_control_list"] = access_list(staged.config.permissions, RUN_LEVELS)
+    if staged.policy is not None:
+        fields["budget_policy_id"] = staged.policy
+    return fields
 
 
 def task_of(staged: StagedLaunch, *, run_name: str) -> dict[str, Json]:

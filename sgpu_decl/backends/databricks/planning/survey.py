@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection
+from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.catalog import (
     Catalog,
     catalog_of,
@@ -63,6 +64,12 @@ class DatabricksSurvey(RemoteSurvey):
         if machines is None:
             return None
         return NodeShape(nodes=machines.nodes, gpus=machines.gpus // machines.nodes)
+
+    def site(self, config: RunConfig) -> str:
+        block = config.backend
+        assert isinstance(block, DatabricksOptions)  # noqa: S101  what this backend's kind has
+        names = {"host": block.host, "profile": block.profile, "staging": block.staging}
+        return ", ".join(f"`{name}: {value}`" for name, value in names.items() if value)
 
     def rules(
         self, config: RunConfig, places: Mapping[str, Place], folder: Path

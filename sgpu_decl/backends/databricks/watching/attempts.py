@@ -7,6 +7,7 @@ from typing import Any
 
 from sgpu_decl.backends.base import LogReader, NoLog
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
+from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
 from sgpu_decl.backends.databricks.watching.run_status import (
     is_settled,
     missing_run_status,
@@ -25,7 +26,8 @@ from sgpu_decl.model.launch import LaunchRecord
 
 class DatabricksAttempts(RemoteAttempts):
     """Markers have the id of the run that a launch became (`run_id`), when it was `submitted`, in
-    seconds of the epoch by the workspace's clock, and what its MLflow runs are to say (`mlflow`).
+    seconds of the epoch by the workspace's clock, what its MLflow runs are to say (`mlflow`), and
+    which task of the run the attempt is, if the run has several (`task`, `after`; see `RunPart`).
     This machine remembers that the workspace has shown the run since (`seen`), and of each MLflow
     run that was written why it does not say so, if that failed for good (`mlflow RUN`).
     """
@@ -44,14 +46,16 @@ class DatabricksAttempts(RemoteAttempts):
             view = AttemptView(ref=record.ref, backend=record.backend, state=staging)
             return RemoteStatus(view=view)
         workspace, memory = self._workspace(record), self._launches.memory
-        run = workspace.run_cache.run(marker["run_id"])
+        part = self._part(record, marker)
+        run = part.look(workspace.run_cache)
         seen = bool(memory.get(record).get("seen"))
         if run is None:
             return missing_run_status(record, marker, workspace, seen=seen)
         if not seen:  # from now on it is deleted if it is not shown
             memory.remember(record, seen=True)
         folder, results = self._launches.folder(record), self._launches.results(record)
-        return run_status(record, run, workspace, folder, results)
+        status = run_status(record, run, workspace, folder, results)
+        return part.explained(status, workspace.run_cache)
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views, by_ref = self.look(records), {record.ref: record for record in records}
@@ -63,7 +67,9 @@ class DatabricksAttempts(RemoteAttempts):
                 continue
             marker = self._launches.marker(record) or {}
             workspace = self._workspace(record)
-            run = workspace.run_cache.run(marker["run_id"]) if "run_id" in marker else None
+            if "run_id" not in marker:
+                continue
+            run = self._part(record, marker).look(workspace.run_cache)
             if run is None:
                 continue
             for run_id in mlflow_runs(run, workspace):
@@ -81,11 +87,15 @@ class DatabricksAttempts(RemoteAttempts):
         """See `Launcher.cancel`. Raises BackendError: the workspace does not answer, or does not
         allow it."""
         marker = self._launches.marker(record) or {}
-        if "run_id" in marker and not self._launches.memory.get(record).get("ended"):
-            self._workspace(record).connection.tell_unless_gone(
+        if "run_id" not in marker or self._launches.memory.get(record).get("ended"):
+            return
+        workspace = self._workspace(record)
+        run_id = self._part(record, marker).cancelled_id(workspace.run_cache)
+        if run_id is not None:
+            workspace.connection.tell_unless_gone(
                 f"cancelling `{record.ref}`",
                 "/api/2.2/jobs/runs/cancel",
-                {"run_id": marker["run_id"]},
+                {"run_id": run_id},
                 look="/api/2.2/jobs/runs/get",
             )
 
@@ -96,7 +106,15 @@ class DatabricksAttempts(RemoteAttempts):
         if "run_id" not in marker:
             return NoLog()
         workspace = self._workspace(record)
-        return WorkspaceLog(record.ref, workspace, marker["run_id"], ranks=ranks, follow=follow)
+        part = self._part(record, marker)
+        return WorkspaceLog(record.ref, workspace, part, ranks=ranks, follow=follow)
+
+    def _part(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RunPart:
+        from sgpu_decl.backends.databricks.launching.submit import retries_of
+
+        # Of a run with one task, the platform itself says whether it goes on.
+        joined = "task" in marker
+        return run_part(marker, retries_of(self._launches.config(record)) if joined else 0)
 
     def _workspace(self, record: LaunchRecord) -> Workspace:
         return self._workspaces.of(self._launches.config(record).backend)

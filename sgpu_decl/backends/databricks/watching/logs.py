@@ -6,7 +6,7 @@ workspaces have the one, some the other, and some lose both.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import LogReader
@@ -25,6 +25,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import LogLines
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.databricks.watching.run_part import RunPart
     from sgpu_decl.backends.databricks.workspace import Workspace
 
 _BACK = 30  # seconds that are asked for once more: lines of some nodes come late
@@ -48,30 +49,31 @@ class WorkspaceLog(LogReader):
         self,
         ref: AttemptRef,
         workspace: "Workspace",
-        run_id: int,
+        part: "RunPart",
         *,
         ranks: Sequence[int] | None,
         follow: bool,
     ) -> None:
         self._ref = ref
         self._workspace = workspace
-        self._run_id = run_id
+        self._part = part
         self._ranks = None if ranks is None else frozenset(ranks)
         self._follow = follow
         self._readers: dict[int, _AttemptLog] = {}
 
     def read(self) -> tuple[Iterable[LogLines], bool]:
-        run = self._workspace.run_cache.run(self._run_id) or {}
+        run = self._part.look(self._workspace.run_cache) or {}
         # Asked before the log is read: if the run has ended, the log is complete.
         ended = not run or has_ended(run)
         over = ended or not self._follow
         return self._lines(run, over=over), over
 
-    def _lines(self, run: dict[str, Any], *, over: bool) -> Iterator[LogLines]:
+    def _lines(self, run: Mapping[str, Any], *, over: bool) -> Iterator[LogLines]:
         for task in sorted(run.get("tasks") or (), key=attempt_number):
             number = attempt_number(task)
             if number not in self._readers:
-                self._readers[number] = _AttemptLog(self._workspace, self._run_id, task)
+                log_id = self._part.log_id(task)
+                self._readers[number] = _AttemptLog(self._workspace, log_id, task)
             for record in self._readers[number].records(task):
                 line = line_of(self._ref, record)
                 if self._ranks is None or line.rank in self._ranks:
@@ -86,7 +88,7 @@ class WorkspaceLog(LogReader):
         yield LogLines(ref=self._ref, rank=None, stream="stderr", text=text)
 
 
-def _all_lost(run: dict[str, Any], readers: Iterable["_AttemptLog"]) -> bool:
+def _all_lost(run: Mapping[str, Any], readers: Iterable["_AttemptLog"]) -> bool:
     """Whether a run that has ended had nodes, and no log of any of them is there."""
     ended = has_ended(run)
     began = any(task.get("execution_duration") for task in run.get("tasks") or ())
@@ -105,11 +107,11 @@ def _nothing(ref: AttemptRef, host: str) -> NotFound:
 
 class _AttemptLog:
     """The log of one attempt of the platform, which is a `task` of the run, and how much of it was
-    read. `has_log` says whether there ever was a log."""
+    read. `has_log` says whether there ever was a log. The log service knows it by `log_id`."""
 
-    def __init__(self, workspace: "Workspace", run_id: int, task: dict[str, Any]) -> None:
+    def __init__(self, workspace: "Workspace", log_id: int, task: dict[str, Any]) -> None:
         self._workspace = workspace
-        self._run_id = run_id
+        self._log_id = log_id
         self._task_run_id = int(task["run_id"])
         self._number = attempt_number(task)
         self._deduplicator = Deduplicator()
@@ -143,8 +145,8 @@ class _AttemptLog:
             **({"from": since} if since else {}),
         }
         pages = self._workspace.connection.pages(
-            f"reading the logs of run {self._run_id}",
-            f"/api/2.0/ai-training/workflows/by-run-id/{self._run_id}/logs",
+            f"reading the logs of run {self._log_id}",
+            f"/api/2.0/ai-training/workflows/by-run-id/{self._log_id}/logs",
             **query,
         )
         try:

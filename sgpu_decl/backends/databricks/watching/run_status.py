@@ -86,7 +86,8 @@ def _ended(
     newest: Mapping[str, Any] = max(run["tasks"], key=attempt_number, default={})
     task = newest.get("ai_runtime_task") or {}
     tracking = workspace.run_cache.output(int(newest["run_id"])) if newest else {}
-    if ending.failure is not None and not ending.ran:
+    waited = ending.failure is FailureClass.UPSTREAM_FAILED
+    if ending.failure is not None and not ending.ran and not waited:
         # One reason may be that the folder of its experiment was deleted after sgpu saw it.
         forget_kind(connection, str(task.get("mlflow_experiment_directory")))
     ended_ms = int(run.get("end_time") or 0)

@@ -123,6 +123,8 @@ def _failure(result: str, details: Mapping[str, Any], *, ran: bool) -> FailureCl
         return FailureClass.TIMEOUT if ran else FailureClass.CAPACITY
     if result == "CANCELED":
         return FailureClass.PREEMPTED
+    if result in ("UPSTREAM_FAILED", "UPSTREAM_CANCELED"):
+        return FailureClass.UPSTREAM_FAILED
     if result == "MAXIMUM_CONCURRENT_RUNS_REACHED":
         return FailureClass.CAPACITY
     code = str(details.get("code") or "")

@@ -1,7 +1,7 @@
 """A run while it runs: its tasks in the order of their dependencies, each with its attempts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
@@ -17,6 +17,7 @@ from sgpu_decl.testing.workspace.tenant import Tenant
 
 __all__ = ["Execution"]
 
+_Asked = Future[None]
 _HINDERED = frozenset({AttemptEnding.UPSTREAM_FAILED, AttemptEnding.UPSTREAM_CANCELLED})
 
 
@@ -34,6 +35,8 @@ class Execution:
         dooms: Sequence[Doom],
     ) -> None:
         self.stopping = StopSignal()
+        self._task_stops = {str(task["task_key"]): StopSignal() for task in run.tasks}
+        self._cancelled: set[str] = set()  # the keys of tasks that were cancelled alone
         self._site = site
         self._tenant = tenant
         self._runs = RunRecords(tenant)
@@ -58,6 +61,16 @@ class Execution:
                     lambda run: run.broken_off(AttemptEnding.CANCELLED, said, "Run cancelled."),
                 )
 
+    def cancel_task(self, task_key: str) -> None:
+        """Ask one task to stop, whether it was begun or waits for others."""
+        self._cancelled.add(task_key)
+        self._task_stops[task_key].ask(Why.CANCELLED)
+
+    def _stop_tasks(self) -> None:
+        if self.stopping.asked is not None:
+            for stop in self._task_stops.values():
+                stop.ask(self.stopping.asked)
+
     def lose_node(self, node: int) -> bool:
         """Let a node of the attempt that is running vanish; whether there is such an attempt."""
         gangs = [one.gang for one in list(self._active.values()) if one.gang is not None]
@@ -73,9 +86,11 @@ class Execution:
         tasks = {task["task_key"]: task for task in self._run.tasks}
         order = TopologicalSorter({key: _upstream(task) for key, task in tasks.items()})
         ended: dict[str, Future[TaskAttempt]] = {}
-        with ThreadPoolExecutor(
-            max_workers=len(tasks), thread_name_prefix="workspace-task"
-        ) as pool:
+        with (
+            self.stopping.heard_by(self._stop_tasks),
+            ThreadPoolExecutor(max_workers=len(tasks), thread_name_prefix="workspace-task") as pool,
+        ):
+            self._stop_tasks()  # it may have been asked before
             for key in order.static_order():
                 before = [ended[one] for one in _upstream(tasks[key])]
                 ended[key] = pool.submit(self._task, tasks[key], before)
@@ -89,6 +104,8 @@ class Execution:
         if attempt.ending is not None:
             return attempt  # a repair runs others again
         first = attempt.number
+        if not self._waited(key, before):
+            return self._skipped(attempt, AttemptEnding.CANCELLED, "Run cancelled.")
         hindrance = _hindrance(str(task["run_if"]), [one.result() for one in before])
         if hindrance is not None:
             return self._skipped(attempt, hindrance)
@@ -100,13 +117,28 @@ class Execution:
             if pause := float(task.get("min_retry_interval_millis") or 0) / 1000:
                 waiting = replace(attempt, life_cycle="WAITING_FOR_RETRY")
                 self._runs.update(self._run.run_id, _adding(waiting))
-                self.stopping.wait(pause)
+                self._task_stops[key].wait(pause)
+
+    def _waited(self, key: str, before: Sequence[Future[TaskAttempt]]) -> bool:
+        """Wait for the tasks before one; False where it is cancelled alone meanwhile."""
+        stop, asked = self._task_stops[key], _Asked()
+
+        def hear() -> None:
+            if key in self._cancelled and not asked.done():
+                asked.set_result(None)
+
+        pending: set[Future[Any]] = set(before)
+        with stop.heard_by(hear):
+            while pending and key not in self._cancelled:
+                _, pending = wait({*pending, asked}, return_when=FIRST_COMPLETED)
+                pending.discard(asked)
+        return key not in self._cancelled
 
     def _attempted(self, task: Mapping[str, Any], attempt: TaskAttempt) -> TaskAttempt:
         attempting = Attempting(
             self._site, self._tenant, self._run.run_id, attempt,
             settings=self._run.settings, task=task, workload=workload_of(task),
-            credential=self._credential, stopping=self.stopping,
+            credential=self._credential, stopping=self._task_stops[attempt.task_key],
             dooms=[doom for doom in self._dooms if doom.befalls(attempt.number)],
         )  # fmt: skip
         self._active[attempt.run_id] = attempting
@@ -117,7 +149,7 @@ class Execution:
 
     def _again(self, task: Mapping[str, Any], attempt: TaskAttempt, *, made: int) -> bool:
         """Whether a further attempt is made; `made` are those after the first."""
-        if attempt.ending is None or self.stopping.asked is not None:
+        if attempt.ending is None or self._task_stops[attempt.task_key].asked is not None:
             return False
         most = int(task.get("max_retries") or 0)
         if most != -1 and made >= most:
@@ -126,8 +158,10 @@ class Execution:
             return bool(task.get("retry_on_timeout"))
         return TABLE[attempt.ending].again
 
-    def _skipped(self, attempt: TaskAttempt, ending: AttemptEnding) -> TaskAttempt:
-        ended = attempt.ended_as(ending)
+    def _skipped(
+        self, attempt: TaskAttempt, ending: AttemptEnding, message: str = ""
+    ) -> TaskAttempt:
+        ended = attempt.ended_as(ending, message)
         self._runs.update(self._run.run_id, _adding(ended))
         return ended
 

@@ -95,6 +95,13 @@ class Runner:
         if live is not None:
             live[0].stopping.ask(Why.CANCELLED)
 
+    def cancel_task(self, tenant: Tenant, run_id: int, task_key: str) -> None:
+        """Ask one task of a run to stop; one that has ended stays as it is."""
+        with self._changed:
+            live = self._live.get((tenant.key, run_id))
+        if live is not None and RunRecords(tenant).need(run_id).latest(task_key).ending is None:
+            live[0].cancel_task(task_key)
+
     def wait(self, tenant: Tenant, run_ids: Sequence[int]) -> None:
         """Return once none of these runs is active."""
         keys = {(tenant.key, run_id) for run_id in run_ids}

@@ -280,6 +280,31 @@ def test_tasks_run_in_the_order_of_their_dependencies(user: User) -> None:
     assert "Task fails failed" in run.state.state_message
 
 
+def test_one_task_is_cancelled_by_its_own_run_id(user: User) -> None:
+    """As `JobsAPI.cancel_run` of the SDK says: "Cancels a job run or a task run."."""
+    slow = user.stage("slow", command__sh="echo up; sleep 1000\n")
+    good = user.stage("good", command__sh="echo good\n")
+    tasks = [
+        user.task(slow, task_key="slow"),
+        user.task(good, task_key="waits", depends_on=[{"task_key": "slow"}]),
+        user.task(good, task_key="behind", depends_on=[{"task_key": "waits"}]),
+        user.task(good, task_key="beside"),
+    ]
+    run_id = user.post("runs/submit", user.payload(*tasks))["run_id"]
+    ids = {task.task_key: task.run_id for task in user.run(run_id).tasks}
+    user.says(ids["slow"], "up")
+
+    user.client.jobs.cancel_run(ids["waits"])
+    until(lambda: user.run(ids["behind"]).state.result_state)
+
+    assert user.state(ids["slow"]) == "RUNNING"
+    user.client.jobs.cancel_run(ids["slow"])
+    results = {task.task_key: task.state.result_state.value for task in user.ended(run_id).tasks}
+    assert results == {
+        "slow": "CANCELED", "waits": "CANCELED", "behind": "UPSTREAM_CANCELED", "beside": "SUCCESS"
+    }  # fmt: skip
+
+
 def test_what_does_not_exist_is_said_so(user: User) -> None:
     with pytest.raises(ResourceDoesNotExist, match="Run 12 does not exist"):
         user.run(12)

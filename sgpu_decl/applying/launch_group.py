@@ -1,0 +1,55 @@
+"""Launches that are started as one: nearly always one alone."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+
+from sgpu_decl.backends.base import Launcher, LaunchRequest
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.plan import Change
+from sgpu_decl.model.state import Intent
+
+__all__ = ["BegunLaunch", "GroupLaunch", "joined_records", "stage_and_launch"]
+
+GroupLaunch = Future[Sequence[str | None]]
+"""The references of the launches of a group, once they are launched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunLaunch:
+    """A launch whose intent is committed."""
+
+    change: Change
+    launch: LaunchRecord
+    intent: Intent
+
+
+def joined_records(records: Sequence[LaunchRecord]) -> tuple[LaunchRecord, ...]:
+    """What `LaunchRequest.joined` says of each launch of a group."""
+    return tuple(records) if len(records) > 1 else ()
+
+
+def stage_and_launch(
+    launcher: Launcher,
+    launchings: Sequence[LaunchRequest],
+    before: GroupLaunch | None,
+    check_held: Callable[[], None],
+) -> Sequence[str | None]:
+    """Stage a group, and launch it once `before` has been launched.
+
+    Raises:
+        OutcomeUnknown: it may have been launched.
+        SgpuError: nothing of it was.
+    """
+    for at, launching in enumerate(launchings):
+        try:
+            launcher.stage(launching)
+        except SgpuError:
+            for other in launchings[:at]:
+                launcher.unstage(other)
+            raise
+    if before is not None:
+        wait([before])  # the pool took it up earlier, so it ends
+    check_held()  # staging may have taken long, or this process was suspended
+    return launcher.launch_joined(launchings)

@@ -1,0 +1,150 @@
+"""Launches that come after each other, submitted as the tasks of one run (`after`).
+
+The platform orders the tasks of one run, and not runs (`depends_on` of `SubmitTask` in
+`databricks/sdk/service/jobs.py`). The request is kept as a file in the launch folder of the first
+of them, and that file is what counts after a crash: it is written once all of them are staged, and
+before the request is sent. Whoever finds it sends the same request with the same idempotency token,
+which the platform answers with the same run (`JobsAPI.submit`, same file).
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.databricks.launching.experiment import platform_name
+from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, StagedTask, joined_request
+from sgpu_decl.backends.launch_config import config_of
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.launch import LaunchRecord
+
+__all__ = [
+    "JoinedSubmission",
+    "joined_submission",
+    "joined_token",
+    "read_submission",
+    "require_joinable",
+    "submission_path",
+]
+
+_FILE = "submission.json"
+
+_MOST = 100
+"""Tasks of a run. How many a submitted run may have is not documented: as many as one answer of
+`runs/get` shows."""
+
+_OF_THE_RUN = ("permissions", "budget")
+"""Fields that the platform has for a run as a whole, and not for its tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedSubmission:
+    """The request, `path` of its file, and by the token of each launch what its marker is to say of
+    its task: `task` is its key, `after` has the names of the attempts that it waits for, by the
+    keys of their tasks."""
+
+    path: str
+    body: Mapping[str, Json]
+    tasks: Mapping[str, Mapping[str, Json]]
+
+    @property
+    def token(self) -> str:
+        """The idempotency token of the request."""
+        return str(self.body["idempotency_token"])
+
+    def to_bytes(self) -> bytes:
+        """What `read_submission` reads."""
+        tasks: dict[str, Json] = {token: dict(facts) for token, facts in self.tasks.items()}
+        return canonical({"body": dict(self.body), "tasks": tasks}).encode()
+
+
+def joined_token(records: Sequence[LaunchRecord]) -> str:
+    """The idempotency token of several launches as one, at most 64 characters: the same launches
+    have the same one."""
+    text = canonical([record.token for record in records])
+    hashed = hashlib.sha256(text.encode()).digest()
+    return "sgpu1-joined-" + base64.b32encode(hashed[:30]).decode().lower()
+
+
+def submission_path(folder: str) -> str:
+    """The file of a request, in the launch folder of the first launch."""
+    return f"{folder}/{_FILE}"
+
+
+def joined_submission(
+    launchings: Sequence[LaunchRequest], staged: Sequence[StagedLaunch], folder: str
+) -> JoinedSubmission:
+    """The submission of launches, each behind those that it comes after, as they were staged.
+
+    Args:
+        folder: the launch folder of the first.
+    """
+    # The number makes keys unique: cells of a matrix have the name of their run.
+    keys = {
+        launching.ref: platform_name(f"{at}-{launching.ref.address.name}")
+        for at, launching in enumerate(launchings, start=1)
+    }
+    before = {
+        launching.ref: {keys[ref]: str(ref) for ref in launching.record.after if ref in keys}
+        for launching in launchings
+    }
+    tasks = [
+        StagedTask(
+            staged=one, ref=launching.ref, key=keys[launching.ref], after=[*before[launching.ref]]
+        )
+        for launching, one in zip(launchings, staged, strict=True)
+    ]
+    token = joined_token([launching.record for launching in launchings])
+    return JoinedSubmission(
+        path=submission_path(folder),
+        body=joined_request(tasks, token=token),
+        tasks={
+            launching.record.token: {
+                "task": keys[launching.ref],
+                "after": dict[str, Json](before[launching.ref]),
+            }
+            for launching in launchings
+        },
+    )
+
+
+def read_submission(path: str, content: bytes) -> JoinedSubmission | None:
+    """The submission that a file has; None where it is damaged."""
+    try:
+        read: dict[str, Any] = json.loads(content)
+        submission = JoinedSubmission(path=path, body=read["body"], tasks=read["tasks"])
+        return submission if submission.token else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def require_joinable(records: Sequence[LaunchRecord]) -> None:
+    """Refuse launches that one run cannot have as its tasks.
+
+    Raises:
+        BackendError: they are too many, or differ in what belongs to the run as a whole.
+    """
+    if len(records) > _MOST:
+        raise BackendError(
+            f"{len(records):,} runs come after each other, and are launched together: that are "
+            f"more than the {_MOST} that one run of the platform can have as its tasks",
+            hint="launch some of them first, with `--select`, and the others once they have ended",
+            code="cannot_join",
+        )
+    first = config_of(records[0].ref, records[0].inputs)
+    for record in records[1:]:
+        config = config_of(record.ref, record.inputs)
+        for field in _OF_THE_RUN:
+            if getattr(config, field) != getattr(first, field):
+                raise BackendError(
+                    f"`{records[0].ref}` and `{record.ref}` are launched together, since one comes "
+                    f"after the other, and differ in `{field}`, of which the platform has one for "
+                    "both",
+                    hint=f"give both the same `{field}`, or apply one, wait for it with `sgpu "
+                    "wait`, and apply the other",
+                    code="cannot_join",
+                )

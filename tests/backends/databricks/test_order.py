@@ -1,0 +1,288 @@
+"""Runs in order (`after`): tasks of one run of the workspace, whatever dies or is refused.
+
+The emulated workspace follows `tasks-in-order`, `task-cancel` and `task-logs`, which nobody has
+measured.
+"""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.api import Location, PlanOptions, Session
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.plan import Action
+from sgpu_decl.testing.contracts.killed_commands import dying
+from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+from sgpu_decl.testing.workspace.executing.records import Run, RunRecords
+from tests.backends.databricks.conftest import POLICY
+from tests.sampling import sampled
+from tests.support import PATIENCE, until
+
+SMALLEST = {"gpus": 1, "type": "A10", "grace": "500ms", "env": {"base": "gpu-6"}}
+CODE = """\
+import pathlib, time
+def train(fails=False, gate=""):
+    print("training")
+    while gate and not pathlib.Path(gate).exists():
+        time.sleep(0.05)
+    if fails:
+        raise ValueError("no model")
+def evaluate():
+    print("evaluating")
+    return "good"
+"""
+WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
+LAUNCHER = "sgpu_decl.backends.databricks.launching.launcher,DatabricksLauncher"
+LAUNCHES = "sgpu_decl.backends.remote.launches,RemoteLaunches"
+STEPS = [
+    f"{WRITER},begin,after,1",
+    f"{WRITER},begin,after,2",
+    f"{LAUNCHES},mark,after,1",
+    f"{LAUNCHES},mark,after,2",
+    f"{LAUNCHER},_write_submission,before,1",
+    f"{LAUNCHER},_write_submission,after,1",
+    f"{LAUNCHER},_submit,after,1",
+    f"{LAUNCHES},mark,after,3",
+    f"{LAUNCHES},mark,after,4",
+    f"{WRITER},launched,after,1",
+    f"{WRITER},launched,after,2",
+]
+
+Open = Callable[[], Session]
+Declare = Callable[..., None]
+Runs = Callable[[], list[Run]]
+
+
+@pytest.fixture
+def declare(project: Path) -> Declare:
+    """Writes a project in which `evaluate` comes after `train`, with more fields for each."""
+    (project / "run.yaml").unlink()
+    (project / "train.py").write_text(CODE)
+
+    def write(train: dict[str, Any] | None = None, evaluate: dict[str, Any] | None = None) -> None:
+        runs = {
+            "train": {**SMALLEST, "entrypoint": "train.py:train", **(train or {})},
+            "evaluate": {
+                **SMALLEST, "entrypoint": "train.py:evaluate", "after": ["train"],
+                **(evaluate or {}),
+            },
+        }  # fmt: skip
+        runs = {name: {**run, "backend": "databricks"} for name, run in runs.items()}
+        content = {"project": {"name": "pipeline"}, "runs": runs}
+        (project / "sgpu.yml").write_text(json.dumps(content))
+
+    write()
+    return write
+
+
+@pytest.fixture
+def pipeline(project: Path, declare: Declare) -> Open:
+    """Opens the project anew, as another call of the command line does."""
+    return lambda: Session.open(Location(file=project / "sgpu.yml", project=project))
+
+
+@pytest.fixture
+def runs(server: WorkspaceServer, token: str) -> Runs:
+    """The runs of the workspace."""
+    return lambda: RunRecords(server.tenants.of_token(token)).all()
+
+
+@pytest.fixture
+def refused(server: WorkspaceServer, token: str) -> None:
+    """The workspace refuses the next run that is submitted."""
+    fault = Fault(
+        pattern="POST */runs/submit",
+        effect=Effect.STATUS,
+        status_code=400,
+        body={"error_code": "INVALID_PARAMETER_VALUE", "message": "No."},
+    )
+    server.faults.add(fault, tenant=server.tenants.of_token(token).key)
+
+
+def named(refs: tuple[AttemptRef, ...]) -> dict[str, AttemptRef]:
+    return {ref.address.name: ref for ref in refs}
+
+
+def ended(opened: Session, *refs: AttemptRef) -> list[AttemptView]:
+    opened.runs.wait(refs, timeout=PATIENCE)
+    opened.record_ended()
+    return [opened.runs.status(ref) for ref in refs]
+
+
+def lines(opened: Session, ref: AttemptRef) -> list[str]:
+    read = opened.runs.logs(ref, ranks=(0,), follow=False)
+    return [line.text for line in read if line is not None]
+
+
+def test_one_run_has_a_task_for_each_and_keeps_their_order(pipeline: Open, runs: Runs) -> None:
+    opened = pipeline()
+    refs = named(opened.apply(opened.plan()).launched)
+
+    train, evaluate = ended(opened, refs["train"], refs["evaluate"])
+
+    assert [train.state, evaluate.state] == [AttemptState.SUCCEEDED] * 2
+    assert train.ended_at is not None
+    assert evaluate.started_at is not None
+    assert train.ended_at <= evaluate.started_at
+    (run,) = runs()
+    assert run.name == "train#1, evaluate#1"
+    assert [task["task_key"] for task in run.tasks] == ["1-train", "2-evaluate"]
+    assert lines(opened, refs["train"]) == ["training"]
+    assert lines(opened, refs["evaluate"]) == ["evaluating"]
+    assert [one["value"] for one in opened.runs.results(refs["evaluate"])] == ["good"]
+    again = pipeline().plan().plan
+    assert {change.action for change in again.changes} == {Action.NO_OP}
+
+
+def test_nothing_starts_after_a_failure_until_both_are_launched_again(
+    pipeline: Open, declare: Declare, runs: Runs
+) -> None:
+    declare({"args": {"fails": True}})
+    opened = pipeline()
+    refs = named(opened.apply(opened.plan()).launched)
+
+    train, evaluate = ended(opened, refs["train"], refs["evaluate"])
+
+    assert train.failure is FailureClass.EXCEPTION
+    assert (evaluate.state, evaluate.failure) == (
+        AttemptState.FAILED, FailureClass.UPSTREAM_FAILED
+    )  # fmt: skip
+    assert evaluate.first_cause is not None
+    assert evaluate.first_cause.summary == "train#1 failed, and this run comes after it"
+
+    declare()
+    again = pipeline()
+    second = again.apply(again.plan()).launched
+    assert {str(ref) for ref in second} == {"train#2", "evaluate#2"}
+    assert [view.state for view in ended(again, *second)] == [AttemptState.SUCCEEDED] * 2
+    assert len(runs()) == 2
+
+
+@pytest.mark.expensive
+def test_a_waiting_run_says_so_is_cancelled_alone_and_holds_back_a_later_apply(
+    pipeline: Open, declare: Declare, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    declare({"args": {"gate": str(gate)}})
+    opened = pipeline()
+    refs = named(opened.apply(opened.plan()).launched)
+    until(lambda: opened.runs.status(refs["train"]).state is AttemptState.RUNNING)
+    waiting = opened.runs.status(refs["evaluate"])
+    assert (waiting.state, waiting.waiting_for) == (AttemptState.QUEUED, "train#1")
+
+    opened.runs.cancel(refs["evaluate"])
+    (evaluate,) = ended(opened, refs["evaluate"])
+
+    assert evaluate.state is AttemptState.CANCELLED
+    assert opened.runs.status(refs["train"]).state is AttemptState.RUNNING
+    again = pipeline().plan(PlanOptions(rerun=("run.evaluate",)))
+    assert "upstream_not_joined" in {one.id for one in again.plan.checks}
+    gate.touch()
+    (train,) = ended(opened, refs["train"])
+    assert train.state is AttemptState.SUCCEEDED
+
+
+def test_what_the_workspace_refuses_is_not_there_and_can_be_applied_again(
+    pipeline: Open, runs: Runs, refused: None, tenant: Path
+) -> None:
+    opened = pipeline()
+
+    applied = opened.apply(opened.plan())
+
+    assert {address.name for address, _ in applied.failed} == {"train", "evaluate"}
+    assert not list((tenant / "Workspace").rglob("submission.json"))
+    assert runs() == []
+    refs = opened.apply(opened.plan()).launched
+    assert {str(ref) for ref in refs} == {"train#1", "evaluate#1"}
+    assert [view.state for view in ended(opened, *refs)] == [AttemptState.SUCCEEDED] * 2
+    assert len(runs()) == 1
+
+
+@pytest.mark.expensive
+def test_a_launch_alone_after_a_refusal_is_a_run_alone(
+    pipeline: Open, runs: Runs, refused: None
+) -> None:
+    opened = pipeline()
+    opened.apply(opened.plan())
+
+    (ref,) = opened.apply(opened.plan(PlanOptions(select=("run.train",)))).launched
+
+    (train,) = ended(opened, ref)
+    assert train.state is AttemptState.SUCCEEDED
+    (run,) = runs()
+    assert [task["task_key"] for task in run.tasks] == ["train"]
+
+
+def test_the_output_of_another_run_is_refused_at_its_place(
+    pipeline: Open, declare: Declare
+) -> None:
+    declare(None, {"args": {"folder": "${run.train.output}"}})
+    found = [one for one in pipeline().plan().plan.checks if one.id == "output_not_read"]
+    assert [one.summary for one in found] == [
+        "nodes on Databricks do not read the output of another run, as `${run.train.output}` does"
+    ]
+    assert found[0].place is not None
+
+
+def test_runs_that_differ_in_what_belongs_to_both_are_refused_before_any_effect(
+    pipeline: Open, declare: Declare, runs: Runs, tenant: Path
+) -> None:
+    declare({"budget": POLICY})
+    opened = pipeline()
+    plan = opened.plan()
+
+    with pytest.raises(BackendError, match="differ in `budget`") as caught:
+        opened.apply(plan)
+
+    assert caught.value.code == "cannot_join"
+    assert runs() == []
+    assert not list((tenant / "Workspace").rglob("submitted.json"))
+
+
+@pytest.mark.expensive
+def test_a_lost_answer_is_one_run(
+    pipeline: Open, runs: Runs, server: WorkspaceServer, token: str
+) -> None:
+    fault = Fault(pattern="POST */runs/submit", effect=Effect.LOSE_ANSWER)
+    server.faults.add(fault, tenant=server.tenants.of_token(token).key)
+    opened = pipeline()
+    opened.apply(opened.plan())
+
+    again = pipeline()
+    again.apply(again.plan())
+
+    refs = again.runs.find("train#1", "evaluate#1")
+    assert [view.state for view in ended(again, *refs)] == [AttemptState.SUCCEEDED] * 2
+    assert len(runs()) == 1
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("step", sampled(STEPS))
+def test_killed_at_a_step_and_applied_again_there_is_one_run(
+    pipeline: Open, project: Path, runs: Runs, step: str
+) -> None:
+    died = subprocess.run(
+        dying(step, "apply", "-y", "--detach", "sgpu.yml"),
+        cwd=project,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    opened = pipeline()
+    applied = opened.apply(opened.plan())
+
+    found = (*opened.runs.find("train"), *opened.runs.find("evaluate"))
+    refs = tuple(dict.fromkeys((*applied.launched, *applied.adopted, *found)))
+    states = {str(ref): view.state for ref, view in zip(refs, ended(opened, *refs), strict=True)}
+    assert states == dict.fromkeys(("train#1", "evaluate#1"), AttemptState.SUCCEEDED)
+    assert len(runs()) == 1
+    again = pipeline().plan().plan
+    assert {change.action for change in again.changes} == {Action.NO_OP}
