@@ -12,6 +12,7 @@ from sgpu_decl.config.project_files import nothing_included, read_files
 from sgpu_decl.config.state import SharedState
 from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import Mode
 from sgpu_decl.text import yaml_nodes
@@ -24,11 +25,12 @@ _KEY = "state"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredState:
-    """Where a target of a project keeps its state."""
+    """Where a target of a project keeps its state, and the place of the block."""
 
     block: SharedState
     project: str
     mode: Mode
+    place: Place
 
 
 def read_state(
@@ -101,7 +103,10 @@ def read_state(
     developing = isinstance(mode, yaml_nodes.Scalar) and mode.text == Mode.DEVELOPMENT
     return (
         DeclaredState(
-            block=state, project=name, mode=Mode.DEVELOPMENT if developing else Mode.PRODUCTION
+            block=state,
+            project=name,
+            mode=Mode.DEVELOPMENT if developing else Mode.PRODUCTION,
+            place=place,
         ),
         ordered,
     )

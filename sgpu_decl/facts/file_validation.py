@@ -17,6 +17,7 @@ from sgpu_decl.facts.file_memory import FileMemory
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file, variable_files
+from sgpu_decl.facts.shared_state import misplaced_state
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import run_checks
 
@@ -50,7 +51,7 @@ def check_file(
                 _identity(finding),
                 finding if target == own else _of_target(finding, target),
             )
-    ordered = in_order(unique.values())
+    ordered = in_order((*unique.values(), *misplaced_state(opened, location)))
     loaded = readings[opened.target][0]
     if loaded is None or has_errors(ordered):
         raise invalid_file(opened.shown, ordered)

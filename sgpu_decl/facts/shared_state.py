@@ -4,16 +4,23 @@ commands that read the state alone need neither YAML nor pydantic then."""
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.facts.file_kind import holds_plan
+from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.model.target import Mode
 from sgpu_decl.regular_files import open_regular
 from sgpu_decl.storing.stores import SharedPlace
 
-__all__ = ["shared_place"]
+if TYPE_CHECKING:
+    from sgpu_decl.config.state_reader import DeclaredState
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+__all__ = ["misplaced_state", "shared_place"]
 
 _PROJECT_FILE = "sgpu.yml"
+_YAML = (".yml", ".yaml", ".json")
 _KEY = re.compile(rb"""(^|[\s{,"'])state["']?\s*:""")
 
 
@@ -21,31 +28,17 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
     """Where machines share the state of a target; None where each machine has its own.
 
     Raises:
-        InvalidInput: the file names a store, and the block is wrong.
+        InvalidInput: the file names a store, and the block is wrong; or another file names one.
     """
-    file = opened.root / _PROJECT_FILE
-    if not _may_name_one(file):
-        return None
-    from sgpu_decl.config.state_reader import read_state
     from sgpu_decl.diagnostics.diagnostic import has_errors
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.included_files import FileReader
-    from sgpu_decl.facts.project_file import invalid_file, read_bytes, variable_files
+    from sgpu_decl.facts.project_file import invalid_file
 
-    checkout = Checkout(opened.root)
-    shown = os.path.relpath(file)
-    declared, findings = read_state(
-        read_bytes(file),
-        shown,
-        target=opened.target,
-        variables=location.variables,
-        environ=os.environ,
-        git=lambda: checkout.facts,
-        read_included=FileReader(file, shown),
-        variable_files=variable_files(location),
-    )
+    if misplaced := misplaced_state(opened, location):
+        raise invalid_file(opened.shown, misplaced)
+    file = opened.root / _PROJECT_FILE
+    declared, findings = _declared(file, opened, location)
     if has_errors(findings):
-        raise invalid_file(shown, findings)
+        raise invalid_file(os.path.relpath(file), findings)
     if declared is None:
         return None
     block = declared.block
@@ -55,6 +48,56 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         project=_key(declared.project, declared.mode),
         schema=block.schema,
         password=block.password,
+    )
+
+
+def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ...]":
+    """The error of a project file which names a store, and is not the one whose store counts: all
+    commands of a project have to find the same state, also those that name no file."""
+    file = opened.file
+    if file is None or absolute(file) == opened.root / _PROJECT_FILE:
+        return ()
+    if file.suffix not in _YAML or not _may_name_one(file) or holds_plan(file):
+        return ()
+    declared, _ = _declared(file, opened, location)
+    if declared is None:
+        return ()
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+    counts = os.path.relpath(opened.root / _PROJECT_FILE)
+    return (
+        Diagnostic(
+            code="misplaced_state",
+            summary=f"a shared state is named in `{counts}` alone, and this is another file",
+            place=declared.place,
+            hint=f"move `state` to `{counts}`; to keep both files, give each a folder of its own, "
+            f"with the name `{_PROJECT_FILE}`",
+        ),
+    )
+
+
+def _declared(
+    file: Path, opened: Opened, location: Location
+) -> "tuple[DeclaredState | None, tuple[Diagnostic, ...]]":
+    """What a file says of the state; nothing if it has no such key."""
+    if not _may_name_one(file):
+        return None, ()
+    from sgpu_decl.config.state_reader import read_state
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.project_file import read_bytes, variable_files
+
+    checkout = Checkout(opened.root)
+    shown = os.path.relpath(file)
+    return read_state(
+        read_bytes(file),
+        shown,
+        target=opened.target,
+        variables=location.variables,
+        environ=os.environ,
+        git=lambda: checkout.facts,
+        read_included=FileReader(file, shown),
+        variable_files=variable_files(location),
     )
 
 

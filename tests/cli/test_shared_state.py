@@ -341,3 +341,26 @@ def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
         assert "sgpu.yml:4:8" in answer.err
         assert "PGPASSWORD" in answer.err
         assert "hunter2" not in answer.err + answer.out
+
+
+def test_a_store_that_another_file_names_is_refused_with_its_place(
+    sgpu: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "shared").mkdir()
+    text = PROJECT.format(kind=FOLDER, where=f"path: {tmp_path / 'shared'}")
+    sgpu.write("other.yml", text)
+    for command in (("validate",), ("plan",), ("apply", "-y")):
+        answer = sgpu.here(*command, "other.yml", "-o", "json")
+        assert answer.code == 1
+        (finding,) = answer.json["error"]["diagnostics"]
+        assert (finding["code"], finding["file"], finding["line"]) == (
+            "misplaced_state", "other.yml", 2,
+        )  # fmt: skip
+        assert "move `state` to `sgpu.yml`" in finding["hint"]
+    sgpu.write("sgpu.yml", text.replace("hello", "own"))
+    assert "misplaced_state" in sgpu.here("plan", "other.yml", "-o", "json").out
+    in_target = text.replace("state: ", "targets: {prod: {state: ").replace("}\nruns", "}}}\nruns")
+    sgpu.write("other.yml", in_target)
+    assert sgpu.here("validate", "other.yml", "-t", "default").code == 0
+    assert "other.yml:2:" in sgpu.here("plan", "other.yml", "-t", "prod").err
+    assert not list((tmp_path / "shared").iterdir())
