@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.stores import POSTGRES, SharedPlace
+from sgpu_decl.storing.stores import POSTGRES, SharedPlace, shared_store
 
-__all__ = ["new_place"]
+__all__ = ["break_lock", "new_place"]
 
 
 def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> SharedPlace:
@@ -19,3 +19,12 @@ def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Shared
     shared = folder / "shared"
     shared.mkdir()
     return SharedPlace(kind=kind, address=str(shared), project="p")
+
+
+def break_lock(place: SharedPlace, folder: Path) -> None:
+    """What `sgpu state unlock` does on another machine, whose copy of the state is in `folder`."""
+    store = shared_store(place, folder / "default")
+    holder = store.holder()
+    assert holder is not None
+    store.unlock(holder.id)
+    store.close()

@@ -16,6 +16,7 @@ from sgpu_decl.applying.launch_group import (
 )
 from sgpu_decl.applying.launch_records import (
     launch_of,
+    never_recorded,
     resource_of,
     unrecorded,
     upstreams_of,
@@ -166,11 +167,12 @@ class _Walk:
         )
 
     def finish(self) -> None:
-        """Record that the plan was applied. What was launched counts, whether that works or not."""
+        """Record that the plan was applied. What was launched, and why something was not, counts
+        whether that works or not."""
         try:
             self.writer.plan_applied(self.plan_id)
         except SgpuError as error:
-            if not self.launched:
+            if not (self.launched or self.failed):
                 raise
             self.unrecorded.append(unrecorded(error))
 
@@ -306,7 +308,7 @@ class _Walk:
 
     def _close_failed(self, one: BegunLaunch, error: SgpuError) -> None:
         if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
-            self.writer.abandon(one.intent)
+            self._abandon(one.intent)
         if isinstance(error, BackendError) and error.asked_wrong:
             error = with_place(error, one.change)
         self._fail(one.change, error, one.launch.ref)
@@ -316,14 +318,26 @@ class _Walk:
         attempt = intent.attempt_record
         assert attempt is not None  # noqa: S101  set by _begin
         attempt = replace(attempt, reference=reference)
-        self.launched.append(attempt.ref)
-        if change.action is Action.REPLACE:
-            self._stop(change)  # now that the new attempt is there, waiting for the old to end
         try:
+            if change.action is Action.REPLACE:
+                self._stop(change)  # now that the new attempt is there, waiting for the old to end
             self.writer.launched(intent, resource_of(change, last=attempt), attempt)
+        except BackendError:
+            raise  # the old attempt goes on: nothing about what is recorded
+        except SgpuError as error:
+            if error.code in ("lock_lost", "state_diverged"):
+                self._fail(change, never_recorded(attempt, error), attempt.ref)
+                return
+            self.unrecorded.append(unrecorded(error))
+        self.launched.append(attempt.ref)
+        self._tell(change, Step.LAUNCHED, attempt.ref)
+
+    def _abandon(self, intent: Intent) -> None:
+        """Where that cannot be recorded, the next apply looks whether anything was launched."""
+        try:
+            self.writer.abandon(intent)
         except SgpuError as error:
             self.unrecorded.append(unrecorded(error))
-        self._tell(change, Step.LAUNCHED, attempt.ref)
 
     def _fail(self, change: Change, error: SgpuError, ref: AttemptRef | None = None) -> None:
         self.failed.append((change.address, error))
@@ -333,6 +347,7 @@ class _Walk:
         for number in change.launch.stop if change.launch else ():
             ref = AttemptRef(change.address, number)
             if record := self.launches.get(ref):
+                self.writer.check_held()
                 self.backends(record.backend).launcher.cancel(record)
             self.stopping.append(ref)
             self._tell(change, Step.STOPPED, ref)

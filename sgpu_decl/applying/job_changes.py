@@ -76,6 +76,7 @@ class Jobs:
         backend = job_backend_for(launch.inputs.spec, None, self.backends)
         self._stage(change, backend)
         self.writer.begin(intent)
+        self.writer.check_held()
         try:
             job_id = backend.create(parse(launch.inputs.spec), launch.token)
         except OutcomeUnknown:
@@ -95,6 +96,7 @@ class Jobs:
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
             backend = job_backend_for(launch.inputs.spec, handle, self.backends)
             self._stage(change, backend)
+            self.writer.check_held()
             backend.reset(handle.id, parse(launch.inputs.spec), handle.token)
         resource = replace(
             recorded, backend=change.backend, owner=launch.owner, spec=launch.inputs.spec
@@ -108,6 +110,7 @@ class Jobs:
         backend = job_backend_for(recorded.spec, handle, self.backends)
         # Asked before: of a job that is gone nobody may know.
         idle = launched_by(recorded.spec) is not None and not backend.busy(handle.id)
+        self.writer.check_held()
         backend.delete(handle.id)
         gone = replace(recorded, gone=True)
         self.writer.record_resource(gone)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.errors import InvalidInput, SgpuError
+from sgpu_decl.errors import InvalidInput, Locked, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change, Plan
@@ -60,6 +60,17 @@ def unrecorded(error: SgpuError) -> Diagnostic:
         severity=Severity.WARNING,
         summary=error.message,
         hint="; ".join(filter(None, (error.hint, "the next `sgpu apply` records what is missing"))),
+    )
+
+
+def never_recorded(attempt: Attempt, error: SgpuError) -> Locked:
+    """The error for a launch whose intent another process may have dropped, with the lock that it
+    took over: no later apply is sure to find it."""
+    found = f" ({attempt.reference})" if attempt.reference else ""
+    return Locked(
+        f"`{attempt.ref}` was launched{found}, and is not recorded: {error.message}",
+        hint="look with `sgpu plan` whether it is known; if it is not, cancel it where it runs",
+        code=error.code,
     )
 
 

@@ -45,6 +45,7 @@ def settle_intents(
             continue
         launcher = backends(launch.backend).launcher
         launching = LaunchRequest(record=launch, earlier=writer.state.earlier(launch))
+        writer.check_held()  # before: what it raises says nothing about this launch
         try:
             launcher.stage(launching)  # once more, a power cut may have torn what is not synced
             attempt = replace(attempt, reference=launcher.launch(launching))
@@ -60,6 +61,7 @@ def settle_intents(
         if intent.action == Action.REPLACE:
             for older in writer.state.active:
                 if older.ref.address == intent.address and older.ref != attempt.ref:
+                    writer.check_held()
                     backends(older.backend).launcher.cancel(writer.state.launch_of(older))
         settled.append(attempt.ref)
     return tuple(settled)

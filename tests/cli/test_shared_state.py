@@ -6,16 +6,21 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.local.launcher import LocalLauncher
+from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.model.state import Intent
+from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.stores import FOLDER, POSTGRES, SharedPlace
 from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
 from tests.sampling import sampled
-from tests.shared_places import new_place
+from tests.shared_places import break_lock, new_place
 from tests.support import until
 
 PROJECT = """project: {{name: p}}
@@ -327,6 +332,91 @@ def test_a_run_of_a_machine_that_is_gone_for_good_is_let_go_of(
     removed = two.here("state", "rm", "run.hello")
     assert removed.code == 0, removed.err
     assert actions(two) == {"run.hello": "create"}
+
+
+@dataclass(frozen=True)
+class LockBreaker:
+    """Another machine, which breaks the lock of the clone `one` when it is called."""
+
+    one: Shell
+
+    def __call__(self) -> None:
+        shared = self.one.folder.parent / "shared"
+        place = SharedPlace(kind=FOLDER, address=str(shared), project="p")
+        break_lock(place, self.one.folder.parent / "three")
+
+
+def test_a_holder_whose_lock_was_broken_while_it_staged_launches_nothing(
+    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, launches = machines
+    real, broken = LocalLauncher.stage, LockBreaker(one)
+
+    def stage(self: LocalLauncher, launching: LaunchRequest) -> None:
+        real(self, launching)
+        broken()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalLauncher, "stage", stage)
+        answer = one.here("apply", "-y", "-o", "json")
+    assert (answer.code, answer.json["error"]["code"]) == (3, "lock_lost")
+    assert not launches.exists()
+    assert one.here("apply", "-y", "--detach").code == 0  # the intent was kept
+    until(launches.exists)
+    assert actions(two) == {"run.hello": "adopt"}
+    assert launches.read_text() == "launched\n"
+
+
+def test_what_was_launched_before_the_lock_was_found_broken_is_named_and_nothing_is_cancelled(
+    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, launches = machines
+    assert one.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
+    real, broken = LocalLauncher.launch, LockBreaker(one)
+
+    def launch(self: LocalLauncher, launching: LaunchRequest) -> str | None:
+        reference = real(self, launching)
+        broken()
+        return reference
+
+    replacing = ("--rerun", "run.hello", "--on-active", "replace")
+    assert one.here("plan", *replacing, "--out", "saved.plan").code == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalLauncher, "launch", launch)
+        answer = one.here("apply", "saved.plan", "-o", "json")
+    assert (answer.code, answer.json["error"]["code"]) == (3, "lock_lost"), answer.err
+    assert "`hello#2` was launched" in answer.json["error"]["message"]
+    shown = one.here("show", "hello#1", "-o", "json").json["data"]
+    assert shown["state"] == "running"
+
+
+def test_a_launch_that_failed_and_cannot_be_recorded_leaves_the_others_alone(
+    clones: tuple[Shell, Shell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = clones
+    file = one.folder / "sgpu.yml"
+    hello = next(line for line in file.read_text().splitlines() if "hello:" in line)
+    file.write_text(file.read_text() + hello.replace("hello", "later") + "\n")
+    (two.folder / "sgpu.yml").write_text(file.read_text())
+    launch = LocalLauncher.launch
+
+    def failing(self: LocalLauncher, launching: LaunchRequest) -> str | None:
+        if launching.ref.address.name == "hello":
+            raise BackendError("no process can be started")
+        return launch(self, launching)
+
+    def refused(self: JournalWriter, intent: Intent) -> None:
+        raise SgpuError("no space is left", code="state_unreachable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalLauncher, "launch", failing)
+        patched.setattr(JournalWriter, "abandon", refused)
+        answer = one.here("apply", "-y")
+    assert answer.code == 1
+    assert "no process can be started" in answer.err
+    assert "no space is left" in answer.err
+    assert actions(two)["run.later"] == "no_op"
 
 
 def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -19,9 +20,9 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.state import Resource
-from sgpu_decl.storing.journal.entry import read_entry
+from sgpu_decl.storing.journal.entry import digest, read_entry
 from sgpu_decl.storing.journal.lock_lease import LockLease
-from sgpu_decl.storing.journal.port import Journal, Stored, StoreDown
+from sgpu_decl.storing.journal.port import Journal, JournalGap, Stored, StoreDown
 from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.state_store import Patience
@@ -113,6 +114,18 @@ def test_a_number_is_given_once(journal: Journal) -> None:
     assert isinstance(journal.append(1, "first"), datetime)
     assert journal.append(1, "second") is None
     assert [item.text for item in journal.after(0)] == ["first"]
+
+
+def test_an_entry_is_added_only_after_the_one_that_its_author_has_read(journal: Journal) -> None:
+    with pytest.raises(JournalGap, match="entry 1 is missing"):
+        journal.append(2, "second")
+    assert journal.targets() == ()
+    added(journal, 1, "first")
+    with pytest.raises(JournalGap, match="is another one"):
+        journal.append(2, "second", prev=digest("another first"))
+    assert [item.text for item in journal.after(0)] == ["first"]
+    assert journal.append(2, "second", prev=digest("first")) is not None
+    assert journal.append(2, "third", prev=digest("another first")) is None
 
 
 def test_the_newest_checkpoint_is_found_and_one_that_is_there_stays(journal: Journal) -> None:
@@ -356,6 +369,17 @@ def test_a_holder_that_was_paused_launches_nothing_before_it_has_written(
         writer.check_held()
 
 
+def test_a_holder_whose_lock_was_broken_launches_nothing(machines: Machines) -> None:
+    here, there = machines.store("here"), machines.store("there")
+    with here.lock("apply", lineage="lin") as writer:
+        holder = there.holder()
+        assert holder is not None
+        there.unlock(holder.id)
+        with pytest.raises(Locked, match="unlocked by hand") as caught:
+            writer.check_held()
+        assert caught.value.code == "lock_lost"
+
+
 def test_a_holder_that_was_paused_and_not_replaced_goes_on(machines: Machines) -> None:
     here = machines.store("here")
     with here.lock("apply", lineage="lin") as writer:
@@ -396,11 +420,11 @@ class DyingJournal:
         self._journal = journal
     def __getattr__(self, name):
         return getattr(self._journal, name)
-    def append(self, number, text):
+    def append(self, number, text, *, prev=None):
         last = number == int(sys.argv[3])
         if last and sys.argv[4] == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        at = self._journal.append(number, text)
+        at = self._journal.append(number, text, prev=prev)
         if last:
             os.kill(os.getpid(), signal.SIGKILL)
         return at
@@ -456,8 +480,8 @@ class LossyJournal:
     def __getattr__(self, name: str) -> object:
         return getattr(self._journal, name)
 
-    def append(self, number: int, text: str) -> datetime | None:
-        at = self._journal.append(number, text)
+    def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
+        at = self._journal.append(number, text, prev=prev)
         if self.lost > 0:
             self.lost -= 1
             raise StoreDown("the answer is lost", hint="ask again")
@@ -483,10 +507,10 @@ class DownJournal(LossyJournal):
 
     down = False
 
-    def append(self, number: int, text: str) -> datetime | None:
+    def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
         if self.down:
             raise StoreDown("nobody answers", hint="ask again")
-        return self._journal.append(number, text)
+        return self._journal.append(number, text, prev=prev)
 
 
 def test_nothing_is_recorded_while_the_store_is_down_and_all_goes_on_after(
@@ -510,6 +534,24 @@ def test_nothing_is_recorded_while_the_store_is_down_and_all_goes_on_after(
     assert there is not None
     assert there.serial == 2
     assert there.intents == ()
+
+
+def test_a_renewal_does_not_wait_for_a_store_that_is_down(
+    machines: Machines, journal: Journal
+) -> None:
+    here = machines.store("here")
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        fragile = DownJournal(journal, 0)
+        writer._journal = cast("Journal", fragile)
+        fragile.down = True
+        began = writer._renewed = time.clock_gettime(time.CLOCK_BOOTTIME) - 30
+        with pytest.raises(StoreDown):
+            writer.renew()
+        assert time.clock_gettime(time.CLOCK_BOOTTIME) - began < 30 + PATIENCE / 2
+        assert writer._patience > 0  # what is to be recorded is tried for as long as ever
+        fragile.down = False
+        writer.plan_applied("p")
 
 
 def test_what_the_store_did_not_take_is_settled_by_the_next_machine(
@@ -575,6 +617,54 @@ def test_a_copy_from_before_a_restore_is_refused(machines: Machines, journal: Jo
     assert caught.value.code == "state_diverged"
     assert f"delete `{machines.replica('here')}`" in caught.value.hint
     assert machines.store("fresh").read() is not None
+
+
+def test_a_holder_adds_nothing_to_a_store_that_lost_entries(
+    machines: Machines, journal: Journal
+) -> None:
+    here = machines.store("here")
+    fill(here)
+    with here.lock("apply", lineage="lin") as writer:
+        writer.plan_applied("lost")
+        last = journal.after(0)[-1].number
+        change(machines.place, last, None)
+        change(machines.place, last - 1, None)
+        with pytest.raises(StateError) as checked:
+            writer.check_held()
+        with pytest.raises(StateError, match="has lost entries") as caught:
+            writer.plan_applied("after")
+        assert checked.value.code == caught.value.code == "state_diverged"
+    assert [item.number for item in journal.after(0)] == list(range(1, last - 1))
+    assert machines.store("fresh").read() is not None
+
+
+class RefusingJournal(LossyJournal):
+    """A journal that refuses the next entry, for a reason that passes."""
+
+    refusals = 1
+
+    def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
+        if self.refusals:
+            self.refusals -= 1
+            raise SgpuError("no space is left", hint="free some")
+        return self._journal.append(number, text, prev=prev)
+
+
+def test_a_renewal_that_was_refused_once_is_tried_again(
+    machines: Machines, journal: Journal
+) -> None:
+    here, there = machines.store("here", lease=3.0), machines.store("there")
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        refusing = RefusingJournal(journal, 0)
+        writer._journal = cast("Journal", refusing)
+        before = len(journal.after(0))
+        deadline = time.monotonic() + PATIENCE
+        while len(journal.after(0)) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert refusing.refusals == 0
+        assert there.holder() == here.holder()
 
 
 def test_an_entry_of_a_newer_sgpu_is_refused(machines: Machines, journal: Journal) -> None:

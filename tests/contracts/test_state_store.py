@@ -428,6 +428,8 @@ def test_a_writer_knows_whether_its_lock_is_held(store: StateStore) -> None:
         assert holder is not None
         store.unlock(holder.id)
         with pytest.raises(Locked, match="unlocked by hand"):
+            writer.check_held()
+        with pytest.raises(Locked, match="unlocked by hand"):
             writer.plan_applied("p")
 
 

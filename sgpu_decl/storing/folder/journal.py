@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
 from sgpu_decl.system_errors import advice, error_text
 
@@ -44,7 +45,9 @@ class FolderJournal:
     def name(self) -> str:
         return os.fspath(self._path)
 
-    def append(self, number: int, text: str) -> datetime | None:
+    def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
+        if number > 1:
+            self._require(number - 1, prev)
         return self._create(self._entries, f"{number:012}.json", text.encode("ascii"))
 
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
@@ -109,6 +112,18 @@ class FolderJournal:
         with file:
             text = file.read().decode("ascii", "backslashreplace")
             return Stored(number=number, text=text, at=_time_of(os.fstat(file.fileno())))
+
+    def _require(self, number: int, prev: str | None) -> None:
+        """Entries that are missing now are lost: a file system that was unmounted, for instance."""
+        with self._explained():
+            try:
+                found = self._read(number).text
+            except JournalGap:
+                found = None
+            if found is not None and prev in (None, digest(found)):
+                return
+            if not (self._entries / f"{number + 1:012}.json").exists():
+                raise JournalGap(f"entry {number} is missing, or is another one")
 
     def _create(self, folder: Path, name: str, data: bytes) -> datetime | None:
         """Add a file whole; None if one of that name is there."""

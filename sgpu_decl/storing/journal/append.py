@@ -4,7 +4,8 @@ import random
 import time
 from datetime import datetime
 
-from sgpu_decl.storing.journal.port import Journal, StoreDown
+from sgpu_decl.errors import StateError
+from sgpu_decl.storing.journal.port import Journal, JournalGap, StoreDown
 
 __all__ = ["PATIENCE", "append_once"]
 
@@ -14,22 +15,26 @@ _LONGEST_PAUSE = 5.0
 
 
 def append_once(
-    journal: Journal, number: int, text: str, *, patience: float = PATIENCE
+    journal: Journal, number: int, text: str, *, prev: str, patience: float = PATIENCE
 ) -> datetime | None:
     """Append an entry, and try again for `patience` seconds while the store does not answer. An
     entry with this very text under this number is the one whose answer was lost.
+
+    Args:
+        prev: the digest of the entry before, which has to be there.
 
     Returns:
         The time of the store; None if another entry has the number.
 
     Raises:
         StoreDown: the store does not answer. The entry may be there or not.
+        StateError: the store has lost entries. Nothing was appended.
     """
     deadline = time.monotonic() + patience
     pause = _FIRST_PAUSE
     while True:
         try:
-            at = journal.append(number, text)
+            at = journal.append(number, text, prev=prev)
             if at is not None:
                 return at
             found = journal.after(number - 1, most=1)
@@ -37,5 +42,12 @@ def append_once(
         except StoreDown:
             if time.monotonic() + pause > deadline:
                 raise
+        except JournalGap as gap:
+            raise StateError(
+                f"the state in `{journal.name}` has lost entries that were recorded: {gap.message}",
+                hint="nothing more was recorded; was the store restored from a backup, or did a "
+                "standby take over? Look with `sgpu plan` at what the older state would launch",
+                code="state_diverged",
+            ) from gap
         time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  spreads writers, no secret
         pause = min(2 * pause, _LONGEST_PAUSE)

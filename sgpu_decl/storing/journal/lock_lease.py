@@ -9,11 +9,12 @@ from datetime import datetime
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.state import LockHolder
-from sgpu_decl.storing.journal.port import StoreDown
 
 __all__ = ["LEASE_SECONDS", "LockLease", "held_error", "kept_renewed"]
 
 LEASE_SECONDS = 60.0
+_FINAL = ("lock_lost", "state_diverged")
+_TRY_AGAIN = 1.0  # seconds
 # It runs on while the machine is suspended, and no user can set it.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -60,7 +61,8 @@ def held_error(holder: LockHolder, *, silent: float, left: float) -> Locked:
 @contextmanager
 def kept_renewed(renew: Callable[[], float]) -> Iterator[None]:
     """Call `renew` from a thread for as long as the block lasts. It returns the seconds until it
-    wants to be called again. Once it says that the lock is lost, it is called no more."""
+    wants to be called again. Once it says that the lock or the journal is lost, it is called no
+    more; after any other error it is called again."""
     over = threading.Event()
 
     def work() -> None:
@@ -68,10 +70,12 @@ def kept_renewed(renew: Callable[[], float]) -> Iterator[None]:
         while not over.wait(pause):
             try:
                 pause = renew()
-            except StoreDown:
-                pause = 1.0
-            except SgpuError:
-                return  # the next change of the holder finds out
+            except SgpuError as error:
+                if error.code in _FINAL:
+                    return  # the next change of the holder finds out
+                pause = _TRY_AGAIN
+            except Exception:  # noqa: BLE001  a holder that lives must not lose its lock by it
+                pause = _TRY_AGAIN
 
     thread = threading.Thread(target=work, name="lease", daemon=True)
     thread.start()

@@ -18,7 +18,7 @@ class StoreDown(SgpuError):
 
 
 class JournalGap(SgpuError):
-    """An entry is missing between two others."""
+    """An entry is missing, or is another one, before one that is there or is to be added."""
 
     code = "state_unusable"
 
@@ -58,12 +58,19 @@ class Entries(Protocol):
 class Journal(Entries, Protocol):
     """The entries of one project and target."""
 
-    def append(self, number: int, text: str) -> datetime | None:
+    def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
         """Add an entry. Of several callers with one number, one succeeds. Once it returns, the
         entry survives a power cut.
 
+        Args:
+            prev: the digest of the entry before; None takes any.
+
         Returns:
             The time of the store; None if the number is taken.
+
+        Raises:
+            JournalGap: the number is free, and the entry before is missing or is another one: the
+                store has lost entries.
         """
 
     def put_checkpoint(self, number: int, data: bytes) -> None:

@@ -265,9 +265,9 @@ class JournalStore:
             writer=author,
             ops=(op,),
         )
-        appended = append_once(self._journal, entry.number, entry.text) is not None
+        appended = append_once(self._journal, entry.number, entry.text, prev=entry.prev)
         self._catch_up()
-        return appended
+        return appended is not None
 
     def _author(self, operation: str, lock_id: str) -> Author:
         import os

@@ -62,6 +62,7 @@ class JournalWriter:
         self._stamp = _stamp()
         self._ops: tuple[Op, ...] = ()
         self._tables = self._new_tables()
+        self._last = position_of(connection)  # the last entry of this writer
         self._lineage, _ = queries.serial_of(connection)
 
     @property
@@ -71,7 +72,8 @@ class JournalWriter:
 
     def check_held(self) -> None:
         """The lease is judged by a clock of this machine that began before the last entry was
-        appended: it ends here before it ends for others."""
+        appended: it ends here before it ends for others. The journal is asked as well: the lock may
+        have been broken by hand, or taken by somebody for whom the store's clock has jumped."""
         silent = elapsed() - self._renewed
         if silent > self._lease.seconds - self._lease.margin:
             raise Locked(
@@ -80,6 +82,12 @@ class JournalWriter:
                 hint="nothing more was launched; run `sgpu plan` again",
                 code="lock_lost",
             )
+        last = self._last
+        found = self._journal.after(last.number - 1, most=2)
+        if [digest(item.text) for item in found] != [last.digest]:
+            with self._guard:
+                self._catch_up()
+                check_lock(self._connection, str(self._cells["id"]))
 
     def begin(self, intent: Intent) -> None:
         self._write(ops.begin(intent))
@@ -125,10 +133,15 @@ class JournalWriter:
 
     def renew(self) -> float:
         """Append an entry if there was none for a while. Returns the seconds until the next one is
-        due."""
+        due. A store that does not answer is asked once, so that nobody waits for this call."""
         with self._guard:
             if elapsed() >= self._renewed + self._lease.renewal:
-                self._write(ops.lock(self._cells, seconds=self._lease.seconds))
+                patience, self._patience = self._patience, 0.0
+                try:
+                    self._write(ops.lock(self._cells, seconds=self._lease.seconds))
+                except BaseException:
+                    self._patience = patience
+                    raise
             return max(0.0, self._renewed + self._lease.renewal - elapsed())
 
     def release(self) -> None:
@@ -157,8 +170,13 @@ class JournalWriter:
                 except NumberTaken:
                     # Either somebody took the lock: the check of the next round finds that out. Or
                     # the answer to an entry of our own was lost for good.
-                    self._replica.catch_up()
-                    self._tables = self._new_tables()
+                    self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Read entries that this writer does not know."""
+        self._replica.catch_up()
+        self._tables = self._new_tables()
+        self._last = position_of(self._connection)
 
     def _say_who_holds(self) -> None:
         """Raise the error about a lost lock again, with who holds it now: elsewhere, it may have
@@ -186,7 +204,9 @@ class JournalWriter:
         )
         text, began = entry.text, elapsed()
         try:
-            at = append_once(self._journal, entry.number, text, patience=self._patience)
+            at = append_once(
+                self._journal, entry.number, text, prev=entry.prev, patience=self._patience
+            )
         except StoreDown:
             self._patience = 0.0  # the next calls, some for each launch, do not wait as long again
             raise
@@ -194,11 +214,9 @@ class JournalWriter:
         if at is None:
             raise NumberTaken
         self._renewed = began
-        put_position(
-            self._connection,
-            Position(number=entry.number, digest=digest(text), at=at),
-            tool_version=self._stamp.tool_version,
-        )
+        position = Position(number=entry.number, digest=digest(text), at=at)
+        put_position(self._connection, position, tool_version=self._stamp.tool_version)
+        self._last = position
 
     def _new_tables(self) -> SqliteWriter:
         return SqliteWriter(

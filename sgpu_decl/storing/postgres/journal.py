@@ -29,7 +29,14 @@ _CHECKPOINTS: LiteralString = (
 )
 TABLES = (_SCHEMA, _ENTRIES, _CHECKPOINTS)
 _APPEND: LiteralString = (
-    "INSERT INTO {schema}.entries (project, target, number, entry) VALUES (%s, %s, %s, %s) "
+    "INSERT INTO {schema}.entries (project, target, number, entry) "
+    "SELECT fresh.project, fresh.target, fresh.number, fresh.entry "
+    "FROM (VALUES (%s::text, %s::text, %s::bigint, %s::text, %s::text)) "
+    "AS fresh (project, target, number, entry, prev) "
+    "WHERE fresh.number = 1 OR EXISTS (SELECT 1 FROM {schema}.entries AS last "
+    "WHERE last.project = fresh.project AND last.target = fresh.target "
+    "AND last.number = fresh.number - 1 AND (fresh.prev IS NULL "
+    "OR encode(sha256(convert_to(last.entry, 'UTF8')), 'hex') = fresh.prev)) "
     "ON CONFLICT DO NOTHING RETURNING at"
 )
 _AFTER: LiteralString = (
@@ -60,10 +67,18 @@ class PostgresJournal:
     def name(self) -> str:
         return self._server.server.shown
 
-    def append(self, number: int, text: str) -> datetime | None:
-        values = (self._project, self._target, number, text)
-        row = self._adding(lambda: self._row(_APPEND, values))
-        return None if row is None else row[0].astimezone(UTC)
+    def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
+        values = (self._project, self._target, number, text, prev)
+        if number == 1:
+            rows = self._adding(lambda: self._server.execute(_APPEND, values).fetchall())
+        else:  # tables that are missing now are not made: they held the entry before
+            rows = self._reading(_APPEND, values)
+        if rows:
+            at: datetime = rows[0][0]
+            return at.astimezone(UTC)
+        if self.after(number - 1, most=1):
+            return None
+        raise JournalGap(f"entry {number - 1} is missing, or is another one")
 
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
         rows = self._reading(_AFTER, (self._project, self._target, number, most))

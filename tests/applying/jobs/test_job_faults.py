@@ -1,11 +1,17 @@
 """Whatever befalls the requests for a job, there is one of it in the end."""
 
+from pathlib import Path
+
 import pytest
 
+from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.errors import OutcomeUnknown
 from sgpu_decl.model.plan import Action
+from sgpu_decl.storing.journal.writer import JournalWriter
+from sgpu_decl.storing.stores import FOLDER, SharedPlace
 from sgpu_decl.testing.workspace import Effect
 from tests.applying.jobs.conftest import JOB, Shop
+from tests.shared_places import break_lock
 
 CREATE = "POST /api/2.2/jobs/create"
 
@@ -132,3 +138,39 @@ def test_what_the_workspace_adds_in_a_later_version_is_no_drift_if_it_is_empty(
     shop.apply()
     shop.edit(notification_settings={}, parameters=[], health={"rules": []})
     assert shop.plan().changes[0].action is Action.NO_OP
+
+
+def test_whoever_lost_the_lock_asks_nothing_of_the_workspace(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "shared").mkdir()
+    place = SharedPlace(kind=FOLDER, address=str(tmp_path / "shared"), project="p")
+    head = f"project: {{name: p}}\nstate: {{kind: folder, path: {place.address}}}\n"
+
+    def apply_losing(owner: type, name: str) -> None:
+        """Apply, and lose the lock right after that call."""
+        real = getattr(owner, name)
+
+        def losing(self: object, *given: object) -> object:
+            value = real(self, *given)
+            break_lock(place, tmp_path / "other")
+            return value
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, losing)
+            ((_, error),) = shop.apply().failed
+        assert error.code == "lock_lost"
+
+    shop.write(head + JOB)
+    apply_losing(JournalWriter, "begin")
+    assert shop.jobs() == {}
+    shop.apply()
+    before = shop.job()
+    shop.write(head + JOB.replace("30 2", "45 2"))
+    apply_losing(Jobs, "_stage")
+    assert shop.job() == before
+    shop.write(head + "runs: {}\n")
+    apply_losing(Jobs, "_recorded")
+    assert shop.job() == before
+    shop.apply()
+    assert shop.jobs() == {}
