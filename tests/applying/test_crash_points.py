@@ -248,3 +248,38 @@ def test_a_moved_run_keeps_its_history_and_its_logs(project: Path) -> None:
     )
     plan = sgpu(project, "plan", "--detailed-exitcode", "run.yaml")
     assert plan.code == 0, plan.out
+
+
+RENAMING_STEPS = [
+    f"{WRITER},move,before,1",
+    f"{WRITER},move,after,1",
+    "sgpu_decl.backends.attempt_layout,AttemptLayout,move,after,1",
+]
+
+
+@pytest.mark.parametrize("step", sampled(RENAMING_STEPS, quick=1))
+def test_killed_while_a_run_is_renamed_it_has_its_history_and_its_folders(
+    project: Path, step: str
+) -> None:
+    assert sgpu(project, "apply", "-y", "run.yaml").code == 0
+    renamed = RUN.replace("once", "renamed\nrenamed_from: once").replace("echo", "echo again;echo")
+    (project / "run.yaml").write_text(renamed)
+    died = subprocess.run(
+        dying(step, "apply", "-y", "--detach", "run.yaml"),
+        cwd=project,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    again = sgpu(project, "apply", "-y", "run.yaml")
+
+    assert again.code == 0, again.err
+    assert (project / "launches.log").read_text() == "launched\n" * 2
+    assert sgpu(project, "logs", "renamed").out == "again\n"
+    assert sgpu(project, "logs", "renamed#1").code == 0
+    left = project / ".sgpu/default/runs"
+    folders = sorted(path.relative_to(left).as_posix() for path in left.glob("*/*"))
+    assert folders == ["renamed/1", "renamed/2"]
+    changes, plan = asked(project, "plan", "--detailed-exitcode", "run.yaml")
+    assert changes == 0, plan

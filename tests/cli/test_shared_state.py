@@ -114,6 +114,35 @@ def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell,
     assert gone == {"run.hello": True, "run.other": False}
 
 
+RETURNS = "entrypoint: say.py:main, args: {word: kept}"
+
+
+@pytest.mark.parametrize("by", ["renamed_from", "state mv"])
+def test_what_a_run_left_here_is_found_after_another_machine_has_renamed_it(
+    clones: tuple[Shell, Shell], by: str
+) -> None:
+    one, two = clones
+    for clone in clones:
+        file = clone.folder / "sgpu.yml"
+        file.write_text(file.read_text().replace("command: [echo, hello]", RETURNS))
+        clone.write("say.py", "def main(word):\n    print(word)\n    return word\n")
+    assert one.here("apply", "-y").code == 0
+
+    renamed = file.read_text().replace("hello: {", "hi: {renamed_from: hello, ")
+    for clone in clones:
+        (clone.folder / "sgpu.yml").write_text(renamed)
+    moved = two.here(*(("state", "mv", "hello", "hi") if by == "state mv" else ("apply", "-y")))
+
+    assert moved.code == 0, moved.err
+    assert f"in {one.folder}" in two.here("logs", "hi").err
+    assert one.here("logs", "hi").out == "kept\n"
+    (result,) = one.here("results", "hi", "-o", "json").json["data"]["results"]
+    assert result["value"] == "kept"
+    assert actions(one) == actions(two) == {"run.hi": "no_op"}
+    left = one.folder / ".sgpu" / "default" / "runs"
+    assert [path.relative_to(left).as_posix() for path in left.glob("*/*")] == ["hi/1"]
+
+
 def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
     assert one.here("apply", "-y").code == 0
