@@ -7,7 +7,16 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["NotRegular", "is_below", "leads_out", "open_regular", "read_regular", "special_kind"]
+__all__ = [
+    "NotRegular",
+    "is_below",
+    "leads_out",
+    "open_regular",
+    "read_head",
+    "read_regular",
+    "regular_handle",
+    "special_kind",
+]
 
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
@@ -23,6 +32,8 @@ class NotRegular(OSError):
 
 def special_kind(mode: int) -> str | None:
     """Return `a FIFO`, `a socket` or `a device` for the mode of a file; `None` for other kinds."""
+    if stat.S_ISREG(mode):
+        return None
     return next((words for is_kind, words in _KINDS if is_kind(mode)), None)
 
 
@@ -33,6 +44,11 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         NotRegular: it is a FIFO, a socket or a device.
         OSError: it cannot be opened.
     """
+    return os.fdopen(regular_handle(path), "rb")
+
+
+def regular_handle(path: str | Path) -> int:
+    """Open a file as `open_regular` does; return the descriptor."""
     _refuse_special(os.stat(path).st_mode)  # before it is opened, which may have an effect
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -40,10 +56,22 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         _refuse_special(mode)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-        return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
         raise
+    return handle
+
+
+def read_head(path: str | Path, most: int) -> bytes:
+    """Return the first bytes of a regular file, up to `most`. Raises as `open_regular`."""
+    handle = regular_handle(path)
+    try:
+        head = os.read(handle, most)
+        while len(head) < most and (piece := os.read(handle, most - len(head))):
+            head += piece
+        return head
+    finally:
+        os.close(handle)
 
 
 def read_regular(path: str | Path) -> bytes:

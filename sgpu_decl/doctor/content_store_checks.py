@@ -8,6 +8,7 @@ from pathlib import Path
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
+from sgpu_decl.staging.code_packs import CodePacks
 from sgpu_decl.staging.code_store import default_root
 
 __all__ = ["check_content_stores"]
@@ -15,6 +16,7 @@ __all__ = ["check_content_stores"]
 _CHECK = "store"
 _LARGEST = 1 << 20  # bytes of an object that is read
 _MOST = 256  # objects: one of each folder
+_CONTENTS = 16  # that are read of each pack
 
 
 def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
@@ -25,17 +27,19 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
         return
     folders = (root / "objects", root / "environments" / "objects")
     sample = [path for folder in folders for path in _sample(folder)]
+    packs = CodePacks(root / "packs").check(_CONTENTS)
     damaged = [path for path in sample if not _is_whole(path)]
+    damaged += [path for path, is_whole in packs.items() if not is_whole]
     for path in damaged:
         yield fail(
             _CHECK,
-            f"`{path}` does not match its checksum, which is its name",
+            f"`{path}` does not match its checksum",
             "delete it, and check the disk; the next `sgpu apply` stores it again from your files",
         )
     yield from _missing(project, states)
     unreferenced = project.store.unreferenced()
     freed = f"; unused snapshots of code: {unreferenced}" if unreferenced else ""
-    whole = len(sample) - len(damaged)
+    whole = len(sample) + len(packs) - len(damaged)
     are = "sampled object is" if whole == 1 else "sampled objects are"
     yield ok(_CHECK, f"`{root}`: {whole} {are} whole{freed}")
 

@@ -1,11 +1,12 @@
 """The store of pinned code: every file once, by content, shared by all projects of a user.
 
 objects/ab/cdef…      the content of one file, named by its SHA-256
+packs/<hex>.pack      the contents of small files that were stored together, see `code_packs`
 manifests/<hex>.json  the entries of one snapshot, named by its digest
 roots/<hex>.json      which snapshots one state refers to, for garbage collection
 
-Objects are not synced to the disk one by one: that would take most of the time of `put`. An object
-that a power cut left short is noticed by its size before the next launch, and is stored again.
+Objects and packs are not synced to the disk: that would take most of the time of `put`. One that a
+power cut left short is noticed by its size before the next launch, and is stored again.
 """
 
 import contextlib
@@ -13,16 +14,21 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.staging.reflink import copy_into
+from sgpu_decl.regular_files import read_head
+from sgpu_decl.staging.code_packs import CodePacks, Read
+from sgpu_decl.staging.file_copies import SMALL, copy_into, write_new
 from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 from sgpu_decl.system_errors import FULL, advice, error_text
+
+PACKED = 256  # small files that are stored together; fewer become objects
 
 
 def default_root() -> Path:
@@ -39,6 +45,7 @@ class CodeStore(SharedStore):
         super().__init__(root)
         self._objects = os.fspath(root / "objects")
         self._manifests = root / "manifests"
+        self._packs = CodePacks(root / "packs")
 
     def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
         """Store the missing files of a snapshot. Idempotent. `progress` is told `storing`, in
@@ -50,17 +57,7 @@ class CodeStore(SharedStore):
         try:
             self._prepare()
             with self._references.many():
-                missing = [
-                    entry
-                    for entry in {item.digest: item for item in snapshot.entries}.values()
-                    if entry.target is None and not self._has(entry)
-                ]
-                for folder in {entry.digest[:2] for entry in missing}:
-                    Path(self._objects, folder).mkdir(mode=0o700, exist_ok=True)
-                temporary = os.fspath(self._root / f".put-{uuid.uuid4().hex}")
-                for number, entry in enumerate(missing):
-                    (progress or Quiet()).advance("storing", number, len(missing))
-                    self._put_file(snapshot.root, entry, temporary)
+                self._put_files(snapshot.root, self._missing(snapshot), progress or Quiet())
                 entries = canonical([entry.to_json() for entry in snapshot.entries])
                 text = entries.encode("utf-8", "surrogatepass")
                 write_atomic(self._manifest_path(snapshot.digest), text)
@@ -100,8 +97,12 @@ class CodeStore(SharedStore):
 
     def content(self, entry: SnapshotEntry) -> bytes | None:
         """The bytes of a file of a snapshot; `None` if they are missing or damaged."""
+        self._packs.refresh()
         try:
-            content = Path(self._object_path(entry.digest)).read_bytes()
+            with self._packs.reader() as read:
+                content = read(entry.digest)
+            if content is None:
+                content = Path(self._object_path(entry.digest)).read_bytes()
         except OSError:
             return None
         return content if hashlib.sha256(content).hexdigest() == entry.digest else None
@@ -115,17 +116,18 @@ class CodeStore(SharedStore):
         """
         snapshot = self.require(code_digest)
         destination.mkdir(mode=0o700, parents=True)
-        folders = {""}
-        for entry in snapshot.entries:
-            folder = entry.path.rpartition("/")[0]
-            if folder not in folders:
-                os.makedirs(os.path.join(destination, folder), mode=0o700, exist_ok=True)
-                folders.add(folder)
-            path = os.path.join(destination, entry.path)
-            if entry.target is not None:
-                os.symlink(entry.target, path)
-            else:
-                self._copy_out(entry, path, code_digest)
+        folders, top = {""}, os.fspath(destination)
+        self._packs.refresh()
+        with self._packs.reader() as read:
+            for entry in snapshot.entries:
+                folder = entry.path.rpartition("/")[0]
+                if folder not in folders:
+                    os.makedirs(f"{top}/{folder}", mode=0o700, exist_ok=True)
+                    folders.add(folder)
+                if entry.target is not None:
+                    os.symlink(entry.target, f"{top}/{entry.path}")
+                else:
+                    self._copy_out(entry, f"{top}/{entry.path}", code_digest, read)
 
     def touch(self, code_digest: str) -> bool:
         """Keep a snapshot young, so that the next collection leaves it; false if it is missing
@@ -147,9 +149,15 @@ class CodeStore(SharedStore):
         code = self.manifest(code_digest)
         if code is None:
             return None
-        return tuple(
-            entry.path for entry in code.entries if entry.target is None and not self._has(entry)
-        )
+        return tuple(entry.path for entry in self._missing(code))
+
+    def _missing(self, code: Snapshot) -> list[SnapshotEntry]:
+        self._packs.refresh()
+        return [
+            entry
+            for entry in code.entries
+            if entry.target is None and entry.digest not in self._packs and not self._has(entry)
+        ]
 
     def _sweep(self, referred: set[str], now: float) -> int:
         objects: set[str] = set()
@@ -167,6 +175,7 @@ class CodeStore(SharedStore):
                 continue
             path.unlink(missing_ok=True)
             freed += facts.st_size
+        freed += self._packs.sweep(objects, now - YOUNG_SECONDS)
         for leftover in self._root.glob(".put-*"):  # of a killed `put`: none runs now
             leftover.unlink(missing_ok=True)
         return freed
@@ -188,24 +197,52 @@ class CodeStore(SharedStore):
         except FileNotFoundError:
             return False
 
+    def _put_files(self, root: Path, missing: Sequence[SnapshotEntry], progress: Progress) -> None:
+        temporary = os.fspath(self._root / f".put-{uuid.uuid4().hex}")
+        files = list({entry.digest: entry for entry in missing}.values())
+        small = [entry for entry in files if entry.size < SMALL]
+        if len(small) >= PACKED:
+            contents = self._contents(root, small, progress)
+            self._packs.write([(e.digest, e.size) for e in small], contents, temporary)
+            files = [entry for entry in files if entry.size >= SMALL]
+        for folder in {entry.digest[:2] for entry in files}:
+            Path(self._objects, folder).mkdir(mode=0o700, exist_ok=True)
+        for number, entry in enumerate(files):
+            progress.advance("storing", number, len(files))
+            self._put_file(root, entry, temporary)
+
+    def _contents(
+        self, root: Path, entries: Sequence[SnapshotEntry], progress: Progress
+    ) -> Iterator[bytes]:
+        for number, entry in enumerate(entries):
+            progress.advance("storing", number, len(entries))
+            content = read_head(f"{root}/{entry.path}", SMALL)
+            if hashlib.sha256(content).hexdigest() != entry.digest:
+                raise _changed(entry)
+            yield content
+
     def _put_file(self, root: Path, entry: SnapshotEntry, temporary: str) -> None:
         try:
-            if copy_into(os.path.join(root, entry.path), temporary, 0o600) != entry.digest:
-                raise SgpuError(
-                    f"`{entry.path}` changed while it was staged",
-                    hint="plan again",
-                    code="code_moving",
-                )
+            if copy_into(f"{root}/{entry.path}", temporary, 0o600) != entry.digest:
+                raise _changed(entry)
             os.rename(temporary, self._object_path(entry.digest))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
 
-    def _copy_out(self, entry: SnapshotEntry, path: str, code_digest: str) -> None:
+    def _copy_out(self, entry: SnapshotEntry, path: str, code_digest: str, read: Read) -> None:
+        mode = 0o700 if entry.executable else 0o600
+        packed = read(entry.digest)
+        if packed is not None:
+            if hashlib.sha256(packed).hexdigest() != entry.digest:
+                self._packs.drop(entry.digest)
+                raise self._damaged(entry, code_digest)
+            write_new(path, packed, mode)
+            return
         source = self._object_path(entry.digest)
         try:
-            content = copy_into(source, path, 0o700 if entry.executable else 0o600)
+            content = copy_into(source, path, mode)
         except FileNotFoundError:
             raise self._damaged(entry, code_digest) from None
         if content != entry.digest:
@@ -222,3 +259,11 @@ class CodeStore(SharedStore):
             hint="plan again: it is stored again from your files",
             code="store_damaged",
         )
+
+
+def _changed(entry: SnapshotEntry) -> SgpuError:
+    return SgpuError(
+        f"`{entry.path}` changed while it was staged",
+        hint="plan again",
+        code="code_moving",
+    )

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_cache
-from sgpu_decl.regular_files import open_regular
+from sgpu_decl.regular_files import regular_handle
 
 VERSION = 1
 YOUNG = 2.0  # seconds
-HEAD = 64 * 1024  # bytes
+HEAD = 64 * 1024  # bytes; a larger buffer costs more than a small file
+CHUNK = 1 << 20  # bytes
 LIMIT = 50_000  # entries; a larger cache keeps only those of this command
 
 
@@ -26,12 +27,15 @@ def digest_file(path: str) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    with open_regular(path) as file:
-        head = file.read(HEAD)
-        if len(head) < HEAD:  # `file_digest` makes a buffer that costs more than a small file
-            return hashlib.sha256(head).hexdigest()
-        file.seek(0)
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    handle = regular_handle(path)
+    try:
+        sha, piece = hashlib.sha256(), os.read(handle, HEAD)
+        while piece:
+            sha.update(piece)
+            piece = os.read(handle, CHUNK)
+        return sha.hexdigest()
+    finally:
+        os.close(handle)
 
 
 class HashCache:

@@ -5,7 +5,7 @@ import os
 import re
 from fnmatch import translate
 
-from sgpu_decl.regular_files import open_regular
+from sgpu_decl.regular_files import read_head
 
 _FILES = re.compile("|".join(map(translate, (
     ".env*", "*.pem", "*.p12", "*.pfx", "*.ppk", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*",
@@ -41,8 +41,7 @@ def content_is_secret(path: str) -> bool:
     if not may_hold_secret(os.path.basename(path)):
         return False
     try:
-        with open_regular(path) as file:
-            return holds_secret(os.path.basename(path), file.read(LOOK))
+        return holds_secret(os.path.basename(path), read_head(path, LOOK))
     except OSError:
         return False
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from fnmatch import translate
 from pathlib import Path
 
-from sgpu_decl.regular_files import leads_out, open_regular, read_regular, special_kind
+from sgpu_decl.regular_files import leads_out, read_head, read_regular, special_kind
 from sgpu_decl.staging.ignore_rules import IgnoreRules, Pattern, patterns_of
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.secret_files import LOOK, holds_secret, is_secret, may_hold_secret
@@ -168,8 +168,7 @@ class Selection:
             return Exclusion(path, SelectionRule.SPECIAL)
         ours, secret = os.path.splitext(name)[1] in _MAY_BE_OURS, may_hold_secret(name)
         if ours or secret:
-            with open_regular(whole) as opened:
-                head = opened.read(LOOK)
+            head = read_head(whole, LOOK)
             if secret and holds_secret(name, head):
                 return Exclusion(path, SelectionRule.SECRET)
             if ours and _EVENTS.match(head):

@@ -8,8 +8,8 @@ import pytest
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
-from sgpu_decl.staging.code_store import CodeStore
-from sgpu_decl.staging.reflink import CHUNK, SMALL
+from sgpu_decl.staging.code_store import PACKED, CodeStore
+from sgpu_decl.staging.file_copies import CHUNK, SMALL
 from sgpu_decl.staging.snapshot import Snapshot, snapshot
 from tests.staging.conftest import Plant
 
@@ -157,10 +157,11 @@ def test_a_damaged_manifest_is_no_snapshot(plant: Plant, store: CodeStore, tmp_p
     assert store.manifest(taken.digest) is not None
 
 
+@pytest.mark.parametrize("files", [50, PACKED])
 def test_processes_may_put_the_same_tree_at_once(
-    plant: Plant, store: CodeStore, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path, files: int
 ) -> None:
-    root = plant({f"m{number}.py": str(number) for number in range(50)})
+    root = plant({f"m{number}.py": str(number) for number in range(files)})
     command = [sys.executable, "-c", PUTS, str(root), str(tmp_path / "store")]
     running = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait() for process in running] == [0, 0, 0]

@@ -3,7 +3,6 @@
 Never by hard link: a run may write to its copy, and a user to the original.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -13,6 +12,7 @@ from sgpu_decl.system_errors import path_in_errors
 FICLONE = 0x40049409  # linux/fs.h
 SMALL = 64 * 1024  # bytes; a smaller file is copied by bytes: it is read for its digest anyway
 CHUNK = 1 << 20  # bytes
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def copy_into(source: str, destination: str, mode: int) -> str:
@@ -24,17 +24,26 @@ def copy_into(source: str, destination: str, mode: int) -> str:
     """
     source_handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        handle = os.open(destination, flags, mode)
+        handle = os.open(destination, _NEW, mode)
         try:
-            digest = _copy(source_handle, handle, source, destination)
-            with contextlib.suppress(PermissionError), path_in_errors(destination):
-                os.fchmod(handle, mode)
+            return _copy(source_handle, handle, source, destination)
         finally:
             os.close(handle)
     finally:
         os.close(source_handle)
-    return digest
+
+
+def write_new(path: str, content: bytes, mode: int) -> None:
+    """Write a new file.
+
+    Raises:
+        OSError: the file exists, or the disk is full.
+    """
+    handle = os.open(path, _NEW, mode)
+    try:
+        _write(handle, content, path)
+    finally:
+        os.close(handle)
 
 
 def _copy(source_handle: int, handle: int, source: str, destination: str) -> str:
@@ -48,13 +57,17 @@ def _copy(source_handle: int, handle: int, source: str, destination: str) -> str
         return sha.hexdigest()
     while piece:
         sha.update(piece)
-        with path_in_errors(destination):
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
+        _write(handle, piece, destination)
         with path_in_errors(source):
             piece = os.read(source_handle, CHUNK)
     return sha.hexdigest()
+
+
+def _write(handle: int, content: bytes, path: str) -> None:
+    with path_in_errors(path):
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
 
 
 def _clone(source_handle: int, handle: int) -> bool:
