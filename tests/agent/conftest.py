@@ -24,7 +24,8 @@ from sgpu_decl.functions.pickles import PicklePart, pickled
 from sgpu_decl.model.call import Call
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm
 from tests.agent.event_log import read_events
-from tests.agent.several_nodes import make_nodes, two_hosts
+from tests.agent.several_nodes import make_nodes
+from tests.network_hosts import two_hosts
 from tests.support import until
 
 __all__ = ["make_nodes", "two_hosts"]  # fixtures, for all tests below

@@ -1,4 +1,4 @@
-"""Several nodes of one run on this machine: agents as a backend starts them, and two hosts."""
+"""Several nodes of one run on this machine: agents as a backend starts them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from sgpu_decl.rendering.spec import Entry
 from tests.agent.event_log import read_events
 from tests.support import PATIENCE
 
-__all__ = ["Nodes", "make_nodes", "two_hosts"]
+__all__ = ["Nodes", "make_nodes"]
 
 _MAIN = Entry(kind="file_function", path="main.py", function="main")
 
@@ -99,28 +99,3 @@ def make_nodes(make_attempt: Callable[..., Any], tmp_path: Path) -> Iterator[Cal
             agent.kill()
             agent.wait()
         os.close(one.lock)
-
-
-@pytest.fixture
-def two_hosts() -> Iterator[tuple[str, str, str]]:
-    """Two network namespaces and a cable; yields their names and the first address."""
-    names = [f"sgpu{os.getpid()}{side}" for side in "ab"]
-    steps = [
-        *(["ip", "netns", "add", name] for name in names),
-        ["ip", "link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0",
-         "netns", names[1]],
-        *(["ip", "-n", name, "addr", "add", f"10.77.0.{last}/24", "dev", "eth0"]
-          for last, name in enumerate(names, 1)),
-        *(["ip", "-n", name, "link", "set", link, "up"]
-          for name in names for link in ("eth0", "lo")),
-    ]  # fmt: skip
-    try:
-        for step in steps:
-            try:
-                subprocess.run(step, check=True, capture_output=True)
-            except (OSError, subprocess.CalledProcessError) as error:
-                pytest.skip(f"this machine allows no network namespaces: {error}")
-        yield names[0], names[1], "10.77.0.1"
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)

@@ -1,5 +1,6 @@
 """A run on a real cluster, whose nodes are processes of this machine: what belongs to it there."""
 
+import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -125,6 +126,7 @@ class ClusterRun:
         answer = subprocess.run(
             [self.cluster.python, "-c", _KEYS, self.cluster.address],
             capture_output=True, check=True, text=True,
+            env={**os.environ, **authentication(self.cluster)},
         )  # fmt: skip
         return answer.stdout.splitlines()
 
@@ -147,6 +149,13 @@ class ClusterRun:
         assert folder.exists()
         self.bench.done("gc", "--keep-last", "0")
         assert not folder.exists()
+
+
+def authentication(cluster: RayCluster) -> dict[str, str]:
+    """The variables that let a process use the cluster."""
+    if cluster.token is None:
+        return {"RAY_AUTH_MODE": "disabled"}
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": cluster.token}
 
 
 def assert_gone(processes: Processes) -> None:
