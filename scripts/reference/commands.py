@@ -30,6 +30,7 @@ VALUES = {
     "--port": "8080",
     "--profile": "profile.yaml",
     "--project": "../vision",
+    "--propose-link": "https://github.com/team/vision/pull/12",
     "--python": ".venv/bin/python",
     "--rank": "3",
     "--rerun": "run.train",

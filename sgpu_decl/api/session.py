@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.field_origin import FieldOrigin
     from sgpu_decl.model.known_environment import Environment
     from sgpu_decl.model.plan_options import PlanOptions
+    from sgpu_decl.model.proposal import Proposal
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.planning.project_graph import ProjectGraph
     from sgpu_decl.runs.project_runs import ProjectRuns
@@ -332,7 +333,36 @@ class Session:
         _check_prepared(prepared)
         save_plan(self._project, prepared, path, progress)
 
+    def propose(self, prepared: "Prepared", *, link: str | None = None) -> "Proposal | None":
+        """Keep the effects of a plan with the state, for a later apply of what was `reviewed`.
+
+        Args:
+            link: where people review the plan, such as the address of a pull request.
+
+        Returns:
+            What is proposed; None if the plan does nothing.
+
+        Raises:
+            SgpuError: the proposal cannot be kept.
+        """
+        from sgpu_decl.applying.proposals import propose
+
+        _check_prepared(prepared)
+        return propose(self._project, prepared, link)
+
     # Applying
+
+    def check_reviewed(self, prepared: "Prepared") -> None:
+        """Check that open proposals of the target show all that a plan does. `apply` with
+        `reviewed` does this itself, under the lock; here it is known before anything is staged.
+
+        Raises:
+            StalePlan: they do not; `diagnostics` says what is missing.
+        """
+        from sgpu_decl.applying.proposals import check_reviewed
+
+        _check_prepared(prepared)
+        check_reviewed(self._project, prepared, self._project.state())
 
     def stage(
         self, prepared: "Prepared", *, progress: "Progress | None" = None
@@ -360,6 +390,7 @@ class Session:
         parallelism: int = 8,
         call: "Call | None" = None,
         on_wait: Callable[[], None] = lambda: None,
+        reviewed: bool = False,
     ) -> "Applied":
         """Carry a plan out. Returns when everything is launched; `runs` waits for the ends.
 
@@ -372,10 +403,12 @@ class Session:
             parallelism: how many launches overlap.
             call: the function that the one run of the plan calls.
             on_wait: called repeatedly while this waits for the lock; may raise to give up.
+            reviewed: go on only if open proposals show all that the plan does.
 
         Raises:
             StateMoved: the state has changed since the plan was made.
-            StalePlan: the plan was applied already, or code or environments have changed.
+            StalePlan: the plan was applied already, code or environments have changed, or something
+                was not proposed.
             Locked: another process changes this state.
             SgpuError: the plan has error checks.
         """
@@ -384,7 +417,13 @@ class Session:
 
         _check_prepared(prepared)
         applied = apply(
-            self._project, prepared, sink=sink, parallelism=parallelism, call=call, on_wait=on_wait
+            self._project,
+            prepared,
+            sink=sink,
+            parallelism=parallelism,
+            call=call,
+            on_wait=on_wait,
+            reviewed=reviewed,
         )
         plan = prepared.plan
         records = (launch_of(plan, change) for change in plan.changes if change.launches)

@@ -9,6 +9,7 @@ from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.moves import move_renamed
 from sgpu_decl.applying.pinned_code import pin
 from sgpu_decl.applying.prepared import Prepared
+from sgpu_decl.applying.proposals import check_reviewed
 from sgpu_decl.applying.recovery import refresh, settle_intents
 from sgpu_decl.applying.release import release_destroyed
 from sgpu_decl.applying.store_references import record_references
@@ -54,6 +55,7 @@ def apply(
     parallelism: int,
     call: Call | None,
     on_wait: Callable[[], None],
+    reviewed: bool = False,
 ) -> Applied:
     """Carry a plan out; see `Session.apply`."""
     idle = all(change.idle for change in prepared.plan.changes)
@@ -77,6 +79,8 @@ def apply(
         refresh(writer, project.backend)
         if idle:
             return Applied()
+        if reviewed:  # now all attempts are recorded, also that of a launch before a crash
+            check_reviewed(project, staged, writer.state)
         move_renamed(plan, writer, project.backend, sink)
         launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
         needs = needs_of(writer.state, launched)

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.model.plan import Action
-
 if TYPE_CHECKING:
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.environment_facts import Recipe
@@ -52,7 +50,7 @@ class Prepared:
         """The same, and whether the files differ from the commit. git is asked only if something
         changes."""
         git = self.plan.git
-        changes = any(change.action is not Action.NO_OP for change in self.plan.changes)
-        if git is None or git.dirty is not None or not changes:
+        idle = all(change.idle for change in self.plan.changes)
+        if git is None or git.dirty is not None or idle:
             return self
         return replace(self, plan=replace(self.plan, git=replace(git, dirty=self.checkout.dirty)))

@@ -30,6 +30,11 @@ __all__ = ["command"]
 @selection_options
 @parallelism_option
 @click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
+@click.option(
+    "--reviewed",
+    is_flag=True,
+    help="Go on, without a question, only if `sgpu plan --propose` has shown all of it.",
+)
 @click.option("--detach", is_flag=True, help="Return when everything is launched.")
 @rank_option(help="The rank whose output is shown: 0 by default.")
 @event_option
@@ -40,6 +45,7 @@ def command(
     file: str | None,
     names: tuple[str, ...],
     auto_approve: bool,
+    reviewed: bool,
     detach: bool,
     rank: str | None,
     events: str | None,
@@ -55,7 +61,8 @@ def command(
     While runs are followed, Ctrl-C once detaches after five seconds and the runs go on. Pressed
     twice it cancels them, three times it leaves at once.
 
-    Exit codes: 0 ok, 1 error, 3 stale plan or locked state, 5 a run failed, 130 interrupted.
+    Exit codes: 0 ok, 1 error, 3 stale plan, locked state or not reviewed, 5 a run failed,
+    130 interrupted.
     """
     from sgpu_decl.api import is_saved_plan
     from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
@@ -66,6 +73,7 @@ def command(
         raise click.UsageError("`--detach` follows no run: leave out `--rank`")
     settings = ApplySettings(
         auto=auto_approve,
+        reviewed=reviewed,
         ranks=read_ranks(rank or "0"),
         detach=detach,
         json=output == "json",

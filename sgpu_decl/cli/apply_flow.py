@@ -52,10 +52,12 @@ _DONE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplySettings:
     """The options of the command line. `ranks` are those whose output is shown, `None` for all.
-    `parallelism` is how many launches overlap. `unattended` is the hint if nobody can answer
-    `question`, `replacing` if nobody can type the name of an active run that is to be stopped."""
+    `parallelism` is how many launches overlap. What is `reviewed` needs no approval. `unattended`
+    is the hint if nobody can answer `question`, `replacing` if nobody can type the name of an
+    active run that is to be stopped."""
 
     auto: bool
+    reviewed: bool = False
     ranks: tuple[int, ...] | None
     detach: bool
     json: bool
@@ -93,10 +95,12 @@ def carry_out(
             if error is not None:
                 return events.ended(error)
             refuse_ranks(settings.ranks, _world_sizes(plan))
+            if settings.reviewed:
+                session.check_reviewed(prepared)
             approve(
                 plan,
                 auto=settings.auto,
-                saved=again is None,
+                saved=again is None or settings.reviewed,
                 question=settings.question,
                 unattended=settings.unattended,
                 replacing=settings.replacing,
@@ -198,7 +202,13 @@ def _apply(
     with open_progress() as progress:
         staged, findings = session.stage(prepared, progress=_Interruptible(progress, signals))
     _show_findings(findings, events)
-    applied = session.apply(staged, sink=sink, parallelism=settings.parallelism, on_wait=waiting)
+    applied = session.apply(
+        staged,
+        sink=sink,
+        parallelism=settings.parallelism,
+        on_wait=waiting,
+        reviewed=settings.reviewed,
+    )
     _show_findings(applied.unrecorded, events)
     refs = (*applied.launched, *applied.adopted)
     end = FollowEnd.ENDED

@@ -28,8 +28,9 @@ def approve(
 ) -> None:
     """Return if the plan is approved.
 
-    A saved plan was approved by saving it. `auto` (`-y`) approves everything but the replacement of
-    an active run: for that, a person has to type the name of the run.
+    A `saved` plan was approved by saving it, or by the review of a proposal. `auto` (`-y`) approves
+    everything but the replacement of an active run: for that, a person has to type the name of the
+    run.
 
     Args:
         unattended: the hint if nobody can be asked.

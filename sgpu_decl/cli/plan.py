@@ -22,7 +22,7 @@ from sgpu_decl.cli.terminal_output import annotate, answer, note, now, plan_text
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
-    from sgpu_decl.api import Prepared
+    from sgpu_decl.api import Prepared, Session
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
 
@@ -44,6 +44,16 @@ __all__ = ["command", "refuse_limit", "show_plan"]
     "--trust-project",
     is_flag=True,
     help="Run interpreters that lie inside the project, to learn their versions.",
+)
+@click.option(
+    "--propose",
+    is_flag=True,
+    help="Keep with the state what the plan does, for `sgpu apply --reviewed`.",
+)
+@click.option(
+    "--propose-link",
+    metavar="URL",
+    help="Where the proposal is reviewed: a pull request. Implies `--propose`.",
 )
 @click.option("--out", metavar="FILE", help="Save the plan for `sgpu apply FILE`.")
 @click.option(
@@ -72,6 +82,8 @@ def command(
     file: str | None,
     names: tuple[str, ...],
     out: str | None,
+    propose: bool,
+    propose_link: str | None,
     files: bool,
     trust_project: bool,
     blame: bool,
@@ -131,9 +143,22 @@ def command(
                 show(f"\n{blame_text(plan, session.field_origins(prepared))}", nl=False)
             if error is not None:
                 show_error(error)
+        if error is None and (propose or propose_link is not None):
+            _propose(session, prepared, propose_link)
         if out is not None and error is None:
             note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
         return stream.ended(error, 2 if detailed_exitcode and has_changes(plan) else 0)
+
+
+def _propose(session: "Session", prepared: "Prepared", link: str | None) -> None:
+    proposal = session.propose(prepared, link=link)
+    if proposal is None:
+        note("nothing would change: there is nothing to propose")
+        return
+    count = len(proposal.effects)
+    changes = f"{count:,} changes" if count > 1 else "1 change"
+    command = session.shell_command("apply --reviewed")
+    note(f"proposed {changes}: once they are reviewed, carry them out with {command}")
 
 
 def _files_json(prepared: "Prepared") -> "list[Json]":

@@ -17,7 +17,13 @@ from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
-from sgpu_decl.storing.stores import local_store, migrated_file, shared_store
+from sgpu_decl.storing.stores import (
+    local_proposals,
+    local_store,
+    migrated_file,
+    shared_proposals,
+    shared_store,
+)
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.staging.code_store import CodeStore
+    from sgpu_decl.storing.proposals import ProposalStore
     from sgpu_decl.storing.stores import SharedPlace
 
 __all__ = ["OpenedProject", "now"]
@@ -83,6 +90,13 @@ class OpenedProject:
                 _refuse_left_behind(local.path)
                 self._states = shared_store(self.shared_place, self.state_dir, commit=self.commit)
         return self._states
+
+    @cached_property
+    def proposals(self) -> "ProposalStore":
+        """What keeps the proposals of the target, beside its state."""
+        if self.shared_place is None:
+            return local_proposals(self.state_dir)
+        return shared_proposals(self.shared_place, self.state_dir.name)
 
     @cached_property
     def shared_place(self) -> "SharedPlace | None":
@@ -227,6 +241,8 @@ class OpenedProject:
         self._closed = True
         if self._states is not None:
             self._states.close()
+        if "proposals" in vars(self):
+            self.proposals.close()
         while self._backends:
             _, backend = self._backends.popitem()
             if backend.close is not None:

@@ -14,7 +14,7 @@ from sgpu_decl.model.address import NAME, Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["outputs_read", "pinned", "pins", "references", "texts_in", "with_folders"]
+__all__ = ["outputs_read", "pinned", "pins", "references", "texts_in", "unpinned", "with_folders"]
 
 _REFERENCE = re.compile(r"\$\{run\.([^{}#\"\\]{1,200})\.output\}")
 _PINNED = re.compile(rf"\$\{{run\.({NAME})#(\d{{1,9}})\.output\}}", re.ASCII)
@@ -37,6 +37,13 @@ def pinned(spec: str, attempts: Mapping[str, int]) -> str:
         ),
         spec,
     )
+
+
+def unpinned(spec: str) -> str:
+    """The spec without the attempts that a plan gave to references."""
+    if _MARK not in spec:
+        return spec
+    return _PINNED.sub(lambda match: f"${{run.{match[1]}.output}}", spec)
 
 
 def pins(spec: str) -> dict[str, int]:

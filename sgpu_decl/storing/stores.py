@@ -7,12 +7,15 @@ from urllib.parse import parse_qs, urlencode
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
+from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.journal.lock_lease import LockLease
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
+    from sgpu_decl.storing.postgres.server import ServerConnection
+    from sgpu_decl.storing.proposals import ProposalStore
 
 FOLDER = "folder"
 POSTGRES = "postgres"
@@ -109,16 +112,38 @@ def grants(place: SharedPlace, *, planner: str, applier: str) -> str | None:
     return sql(place.schema or DEFAULT_SCHEMA, planner=planner, applier=applier)
 
 
+def local_proposals(folder: Path) -> "ProposalStore":
+    """The proposals of a target whose files lie in a folder of this machine."""
+    from sgpu_decl.storing.folder.proposals import FolderProposals
+
+    return FolderProposals(folder, make=make_state_folder, mode=0o600)
+
+
+def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
+    """The proposals of a target on this place."""
+    if place.kind == POSTGRES:
+        from sgpu_decl.storing.postgres.proposals import PostgresProposals
+
+        return PostgresProposals(_server(place), project=place.project, target=target)
+    from sgpu_decl.storing.folder.proposals import FolderProposals
+
+    return FolderProposals(Path(place.address) / place.project / target)
+
+
 def shared_journal(place: SharedPlace, target: str) -> "Journal":
     """The entries of a target on this place."""
     if place.kind == POSTGRES:
         from sgpu_decl.storing.postgres.journal import PostgresJournal
-        from sgpu_decl.storing.postgres.server import Server, ServerConnection
 
-        server = Server(
-            url=place.address, schema=place.schema or DEFAULT_SCHEMA, password=place.password
-        )
-        return PostgresJournal(ServerConnection(server), project=place.project, target=target)
+        return PostgresJournal(_server(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.journal import FolderJournal
 
     return FolderJournal(Path(place.address), project=place.project, target=target)
+
+
+def _server(place: SharedPlace) -> "ServerConnection":
+    from sgpu_decl.storing.postgres.server import Server, ServerConnection
+
+    return ServerConnection(
+        Server(url=place.address, schema=place.schema or DEFAULT_SCHEMA, password=place.password)
+    )

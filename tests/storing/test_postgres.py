@@ -4,6 +4,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.state_store import StateStore
-from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_store
+from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_proposals, shared_store
 
 
 class Database:
@@ -141,6 +142,15 @@ def test_the_grants_are_enough_for_two_roles_and_no_more(
                     planning.lock("apply", lineage="lin"),
                 ):
                     pass
+            named = database.url.replace("owner@", f"{quote(planner, safe='')}@")
+            with closing(shared_proposals(replace(place, address=named), "t")) as proposing:
+                proposing.propose("a" * 32, b"x")
+                assert [item.content for item in proposing.proposals()] == [b"x"]
+            with (
+                psycopg.connect(named, autocommit=True) as connection,
+                pytest.raises(psycopg.errors.InsufficientPrivilege),
+            ):
+                connection.execute(f"DELETE FROM {database.schema}.proposals".encode())
         finally:
             owner.execute(f"DROP SCHEMA {database.schema} CASCADE".encode())
             for role in (planner, applier):

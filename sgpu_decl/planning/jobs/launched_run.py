@@ -55,6 +55,11 @@ def launched_by(spec: str) -> LaunchInputs | None:
     )
 
 
+def without_staged(spec: str) -> str:
+    """The spec of a job without what the run that it launches takes along."""
+    return canonical({key: item for key, item in parse(spec).items() if key != STAGED})
+
+
 def mark_of(lineage: str, job: Address, spec: str) -> str:
     """What tells one version of what a job launches from all others: the same run with the same
     code, in the same environment, has the same."""

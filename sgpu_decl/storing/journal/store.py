@@ -272,7 +272,7 @@ class JournalStore:
     def _author(self, operation: str, lock_id: str) -> Author:
         import os
 
-        from sgpu_decl.storing.sqlite.lock_row import user_name
+        from sgpu_decl.storing.user_name import user_name
 
         return Author(
             id=lock_id,

@@ -5,18 +5,15 @@ out connections by transaction is no problem. Rows are only ever added: once the
 who writes needs SELECT and INSERT alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, LiteralString, TypeVar
+from typing import LiteralString
 
-from sgpu_decl.errors import SgpuError
-from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
-from sgpu_decl.storing.postgres.server import ServerConnection, require_psycopg
+from sgpu_decl.storing.journal.port import JournalGap, Stored
+from sgpu_decl.storing.postgres.tables import PostgresTables
 
 __all__ = ["TABLES", "PostgresJournal"]
 
-_T = TypeVar("_T")
 _SCHEMA: LiteralString = "CREATE SCHEMA IF NOT EXISTS {schema}"
 _ENTRIES: LiteralString = (
     "CREATE TABLE IF NOT EXISTS {schema}.entries (project text, target text, number bigint, "
@@ -55,17 +52,10 @@ _TARGETS: LiteralString = (
 )
 
 
-class PostgresJournal:
+class PostgresJournal(PostgresTables):
     """The entries of one project and target, in the tables of a schema."""
 
-    def __init__(self, server: ServerConnection, *, project: str, target: str) -> None:
-        self._server = server
-        self._project = project
-        self._target = target
-
-    @property
-    def name(self) -> str:
-        return self._server.server.shown
+    tables = TABLES
 
     def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
         values = (self._project, self._target, number, text, prev)
@@ -107,75 +97,3 @@ class PostgresJournal:
 
     def of_target(self, target: str) -> "PostgresJournal":
         return PostgresJournal(self._server, project=self._project, target=target)
-
-    def close(self) -> None:
-        """Close the connection, which the journals of all targets share."""
-        self._server.close()
-
-    def _reading(self, statement: LiteralString, values: Sequence[object]) -> list[Any]:
-        """The rows of a statement; none where there are no tables yet."""
-        with self._explained():
-            from psycopg.errors import InvalidSchemaName, UndefinedTable
-
-            try:
-                return self._server.execute(statement, values).fetchall()
-            except (UndefinedTable, InvalidSchemaName):
-                return []
-
-    def _adding(self, add: Callable[[], _T]) -> _T:
-        """What `add` returns; the tables are made where they are missing."""
-        with self._explained():
-            from psycopg.errors import InvalidSchemaName, UndefinedTable
-
-            try:
-                return add()
-            except (UndefinedTable, InvalidSchemaName):
-                self._make_tables()
-                return add()
-
-    def _make_tables(self) -> None:
-        from psycopg.errors import DuplicateSchema, DuplicateTable, UniqueViolation
-
-        for statement in TABLES:
-            # Two first applies at once: the other one has made it.
-            with suppress(DuplicateSchema, DuplicateTable, UniqueViolation):
-                self._server.execute(statement, ())
-
-    def _row(self, statement: LiteralString, values: Sequence[object]) -> Any:
-        return self._server.execute(statement, values).fetchone()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        require_psycopg()
-        import psycopg
-        from psycopg.errors import InsufficientPrivilege
-
-        schema = self._server.server.schema
-        try:
-            yield
-        except InsufficientPrivilege as error:
-            raise SgpuError(
-                f"the shared state in `{self.name}` refuses this: {_first_line(error)}",
-                hint="who owns the database runs: "
-                f"`GRANT USAGE ON SCHEMA {schema} TO ROLE; GRANT SELECT, INSERT ON ALL TABLES IN "
-                f"SCHEMA {schema} TO ROLE` (a role that only plans needs SELECT alone); before "
-                "the first apply, `CREATE` on the database too",
-                code="state_unreachable",
-            ) from error
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            self.close()
-            raise StoreDown(
-                f"the shared state in `{self.name}` cannot be reached: {_first_line(error)}",
-                hint="is the server up, does the database exist, and may this user connect from "
-                "here? what was recorded still stands",
-            ) from error
-        except psycopg.Error as error:
-            raise SgpuError(
-                f"the shared state in `{self.name}` cannot be used: {_first_line(error)}",
-                hint="was the schema made by sgpu? name another one with `state.schema`",
-                code="state_unreachable",
-            ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -1,6 +1,5 @@
 """The row that says who holds the lock of a state."""
 
-import os
 import sqlite3
 import uuid
 from contextlib import suppress
@@ -12,6 +11,7 @@ from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
 from sgpu_decl.storing.sqlite.rows import Cell
+from sgpu_decl.storing.user_name import user_name
 
 LOCK_COLUMNS = ("id", "who", "host", "pid", "boot", "started", "operation", "since")
 
@@ -96,13 +96,3 @@ def no_such_lock(lock_id: str, holder: LockHolder | None) -> NotFound:
     return NotFound(
         f"no lock `{lock_id}` is held{instead}", hint="a command that is refused names it"
     )
-
-
-def user_name() -> str:
-    """The user's name."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        return f"uid {os.getuid()}"

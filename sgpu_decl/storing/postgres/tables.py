@@ -1,0 +1,102 @@
+"""What the tables of a state in PostgreSQL have in common: one project and target, and errors in
+words."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar, LiteralString, TypeVar
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.storing.journal.port import StoreDown
+from sgpu_decl.storing.postgres.server import ServerConnection, require_psycopg
+
+__all__ = ["PostgresTables"]
+
+_T = TypeVar("_T")
+
+
+class PostgresTables:
+    """The rows of one project and target, in tables of a schema. `tables` are the statements that
+    make these."""
+
+    tables: ClassVar[Sequence[LiteralString]]
+
+    def __init__(self, server: ServerConnection, *, project: str, target: str) -> None:
+        self._server = server
+        self._project = project
+        self._target = target
+
+    @property
+    def name(self) -> str:
+        return self._server.server.shown
+
+    def close(self) -> None:
+        """Close the connection, which the tables of all targets share."""
+        self._server.close()
+
+    def _reading(self, statement: LiteralString, values: Sequence[object]) -> list[Any]:
+        """The rows of a statement; none where there are no tables yet."""
+        with self._explained():
+            from psycopg.errors import InvalidSchemaName, UndefinedTable
+
+            try:
+                return self._server.execute(statement, values).fetchall()
+            except (UndefinedTable, InvalidSchemaName):
+                return []
+
+    def _adding(self, add: Callable[[], _T]) -> _T:
+        """What `add` returns; the tables are made where they are missing."""
+        with self._explained():
+            from psycopg.errors import InvalidSchemaName, UndefinedTable
+
+            try:
+                return add()
+            except (UndefinedTable, InvalidSchemaName):
+                self._make_tables()
+                return add()
+
+    def _make_tables(self) -> None:
+        from psycopg.errors import DuplicateSchema, DuplicateTable, UniqueViolation
+
+        for statement in self.tables:
+            # Two first applies at once: the other one has made it.
+            with suppress(DuplicateSchema, DuplicateTable, UniqueViolation):
+                self._server.execute(statement, ())
+
+    def _row(self, statement: LiteralString, values: Sequence[object]) -> Any:
+        return self._server.execute(statement, values).fetchone()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        require_psycopg()
+        import psycopg
+        from psycopg.errors import InsufficientPrivilege
+
+        schema = self._server.server.schema
+        try:
+            yield
+        except InsufficientPrivilege as error:
+            raise SgpuError(
+                f"the shared state in `{self.name}` refuses this: {_first_line(error)}",
+                hint="who owns the database runs: "
+                f"`GRANT USAGE ON SCHEMA {schema} TO ROLE; GRANT SELECT, INSERT ON ALL TABLES IN "
+                f"SCHEMA {schema} TO ROLE`. `sgpu state grants` prints this for a role that "
+                "plans and one that applies, with the tables that are missing",
+                code="state_unreachable",
+            ) from error
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            self.close()
+            raise StoreDown(
+                f"the shared state in `{self.name}` cannot be reached: {_first_line(error)}",
+                hint="is the server up, does the database exist, and may this user connect from "
+                "here? what was recorded still stands",
+            ) from error
+        except psycopg.Error as error:
+            raise SgpuError(
+                f"the shared state in `{self.name}` cannot be used: {_first_line(error)}",
+                hint="was the schema made by sgpu? name another one with `state.schema`",
+                code="state_unreachable",
+            ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

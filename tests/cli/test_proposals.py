@@ -1,0 +1,229 @@
+"""`plan --propose` and `apply --reviewed`: nothing starts that no plan has shown."""
+
+import json
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.storing.stores import FOLDER, POSTGRES
+from sgpu_decl.testing.contracts.killed_commands import dying
+from tests.cli.conftest import Shell
+from tests.cli.test_git_references import git
+from tests.cli.test_shared_state import where
+from tests.shared_places import new_place
+
+RUN = "  {}: {{gpus: 1, type: CPU, command: '{}', mlflow: {{enabled: false}}, grace: 500ms}}\n"
+LINK = "https://github.com/team/p/pull/7"
+
+
+def project(state: str = "", **runs: str) -> str:
+    head = "project: {name: p}\ntargets: {prod: {}, dev: {}}\n" + state + "runs:\n"
+    return head + "".join(RUN.format(name, command) for name, command in runs.items())
+
+
+@pytest.fixture
+def shell(sgpu: Shell) -> Shell:
+    sgpu.write("sgpu.yml", project(a="true"))
+    return sgpu
+
+
+def proposed(shell: Shell, *options: str) -> None:
+    answer = shell.here("plan", "-t", "prod", "--propose", *options)
+    assert answer.code == 0, answer.err
+    assert "carry them out with `sgpu apply --reviewed -t prod`" in answer.err
+
+
+def applied(shell: Shell, *options: str) -> Any:
+    return shell.here("apply", "-t", "prod", "--reviewed", *options)
+
+
+def refusal(shell: Shell, *options: str) -> Any:
+    """The error of an apply that goes beyond what was proposed."""
+    answer = applied(shell, *options, "-o", "json")
+    assert answer.code == 3, (answer.out, answer.err)
+    error = answer.json["error"]
+    assert error["code"] == "not_reviewed"
+    return error
+
+
+def summaries(error: Any) -> list[str]:
+    return [finding["summary"] for finding in error["diagnostics"]]
+
+
+def attempts(shell: Shell, name: str) -> int:
+    answer = shell.here("show", name, "-t", "prod", "-o", "json")
+    return len(answer.json["data"]["history"]) if answer.code == 0 else 0
+
+
+@pytest.mark.parametrize("kind", [FOLDER, pytest.param(POSTGRES, marks=pytest.mark.expensive)])
+def test_what_one_clone_proposes_another_one_applies_once(
+    kind: str, sgpu: Shell, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = new_place(request, kind, tmp_path)
+    state = f"state: {{kind: {kind}, {where(place)}}}\n"
+    clones = []
+    for name in ("planner", "applier"):
+        (tmp_path / name).mkdir()
+        clones.append(replace(sgpu, folder=tmp_path / name))
+        clones[-1].write("sgpu.yml", project(state, a="true"))
+    planner, applier = clones
+    assert summaries(refusal(applier)) == ["`run.a` (create) is in no proposal of the last 30 days"]
+    proposed(planner, "--propose-link", LINK)
+    assert applied(applier).code == 0
+    assert applied(applier).code == 0
+    assert attempts(applier, "a") == 1
+    (again,) = summaries(refusal(applier, "--rerun", "run.a"))
+    assert f"({LINK}) was carried out as `a#1`" in again
+
+
+def test_all_that_was_not_proposed_is_named_at_once_beside_what_was(shell: Shell) -> None:
+    shell.write("train.py", "x = 1\n")
+    proposed(shell, "--propose-link", LINK)
+    shell.write("sgpu.yml", project(a="echo", b="true"))
+    shell.write("train.py", "x = 2\n")
+    shell.write("more.py", "")
+    error = refusal(shell)
+    first, second = summaries(error)
+    assert error["message"] == (
+        "2 of 2 changes are in no open proposal of the target `prod`: nothing was changed"
+    )
+    assert first.startswith("`run.a` (create) differs from what ")
+    assert first.endswith(
+        f'UTC ({LINK}): fields: `command` "true" -> "echo"; code: `more.py` (new), `train.py`'
+    )
+    assert second == "`run.b` (create) is in no proposal of the last 30 days"
+    assert attempts(shell, "a") == attempts(shell, "b") == 0
+    shown = applied(shell)
+    assert shown.code == 3
+    assert first in shown.err
+    assert "sgpu plan --propose -t prod" in shown.err
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_proposals_are_merged_and_applied_in_any_order(order: str, shell: Shell) -> None:
+    both = {"a": "echo", "b": "echo"}
+    shell.write("sgpu.yml", project(a="true", b="true"))
+    proposed(shell)
+    assert applied(shell).code == 0
+    for name in "ab":  # two branches from the same commit
+        shell.write("sgpu.yml", project(**{"a": "true", "b": "true", name: "echo"}))
+        proposed(shell)
+    for name in order:
+        merged = {one: both[one] if one == name or order[0] == one else "true" for one in both}
+        shell.write("sgpu.yml", project(**merged))
+        answer = applied(shell)
+        assert answer.code == 0, answer.err
+    assert attempts(shell, "a") == attempts(shell, "b") == 2
+
+
+def test_less_than_was_shown_is_fine_and_no_question_is_asked(shell: Shell) -> None:
+    shell.write("sgpu.yml", project(a="true", b="true"))
+    proposed(shell)
+    shell.write("sgpu.yml", project(a="true"))
+    answer = applied(shell, "--select", "a")
+    assert answer.code == 0, answer.err
+    assert attempts(shell, "a") == 1
+
+
+def test_a_proposal_of_another_target_approves_nothing(shell: Shell) -> None:
+    assert shell.here("plan", "-t", "dev", "--propose").code == 0
+    assert summaries(refusal(shell)) == ["`run.a` (create) is in no proposal of the last 30 days"]
+
+
+def test_the_same_launch_in_two_proposals_happens_once(shell: Shell) -> None:
+    for _ in range(2):
+        proposed(shell)
+    assert applied(shell).code == 0
+    refusal(shell, "--rerun", "run.a")
+    proposed(shell, "--rerun", "run.a")
+    assert applied(shell, "--rerun", "run.a").code == 0
+    assert attempts(shell, "a") == 2
+
+
+def test_a_replacement_that_was_shown_needs_nobody_who_types_a_name(shell: Shell) -> None:
+    shell.write("sgpu.yml", project(a="sleep 600"))
+    proposed(shell)
+    assert applied(shell, "--detach").code == 0
+    shell.write("sgpu.yml", project(a="true"))
+    (first,) = summaries(refusal(shell, "--on-active", "replace"))
+    assert ", which was carried out as `a#1`: `create` was shown; fields: `command` " in first
+    proposed(shell, "--on-active", "replace")
+    answer = applied(shell, "--on-active", "replace")
+    assert answer.code == 0, answer.err
+    assert attempts(shell, "a") == 2
+
+
+def test_a_plan_that_does_nothing_or_cannot_be_applied_proposes_nothing(shell: Shell) -> None:
+    proposed(shell)
+    assert applied(shell).code == 0
+    idle = shell.here("plan", "-t", "prod", "--propose", "--detailed-exitcode")
+    assert idle.code == 0
+    assert "nothing to propose" in idle.err
+    shell.write("sgpu.yml", project(a="true").replace("gpus: 1", "gpus: 1, type: A10000"))
+    shell.write("sgpu.yml", project(a="true").replace("true'", "true', pool: none-such"))
+    kept = list((shell.folder / ".sgpu/prod/proposals").iterdir())
+    assert shell.here("plan", "-t", "prod", "--propose").code == 1
+    assert list((shell.folder / ".sgpu/prod/proposals").iterdir()) == kept
+
+
+def test_a_proposal_before_the_first_apply_is_no_state(shell: Shell) -> None:
+    proposed(shell)
+    assert shell.here("status", "-t", "prod").code == 0
+    assert shell.here("plan", "-t", "prod", "-o", "json").json["data"]["serial"] == 0
+
+
+def test_a_damaged_proposal_approves_nothing(shell: Shell) -> None:
+    proposed(shell)
+    (file,) = (shell.folder / ".sgpu/prod/proposals").iterdir()
+    file.write_bytes(file.read_bytes()[:-20])
+    refusal(shell)
+
+
+def test_without_a_link_the_commit_is_named(shell: Shell) -> None:
+    shell.write(".gitignore", ".sgpu\n")
+    git(shell.folder, "init", "-q")
+    git(shell.folder, "add", ".")
+    git(shell.folder, "commit", "-q", "-m", "first")
+    proposed(shell)
+    shell.write("sgpu.yml", project(a="echo"))
+    (first,) = summaries(refusal(shell))
+    assert f"(commit {git(shell.folder, 'rev-parse', 'HEAD')[:12]})" in first
+
+
+def test_a_launch_before_a_crash_closes_the_proposal(shell: Shell) -> None:
+    """Killed between the launch and its record: the attempt itself closes it."""
+    log = shell.folder.parent / "launches.log"
+    shell.write("sgpu.yml", project(a=f"echo launched >> {log}"))
+    proposed(shell)
+    step = "sgpu_decl.backends.local.launcher,LocalLauncher,launch,after,1"
+    died = subprocess.run(
+        dying(step, "apply", "-t", "prod", "--reviewed"),
+        cwd=shell.folder,
+        env=shell.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    assert shell.here("wait", "a", "-t", "prod").code == 0
+    refusal(shell, "--rerun", "run.a")
+    assert applied(shell).code == 0
+    refusal(shell, "--rerun", "run.a")
+    assert log.read_text() == "launched\n"
+
+
+def test_drift_is_told_by_the_exit_code_and_in_markdown(shell: Shell) -> None:
+    proposed(shell)
+    assert applied(shell).code == 0
+    calm = shell.here("plan", "-t", "prod", "--detailed-exitcode", "-o", "markdown")
+    assert calm.code == 0
+    assert shell.here("state", "rm", "run.a", "-t", "prod").code == 0
+    alarm = shell.here("plan", "-t", "prod", "--detailed-exitcode", "-o", "markdown")
+    assert alarm.code == 2
+    assert "run.a" in alarm.out
+    assert json.loads(shell.here("plan", "-t", "prod", "-o", "json").out)["data"]["summary"][
+        "create"
+    ]

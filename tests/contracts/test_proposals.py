@@ -1,0 +1,123 @@
+"""What everything that keeps proposals promises (`storing.proposals`)."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.storing.folder.proposals import FolderProposals
+from sgpu_decl.storing.proposals import KEPT, ProposalStore
+from sgpu_decl.storing.stores import (
+    FOLDER,
+    POSTGRES,
+    SHARED,
+    SharedPlace,
+    local_proposals,
+    shared_proposals,
+)
+from tests.shared_places import new_place
+
+LOCAL = "local"
+IDS = tuple(letter * 32 for letter in "abc")
+
+
+class Place:
+    """Where the proposals of a test lie; `place` is None for this machine's state."""
+
+    def __init__(self, place: SharedPlace | None, folder: Path) -> None:
+        self.place = place
+        self._folder = folder
+
+    def store(self, target: str = "prod") -> ProposalStore:
+        if self.place is None:
+            return local_proposals(self._folder / ".sgpu" / target)
+        return shared_proposals(self.place, target)
+
+    def age(self, store: ProposalStore, id: str, seconds: float) -> None:  # noqa: A002
+        """Let a proposal be that much older."""
+        if self.place is not None and self.place.kind == POSTGRES:
+            import psycopg
+
+            table = f"{self.place.schema}.proposals"
+            statement = f"UPDATE {table} SET at = at - make_interval(secs => %s) WHERE id = %s"
+            with psycopg.connect(self.place.address, autocommit=True) as connection:
+                connection.execute(statement.encode(), (seconds, id))
+            return
+        assert isinstance(store, FolderProposals)
+        (file,) = store._folder.glob(f"{id}*")
+        then = time.time() - seconds
+        os.utime(file, (then, then))
+
+
+@pytest.fixture(params=(LOCAL, *SHARED))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    kind = request.param
+    return Place(None if kind == LOCAL else new_place(request, kind, tmp_path), tmp_path)
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[ProposalStore]:
+    with closing(place.store()) as opened:
+        yield opened
+
+
+def found(store: ProposalStore) -> dict[str, bytes]:
+    return {item.id: item.content for item in store.proposals()}
+
+
+def test_where_nobody_proposed_there_are_none_and_nothing_is_made(
+    place: Place, store: ProposalStore, tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert found(store) == {}
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_proposals_are_read_newest_first_as_they_were_written(
+    place: Place, store: ProposalStore
+) -> None:
+    for age, id_ in ((60.0, IDS[1]), (0.0, IDS[0]), (30.0, IDS[2])):
+        store.propose(id_, bytes(range(256)) + id_.encode())
+        place.age(store, id_, age)
+    with closing(place.store()) as another:
+        assert found(another) == {id_: bytes(range(256)) + id_.encode() for id_ in IDS}
+        assert [item.id for item in another.proposals()] == [IDS[0], IDS[2], IDS[1]]
+        times = [item.at.timestamp() for item in another.proposals()]
+    assert all(abs(time.time() - age - at) < 20 for age, at in zip((0, 30, 60), times, strict=True))
+
+
+def test_those_of_another_target_are_not_seen(place: Place, store: ProposalStore) -> None:
+    store.propose(IDS[0], b"x")
+    with closing(place.store("dev")) as other:
+        assert found(other) == {}
+
+
+def test_old_proposals_do_not_count(place: Place, store: ProposalStore) -> None:
+    for id_ in IDS[:2]:
+        store.propose(id_, b"x")
+    place.age(store, IDS[0], KEPT.total_seconds() + 60)
+    place.age(store, IDS[1], KEPT.total_seconds() - 3600)
+    assert set(found(store)) == {IDS[1]}
+    store.propose(IDS[2], b"x")
+    assert set(found(store)) == {IDS[1], IDS[2]}
+
+
+def test_files_that_are_being_written_or_are_no_proposals_are_passed_over(tmp_path: Path) -> None:
+    place = SharedPlace(kind=FOLDER, address=str(tmp_path), project="p")
+    store = shared_proposals(place, "prod")
+    store.propose(IDS[0], b"x")
+    folder = tmp_path / "p" / "prod" / "proposals"
+    (folder / f".new-{IDS[1]}").write_bytes(b"ha")
+    (folder / "notes.txt").write_bytes(b"ha")
+    assert set(found(store)) == {IDS[0]}
+
+
+def test_the_files_of_this_machine_are_its_users_alone(tmp_path: Path) -> None:
+    local_proposals(tmp_path / ".sgpu" / "prod").propose(IDS[0], b"x")
+    assert (tmp_path / ".sgpu" / ".gitignore").exists()
+    (file,) = (tmp_path / ".sgpu" / "prod" / "proposals").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
