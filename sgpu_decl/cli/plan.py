@@ -1,6 +1,7 @@
 """`sgpu plan`."""
 
 import math
+import re
 import shlex
 import sys
 from dataclasses import replace
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 __all__ = ["command", "refuse_limit", "show_plan"]
 
 
+_LINK = re.compile(r"https?://[^\s/@\\]{1,300}(/[!-~]{0,2000})?", re.ASCII)
+
+
+def _link(_: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not _LINK.fullmatch(text):
+        raise click.BadParameter(
+            "give the address of a page, such as `https://host/pull/1`, without user and password",
+            param=parameter,
+        )
+    return text
+
+
 @click.command("plan")
 @words_argument
 @file_options
@@ -53,6 +66,7 @@ __all__ = ["command", "refuse_limit", "show_plan"]
 @click.option(
     "--propose-link",
     metavar="URL",
+    callback=_link,
     help="Where the proposal is reviewed: a pull request. Implies `--propose`.",
 )
 @click.option("--out", metavar="FILE", help="Save the plan for `sgpu apply FILE`.")

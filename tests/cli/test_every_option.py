@@ -75,6 +75,7 @@ WRONG: dict[str, str] = {
     "--wheels": "absent",
     "--nodes": "3",
     "--base": "absent",
+    "--propose-link": "https://me:hunter2@host/pull/1",
     "--secret": "absent",
     "--patience": "absent",
     "--limit": "1s",
