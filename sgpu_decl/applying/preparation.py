@@ -163,6 +163,8 @@ def _plan(
         moves,
         seen.state,
         seen.observed,
+        declared={replace(one.address, key="") for one in gathered.desired}
+        | gathered.jobs.addresses,
         owner=owner,
         target=request.target,
         needed=needed,

@@ -9,6 +9,7 @@ from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_files
 from sgpu_decl.config.project_reader import DeclaredJob, read_project
+from sgpu_decl.config.renames import own_name_findings
 from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import DeclaredRun, ReferenceContext, read_run
 from sgpu_decl.config.target_overrides import OF_TARGETS, with_target
@@ -151,6 +152,7 @@ def _of_files(
         declared_runs, new_findings = read_run(root, None, start, context)
         own_places = {one.config.name: start for one in declared_runs}
         new_findings += tuple(order_findings(declared_runs, own_places, own_places))
+        new_findings += tuple(own_name_findings(root))
     else:
         project, new_findings = read_project(root, context)
         declared_runs, name = project.runs, project.name

@@ -8,7 +8,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar, place_of
 
-__all__ = ["rename_findings", "renames_of"]
+__all__ = ["own_name_findings", "rename_findings", "renames_of"]
 
 _KEY = "renamed_from"
 
@@ -24,7 +24,9 @@ def rename_findings(root: Mapping) -> Iterator[Diagnostic]:
             if not isinstance(old, Scalar) or "${" in old.text:
                 continue
             before = old.text.removeprefix(f"{kind}.")
-            if before in entries:
+            if before == name:
+                yield _own_name(f"{kind}.{name}", old)
+            elif before in entries:
                 assert isinstance(block, Mapping)  # noqa: S101  it has the entries
                 yield Diagnostic(
                     code="renamed_and_declared",
@@ -45,6 +47,24 @@ def rename_findings(root: Mapping) -> Iterator[Diagnostic]:
                 )
             else:
                 heirs[before] = name, old
+
+
+def own_name_findings(root: Mapping) -> Iterator[Diagnostic]:
+    """Find a run file whose run is renamed from the name that it has."""
+    name, old = root.entries.get("name"), root.entries.get(_KEY)
+    if not isinstance(name, Scalar) or not isinstance(old, Scalar):
+        return
+    if old.text.removeprefix("run.") == name.text:
+        yield _own_name(f"run.{name.text}", old)
+
+
+def _own_name(address: str, old: Scalar) -> Diagnostic:
+    return Diagnostic(
+        code="renamed_and_declared",
+        summary=f"`{address}` is renamed from the name that it has",
+        place=place_of(old),
+        hint=f"write the name that it had before, or remove `{_KEY}`",
+    )
 
 
 def renames_of(loaded: Loaded) -> tuple[Rename, ...]:

@@ -1,10 +1,11 @@
 """Runs and jobs that a file gives another address (`renamed_from`): their history moves along."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
 from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
@@ -14,6 +15,8 @@ from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.model.target import target_option
 
 __all__ = ["Moves", "moved", "moved_views", "moves_of", "rename_checks"]
+
+_ENVIRONMENT = Kind.ENVIRONMENT
 
 Moves = Mapping[Address, Address]
 """New addresses, each with the one that is recorded."""
@@ -78,48 +81,84 @@ def rename_checks(
     state: State,
     observed: Mapping[AttemptRef, AttemptView],
     *,
+    declared: Container[Address],
     owner: str | None,
     target: str | None,
     needed: Mapping[AttemptRef, AttemptRef],
 ) -> Iterator[Check]:
-    """Find renames that cannot be carried out.
+    """Find renames that cannot be carried out, and old names that are probably misspelt.
 
     Args:
         state: as it is recorded, before anything is moved; so is what was `observed`.
+        declared: what the file declares, cells by the address of their matrix.
         owner: the file that is planned; None for all.
         needed: attempts that active ones look at, each with one of these.
     """
-    for rename in renames:
-        for before, resource in state.resources.items():
-            same = before.kind is not Kind.ENVIRONMENT and replace(before, key="") == rename.before
-            if not same or resource.gone:
-                continue
-            address = replace(rename.address, key=before.key)
-            if moves.get(address) == before:
-                active = [
-                    attempt.ref
-                    for attempt in state.active
-                    if attempt.ref.address == before
-                    and observed.get(attempt.ref, attempt).state.active
-                ]
-                readers = [reader for ref, reader in needed.items() if ref.address == before]
-                if active or readers:
-                    yield _in_use(rename, address, before, active, readers, target)
-            else:
-                yield from _both_recorded(rename, address, before, state, owner)
+    of_old_name = {item.before: item for item in renames if item.before.kind is not _ENVIRONMENT}
+    if not of_old_name:
+        return
+    recorded = set()
+    for before, resource in state.resources.items():
+        name = replace(before, key="")
+        recorded.add(name)
+        rename = of_old_name.get(name)
+        if rename is None or resource.gone:
+            continue
+        address = replace(rename.address, key=before.key)
+        if moves.get(address) == before:
+            active = [
+                observed.get(attempt.ref, attempt)
+                for attempt in state.active
+                if attempt.ref.address == before
+            ]
+            readers = [reader for ref, reader in needed.items() if ref.address == before]
+            yield from _in_use(rename, address, before, active, readers, target)
+        else:
+            yield from _both_recorded(rename, address, before, state, owner)
+    for before, rename in of_old_name.items():
+        if before not in recorded and rename.address not in recorded:
+            going = {
+                address.name
+                for address, resource in state.resources.items()
+                if address.kind is before.kind
+                and not resource.gone
+                and owner in (None, resource.owner)
+                and replace(address, key="") not in declared
+            }
+            yield from _misspelt(rename, nearest(before.name, going))
+
+
+def _misspelt(rename: Rename, near: str | None) -> Iterator[Check]:
+    """A name that is not recorded may be right: the target may be a new one."""
+    if near is not None:
+        yield Check(
+            id="unknown_old_name",
+            severity=Severity.WARNING,
+            address=rename.address,
+            summary=f"nothing is recorded under `{rename.before}`, so no history is moved",
+            hint=f"did you mean `renamed_from: {near}`?",
+            place=rename.place,
+        )
 
 
 def _in_use(
     rename: Rename,
     address: Address,
     before: Address,
-    active: Sequence[AttemptRef],
+    attempts: Sequence[Attempt | AttemptView],
     readers: Sequence[AttemptRef],
     target: str | None,
-) -> Check:
-    ref = [*active, *readers][0]
-    why = "" if active else f" and looks at a folder of `{before.label}`"
-    return Check(
+) -> Iterator[Check]:
+    active = [attempt for attempt in attempts if attempt.state.active]
+    if active:
+        ref, why = active[0].ref, ""
+        if isinstance(active[0], AttemptView) and active[0].unavailable:
+            why = f" ({active[0].unavailable})"
+    elif readers:
+        ref, why = readers[0], f" and looks at a folder of `{before.label}`"
+    else:
+        return
+    yield Check(
         id="active_run",
         severity=Severity.ERROR,
         address=address,

@@ -8,7 +8,13 @@ from dataclasses import replace
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.matrix_cell import cell_order, cell_texts, cell_values
 from sgpu_decl.model.plan import Action, Change, Plan
-from sgpu_decl.views.plan_words import moved_words, reason_words, stops_active, upstream_words
+from sgpu_decl.views.plan_words import (
+    moved_words,
+    only_moved,
+    reason_words,
+    stops_active,
+    upstream_words,
+)
 from sgpu_decl.views.terminal import count, escape
 
 __all__ = ["CellGroup", "group_because", "group_what", "grouped"]
@@ -47,11 +53,10 @@ def grouped(changes: Iterable[Change]) -> list[Change | CellGroup]:
 def group_what(group: CellGroup) -> str:
     """Return what happens: `create 6 runs`."""
     runs = count(len(group.changes), "run")
-    if (before := group.shared.moved_from) is not None:
-        source = moved_words(replace(group.shared, moved_from=replace(before, key="")))
-        shared = replace(group.shared, moved_from=None)
-        moved = f"{runs} {source}"
-        return moved if shared.idle else f"{moved}; {group_what(replace(group, shared=shared))}"
+    if group.shared.moved_from is not None:
+        moved = f"{runs} {moved_words(group.shared)}"
+        rest = replace(group, shared=replace(group.shared, moved_from=None))
+        return moved if only_moved(group.shared) else f"{moved}; {group_what(rest)}"
     match group.shared.action:
         case Action.ADOPT:
             return f"attach to {runs}, no new GPUs"
@@ -107,6 +112,8 @@ def _group(changes: Sequence[Change]) -> CellGroup:
 
     cells = sorted(changes, key=order)
     first = cells[0]
+    if first.moved_from is not None:
+        first = replace(first, moved_from=replace(first.moved_from, key=""))
     same = [
         all(
             other is field or (other.before, other.after) == (field.before, field.after)

@@ -21,6 +21,7 @@ from sgpu_decl.views.plan_words import (
     estimate_words,
     field_note,
     launches,
+    only_moved,
     others_by_cause,
     package_words,
     path_words,
@@ -109,16 +110,24 @@ class _Paper:
         return paint(text, Colour.BOLD, on=self._colour)
 
     def change(self, change: Change, lost: Sequence[Check]) -> Iterator[str]:
-        yield f"{self._head(change.action, str(change.address))}  {what(change)}"
-        yield f"      because: {because(change, self._plan, self._now)}"
+        yield from self._title(
+            self._head(change.action, str(change.address)),
+            what(change),
+            because(change, self._plan, self._now),
+            only_moved=only_moved(change),
+        )
         for check in lost:
             yield f"      lost: {escape(check.summary)}"
         yield from self._contents(change)
 
     def group(self, group: CellGroup) -> Iterator[str]:
         """Cells of a matrix that change alike: what they share, then what tells them apart."""
-        yield f"{self._head(group.shared.action, group.address)}  {group_what(group)}"
-        yield f"      because: {group_because(group, self._plan)}"
+        yield from self._title(
+            self._head(group.shared.action, group.address),
+            group_what(group),
+            group_because(group, self._plan),
+            only_moved=only_moved(group.shared),
+        )
         yield from self._contents(group.shared)
         if group.varying:
             paths = ", ".join(map(path_words, group.varying))
@@ -136,6 +145,14 @@ class _Paper:
             more = len(group.changes) - _CELLS_SHOWN
             if more > 0:
                 yield f"        ({count(more, 'more run')})"
+
+    def _title(self, head: str, done: str, why: str, *, only_moved: bool) -> Iterator[str]:
+        """What happens and why; where a history is moved, why nothing else happens."""
+        if only_moved:
+            yield f"{head}  {done}; {why}"
+        else:
+            yield f"{head}  {done}"
+            yield f"      because: {why}"
 
     def _head(self, action: Action, address: str) -> str:
         symbol, colour = _SYMBOLS[action]

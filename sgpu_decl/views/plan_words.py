@@ -35,6 +35,7 @@ __all__ = [
     "field_note",
     "launches",
     "moved_words",
+    "only_moved",
     "others_by_cause",
     "package_words",
     "packages_amount",
@@ -191,8 +192,12 @@ def stops_active(change: Change) -> bool:
 
 def action_words(change: Change) -> str:
     """Return the action in one word."""
-    only_moved = change.action is Action.NO_OP and change.moved_from is not None
-    return "moved" if only_moved else str(change.action)
+    return "moved" if only_moved(change) else str(change.action)
+
+
+def only_moved(change: Change) -> bool:
+    """Whether nothing happens but that a history moves."""
+    return change.action is Action.NO_OP and change.moved_from is not None
 
 
 def moved_words(change: Change, *, literal: Callable[[str], str] = escape) -> str:

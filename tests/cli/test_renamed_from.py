@@ -15,6 +15,7 @@ runs:
   old: {{{FIELDS}, command: [echo, kept]}}
 """
 AFTER = BEFORE.replace("old: {", "new: {renamed_from: old, ")
+CELLS = 'command: [echo, "${matrix.n}"], matrix: {n: [1, 2]}'
 OTHER = f"  other: {{{FIELDS}, command: [echo, hi]}}\n"
 
 
@@ -35,8 +36,7 @@ def attempts(sgpu: Shell) -> dict[str, int]:
 def test_the_history_moves_and_nothing_is_launched(applied: Shell) -> None:
     plan = applied.here("plan", "--detailed-exitcode")
     assert plan.code == 2
-    assert "run.new  moved from run.old" in plan.out
-    assert "up to date: new#1 succeeded" in plan.out
+    assert "    run.new  moved from run.old; up to date: new#1 succeeded" in plan.out
     done = applied.here("apply", "-y")
     assert done.code == 0
     assert "new renamed: it was run.old" in done.err
@@ -93,6 +93,17 @@ def test_destroy_knows_what_is_recorded(applied: Shell) -> None:
 def test_markdown_shows_it(applied: Shell) -> None:
     plan = applied.here("plan", "-o", "markdown")
     assert "| moved | `run.new` | moved from `run.old`; up to date" in plan.out
+
+
+def test_the_cells_of_a_matrix_are_shown_as_one(sgpu: Shell) -> None:
+    matrix = BEFORE.replace("command: [echo, kept]", CELLS)
+    sgpu.write("sgpu.yml", matrix)
+    assert sgpu.here("apply", "-y").code == 0
+    sgpu.write("sgpu.yml", matrix.replace("old: {", "new: {renamed_from: old, "))
+    row = "`run.new`, 2 runs | moved from `run.old`; up to date (last attempts: 2 succeeded) |"
+    assert row in sgpu.here("plan", "-o", "markdown").out
+    text = "    run.new  2 runs moved from run.old; up to date (last attempts: 2 succeeded)\n"
+    assert text in sgpu.here("plan").out
 
 
 def test_an_active_run_is_not_renamed(sgpu: Shell) -> None:

@@ -61,7 +61,6 @@ def test_it_is_no_part_of_what_a_run_is_and_changes_the_digest_of_the_file(
     ("runs", "code", "line"),
     [
         (f"  old: {{{RUN}}}\n  new: {{{RUN}, renamed_from: old}}\n", "renamed_and_declared", 4),
-        (f"  new: {{{RUN}, renamed_from: new}}\n", "renamed_and_declared", 3),
         (
             f"  a: {{{RUN}, renamed_from: old}}\n  b: {{{RUN}, renamed_from: run.old}}\n",
             "renamed_twice",
@@ -77,6 +76,22 @@ def test_a_name_that_is_not_free_is_refused_by_its_place(
     assert (found.code, found.place.line) == (code, line)
     assert found.hint
     assert found.related
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("sgpu.yml", project(f"  new: {{{RUN}, renamed_from: new}}\n")),
+        ("run.yaml", "name: new\ngpus: 1\nrenamed_from: run.new\ntype: CPU\ncommand: [echo, hi]\n"),
+    ],
+)
+def test_the_name_that_a_run_has_is_not_its_old_one(
+    bad: Callable[..., tuple[Diagnostic, ...]], file: str, text: str
+) -> None:
+    (found,) = bad(text, file)
+    assert found.summary == "`run.new` is renamed from the name that it has"
+    assert found.place is not None
+    assert found.place.line == 3
 
 
 def test_what_is_no_name_is_refused(bad: Callable[..., tuple[Diagnostic, ...]]) -> None:

@@ -123,7 +123,14 @@ class World:
         state = self.state()
         moves = moves_of(renames, state)
         refused = rename_checks(
-            renames, moves, state, self.observed, owner=owner, target=None, needed=needed
+            renames,
+            moves,
+            state,
+            self.observed,
+            declared=self.desired,
+            owner=owner,
+            target=None,
+            needed=needed,
         )
         request = request or PlanRequest(project="/p", **asked)  # type: ignore[arg-type]
         return plan(

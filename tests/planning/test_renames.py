@@ -94,6 +94,16 @@ def test_what_was_observed_of_an_active_run_goes_along_and_refuses_the_plan(worl
     assert not made.applyable
 
 
+def test_a_run_that_is_active_on_another_machine_is_refused_with_the_reason(world: World) -> None:
+    world.had(S.RUNNING, "old").want("new")
+    ref = AttemptRef(OLD, 7)
+    world.observed[ref] = AttemptView(
+        ref=ref, backend="local", state=S.RUNNING, unavailable="it was launched on gpu-1"
+    )
+    (check,) = world.plan(renames=RENAMED).checks
+    assert check.summary.startswith("`old#7` is active (it was launched on gpu-1): ")
+
+
 def test_a_run_whose_output_is_being_read_is_not_renamed(renamed: World) -> None:
     reader = AttemptRef(Address.run("evaluate"), 3)
     made = renamed.plan(renames=RENAMED, needed={AttemptRef(OLD, 7): reader})
@@ -116,6 +126,25 @@ def test_a_run_of_another_file_may_have_the_old_name_again(world: World) -> None
     made = world.plan(renames=RENAMED)
     assert shown(made) == [("run.new", None, Action.NO_OP)]
     assert made.checks == ()
+
+
+def test_an_old_name_that_is_misspelt_is_a_warning(world: World) -> None:
+    world.had(S.SUCCEEDED, "train").had(S.SUCCEEDED, "trial").want("trial").want("new")
+    made = world.plan(renames=(Rename(address=NEW, before=Address.run("trian")),))
+    (check,) = made.checks
+    assert (check.id, check.severity, check.address) == ("unknown_old_name", "warning", NEW)
+    assert check.hint == "did you mean `renamed_from: train`?"
+    assert made.applyable
+
+
+@pytest.mark.parametrize("recorded", ["other", "old2", "new"])
+def test_an_old_name_that_nothing_is_recorded_under_may_be_that_of_another_target(
+    world: World, recorded: str
+) -> None:
+    world.had(S.SUCCEEDED, recorded).want("new")
+    if recorded == "old2":
+        world.want("old2")
+    assert world.plan(renames=RENAMED).checks == ()
 
 
 def test_an_address_that_was_moved_away_is_free_again(world: World) -> None:
