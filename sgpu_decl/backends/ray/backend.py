@@ -14,12 +14,12 @@ from sgpu_decl.backends.ray.launching.launcher import RayLauncher
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.survey import RaySurvey
+from sgpu_decl.backends.ray.storage import RayStorage
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.config.run import RunConfig
 
 
@@ -57,6 +57,6 @@ def open_ray(context: BackendContext) -> Backend:
         survey=RaySurvey(context.pythons),
         launcher=RayLauncher(context, clusters, launches, attempts),
         attempts=attempts,
-        storage=RemoteStorage(context.layout, attempts, pending, area_with),
+        storage=RayStorage(context.layout, attempts, pending, area_with),
         close=close,
     )

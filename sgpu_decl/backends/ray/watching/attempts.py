@@ -74,6 +74,17 @@ class RayAttempts(RemoteAttempts):
             return RemoteStatus(view=replace(view, unavailable=error.message), tracked=tracked)
         return RemoteStatus(view=view, brought=brought, final=final, tracked=tracked)
 
+    def exits(self, record: LaunchRecord) -> bool:
+        """Whether the driver of an attempt without storage has written its outcome, and goes on."""
+        marker = self._launches.marker(record)
+        on_head = isinstance(self._launches.area(record).files, RayFiles)
+        if marker is None or not is_started(marker) or not on_head or self.active(record):
+            return False
+        dashboard = self._clusters.at(marker["address"])
+        job = find_job(dashboard, record.token)
+        goes_on = job is not None and job["status"] in ACTIVE
+        return goes_on and self._nodes.alive(dashboard, job or {})
+
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         folder = f"{self._launches.folder(record)}/logs"
         files = self._launches.area(record).files
