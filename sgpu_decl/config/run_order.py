@@ -33,8 +33,13 @@ def order_findings(
     for run in runs:
         by_name.setdefault(run.config.name, run)
     matrices = {name for name, run in by_name.items() if run.key}
+    new_names = {
+        run.config.renamed_from: name
+        for name, run in by_name.items()
+        if run.config.renamed_from is not None
+    }
     for run in runs:
-        yield from _unknown(run, names)
+        yield from _unknown(run, names, new_names)
         if "${run." in run.spec:
             yield from _bad_references(run, matrices)
             yield from _malformed(run, names)
@@ -52,10 +57,13 @@ def _upstreams(runs: Sequence[DeclaredRun]) -> dict[str, dict[str, Place | None]
     return upstreams_of
 
 
-def _unknown(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
+def _unknown(
+    run: DeclaredRun, names: Collection[str], new_names: Mapping[str, str]
+) -> Iterator[Diagnostic]:
     for at, name in enumerate(run.config.after):
         if name not in names:
-            near = nearest(name, [other for other in names if other != run.config.name])
+            others = [other for other in names if other != run.config.name]
+            near = new_names.get(name) or nearest(name, others)
             yield Diagnostic(
                 code="unknown_run",
                 summary=f"`after` names no run: `{name[:80]}`",

@@ -65,6 +65,11 @@ def test_each_cycle_is_told(bad: Callable[..., Any]) -> None:
     assert [found.code for found in bad(text, "sgpu.yml")] == ["cyclic_runs"] * 2
 
 
+def test_a_run_that_is_named_as_before_is_told_with_its_new_name(bad: Callable[..., Any]) -> None:
+    (found,) = bad(project(model="renamed_from: train", evaluate="after: [train]"), "sgpu.yml")
+    assert (found.code, found.hint) == ("unknown_run", "did you mean `model`?")
+
+
 def test_an_unknown_run_is_told_with_the_nearest(bad: Callable[..., Any]) -> None:
     (found,) = bad(project(train="", evaluate="after: [trian]"), "sgpu.yml")
     assert (found.code, found.hint) == ("unknown_run", "did you mean `train`?")
