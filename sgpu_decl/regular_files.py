@@ -14,7 +14,6 @@ __all__ = [
     "open_regular",
     "read_head",
     "read_regular",
-    "regular_handle",
     "special_kind",
 ]
 
@@ -44,27 +43,12 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         NotRegular: it is a FIFO, a socket or a device.
         OSError: it cannot be opened.
     """
-    return os.fdopen(regular_handle(path), "rb")
-
-
-def regular_handle(path: str | Path) -> int:
-    """Open a file as `open_regular` does; return the descriptor."""
-    _refuse_special(os.stat(path).st_mode)  # before it is opened, which may have an effect
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        mode = os.fstat(handle).st_mode
-        _refuse_special(mode)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
+    return os.fdopen(_descriptor(path), "rb")
 
 
 def read_head(path: str | Path, most: int) -> bytes:
     """Return the first bytes of a regular file, up to `most`. Raises as `open_regular`."""
-    handle = regular_handle(path)
+    handle = _descriptor(path)
     try:
         head = os.read(handle, most)
         while len(head) < most and (piece := os.read(handle, most - len(head))):
@@ -92,6 +76,21 @@ def is_below(path: str | Path, top: str | Path) -> bool:
     """Whether a path is a folder or lies in it, by the text of both alone."""
     folder = os.path.abspath(top)
     return os.path.commonpath((os.path.abspath(path), folder)) == folder
+
+
+def _descriptor(path: str | Path) -> int:
+    """Open a file as `open_regular` does; return the descriptor."""
+    _refuse_special(os.stat(path).st_mode)  # before it is opened, which may have an effect
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        mode = os.fstat(handle).st_mode
+        _refuse_special(mode)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
 
 
 def _refuse_special(mode: int) -> None:

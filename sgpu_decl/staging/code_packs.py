@@ -12,9 +12,10 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Sequence
+from itertools import accumulate, islice, repeat
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from sgpu_decl.model.jsonable import canonical
 
@@ -26,57 +27,43 @@ Read = Callable[[str], bytes | None]
 _BUFFER = 1 << 20  # bytes
 
 
-class _Place(NamedTuple):
-    path: str
-    offset: int
-    size: int
+_Places = dict[str, tuple[str, int, int]]
+"""The path, the offset and the size of each content."""
 
 
 class CodePacks:
-    """The packs in a folder, which need not exist, as they were at the last `refresh`."""
+    """The packs in a folder, which need not exist. Any thread may use them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._changed: int | None = None
-        self._places: dict[str, _Place] = {}
+        self._known: tuple[int, _Places] = (0, {})  # as they were when the folder changed last
 
-    def refresh(self) -> None:
-        """Read what the packs hold, if some came or went."""
-        try:
-            changed = os.stat(self._folder).st_mtime_ns
-        except FileNotFoundError:
-            changed = None
-        if changed == self._changed:
-            return
-        self._places = {}
-        for path in self._folder.glob("*.pack"):
-            for digest, place in _places(os.fspath(path)):
-                self._places[digest] = place
-        self._changed = changed
-
-    def __contains__(self, digest: str) -> bool:
-        return digest in self._places
+    def digests(self) -> KeysView[str]:
+        """What the packs hold now."""
+        return self._places().keys()
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[Read]:
         """A function that reads contents, fastest in the order in which they were written."""
+        places = self._places()
         file: BinaryIO | None = None
 
         def read(digest: str) -> bytes | None:
             nonlocal file
-            place = self._places.get(digest)
+            place = places.get(digest)
             if place is None:
                 return None
-            if file is None or file.name != place.path:
+            path, offset, size = place
+            if file is None or file.name != path:
                 if file is not None:
                     file.close()
                 try:
-                    file = open(place.path, "rb", buffering=_BUFFER)  # noqa: SIM115
+                    file = open(path, "rb", buffering=_BUFFER)  # noqa: SIM115
                 except FileNotFoundError:
                     file = None
                     return None
-            file.seek(place.offset)
-            return file.read(place.size)
+            file.seek(offset)
+            return file.read(size)
 
         try:
             yield read
@@ -104,6 +91,7 @@ class CodePacks:
                 pack.write(header)
                 pack.writelines(contents)
             os.rename(temporary, self._folder / f"{hashlib.sha256(header).hexdigest()}.pack")
+            self._known = 0, {}  # the folder may show the same time as before
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -111,9 +99,9 @@ class CodePacks:
 
     def drop(self, digest: str) -> None:
         """Delete the pack that holds a damaged content: its other contents may be damaged too."""
-        if place := self._places.get(digest):
+        if place := self._places().get(digest):
             with contextlib.suppress(OSError):
-                os.unlink(place.path)
+                os.unlink(place[0])
 
     def sweep(self, needed: Collection[str], before: float) -> int:
         """Delete the packs with no content that is needed, if they were written before a time, in
@@ -121,8 +109,7 @@ class CodePacks:
         freed = 0
         for path in self._folder.glob("*.pack"):
             facts = path.stat()
-            holds = (digest for digest, _ in _places(os.fspath(path)))
-            if facts.st_mtime < before and not any(digest in needed for digest in holds):
+            if facts.st_mtime < before and _contents(os.fspath(path)).keys().isdisjoint(needed):
                 path.unlink(missing_ok=True)
                 freed += facts.st_size
         return freed
@@ -131,29 +118,43 @@ class CodePacks:
         """Whether each pack is whole, by its first line, its length and up to `most` contents."""
         return {path: _is_whole(path, most) for path in sorted(self._folder.glob("*.pack"))}
 
+    def _places(self) -> _Places:
+        try:
+            changed = os.stat(self._folder).st_mtime_ns
+        except FileNotFoundError:
+            return {}
+        before, places = self._known
+        if changed != before:
+            places = {}
+            for path in self._folder.glob("*.pack"):
+                places |= _contents(os.fspath(path))
+            self._known = changed, places
+        return places
+
 
 def _is_whole(path: Path, most: int) -> bool:
-    places = _places(os.fspath(path))
+    places = _contents(os.fspath(path))
+    step = -(-len(places) // most) or 1
     with path.open("rb") as file:
-        for digest, place in places[:: -(-len(places) // most) or 1]:
-            file.seek(place.offset)
-            if hashlib.sha256(file.read(place.size)).hexdigest() != digest:
+        for digest, (_, offset, size) in islice(places.items(), 0, None, step):
+            file.seek(offset)
+            if hashlib.sha256(file.read(size)).hexdigest() != digest:
                 return False
     return bool(places)
 
 
-def _places(path: str) -> list[tuple[str, _Place]]:
+def _contents(path: str) -> _Places:
     """What a pack holds and where; nothing if its first line or its length is damaged."""
     try:
         with open(path, "rb") as file:
             header = file.readline()
             length = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
-        return []
+        return {}
     if hashlib.sha256(header).hexdigest() != os.path.basename(path).removesuffix(".pack"):
-        return []
-    places, offset = [], len(header)
-    for digest, size in json.loads(header):
-        places.append((digest, _Place(path, offset, size)))
-        offset += size
-    return places if offset == length else []
+        return {}
+    digests, sizes = zip(*json.loads(header), strict=True)
+    *offsets, end = accumulate(sizes, initial=len(header))
+    if end != length:
+        return {}
+    return dict(zip(digests, zip(repeat(path), offsets, sizes), strict=True))

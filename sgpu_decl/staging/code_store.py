@@ -15,15 +15,15 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from glob import glob
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.regular_files import read_head
 from sgpu_decl.staging.code_packs import CodePacks, Read
-from sgpu_decl.staging.file_copies import SMALL, copy_into, write_new
+from sgpu_decl.staging.file_copies import SMALL, copy_into, read_small, write_new
 from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 from sgpu_decl.system_errors import FULL, advice, error_text
@@ -46,6 +46,7 @@ class CodeStore(SharedStore):
         self._objects = os.fspath(root / "objects")
         self._manifests = root / "manifests"
         self._packs = CodePacks(root / "packs")
+        self._last: Snapshot | None = None  # the manifest that was read last
 
     def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
         """Store the missing files of a snapshot. Idempotent. `progress` is told `storing`, in
@@ -70,6 +71,9 @@ class CodeStore(SharedStore):
 
     def manifest(self, code_digest: str) -> Snapshot | None:
         """The snapshot with this digest, or `None` if it is missing or damaged."""
+        last = self._last
+        if last is not None and last.digest == code_digest:
+            return last if self._manifest_path(code_digest).exists() else None
         try:
             raw = self._manifest_path(code_digest).read_bytes()
             text = raw.decode("utf-8", "surrogatepass")
@@ -78,7 +82,8 @@ class CodeStore(SharedStore):
         if digest(text) != code_digest:
             return None
         entries = tuple(SnapshotEntry(*fields) for fields in json.loads(text))
-        return Snapshot(root=self._root, digest=code_digest, entries=entries)
+        self._last = Snapshot(root=self._root, digest=code_digest, entries=entries)
+        return self._last
 
     def require(self, code_digest: str) -> Snapshot:
         """The snapshot with this digest.
@@ -97,7 +102,6 @@ class CodeStore(SharedStore):
 
     def content(self, entry: SnapshotEntry) -> bytes | None:
         """The bytes of a file of a snapshot; `None` if they are missing or damaged."""
-        self._packs.refresh()
         try:
             with self._packs.reader() as read:
                 content = read(entry.digest)
@@ -117,7 +121,6 @@ class CodeStore(SharedStore):
         snapshot = self.require(code_digest)
         destination.mkdir(mode=0o700, parents=True)
         folders, top = {""}, os.fspath(destination)
-        self._packs.refresh()
         with self._packs.reader() as read:
             for entry in snapshot.entries:
                 folder = entry.path.rpartition("/")[0]
@@ -152,12 +155,18 @@ class CodeStore(SharedStore):
         return tuple(entry.path for entry in self._missing(code))
 
     def _missing(self, code: Snapshot) -> list[SnapshotEntry]:
-        self._packs.refresh()
-        return [
-            entry
-            for entry in code.entries
-            if entry.target is None and entry.digest not in self._packs and not self._has(entry)
+        packed = self._packs.digests()
+        entries = [
+            entry for entry in code.entries if entry.target is None and entry.digest not in packed
         ]
+        if len(entries) < PACKED:
+            return [entry for entry in entries if not self._has(entry)]
+        objects = {
+            os.path.basename(folder) + name
+            for folder in glob(f"{self._objects}/??")
+            for name in os.listdir(folder)
+        }
+        return [entry for entry in entries if entry.digest not in objects or not self._has(entry)]
 
     def _sweep(self, referred: set[str], now: float) -> int:
         objects: set[str] = set()
@@ -216,7 +225,7 @@ class CodeStore(SharedStore):
     ) -> Iterator[bytes]:
         for number, entry in enumerate(entries):
             progress.advance("storing", number, len(entries))
-            content = read_head(f"{root}/{entry.path}", SMALL)
+            content = read_small(f"{root}/{entry.path}", entry.size)
             if hashlib.sha256(content).hexdigest() != entry.digest:
                 raise _changed(entry)
             yield content

@@ -12,6 +12,7 @@ from sgpu_decl.system_errors import path_in_errors
 FICLONE = 0x40049409  # linux/fs.h
 SMALL = 64 * 1024  # bytes; a smaller file is copied by bytes: it is read for its digest anyway
 CHUNK = 1 << 20  # bytes
+_OLD = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -22,7 +23,7 @@ def copy_into(source: str, destination: str, mode: int) -> str:
     Raises:
         OSError: the source is missing, the destination exists, or the disk is full.
     """
-    source_handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    source_handle = os.open(source, _OLD)
     try:
         handle = os.open(destination, _NEW, mode)
         try:
@@ -31,6 +32,23 @@ def copy_into(source: str, destination: str, mode: int) -> str:
             os.close(handle)
     finally:
         os.close(source_handle)
+
+
+def read_small(path: str, size: int) -> bytes:
+    """Return the content of a file of `size` bytes, less than `SMALL`. If the file has another
+    size now, that may be a part.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    handle = os.open(path, _OLD)
+    try:
+        content = os.read(handle, SMALL)
+        while len(content) < size and (piece := os.read(handle, SMALL)):
+            content += piece
+        return content
+    finally:
+        os.close(handle)
 
 
 def write_new(path: str, content: bytes, mode: int) -> None:

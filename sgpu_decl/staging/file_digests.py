@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_cache
-from sgpu_decl.regular_files import regular_handle
 
 VERSION = 1
 YOUNG = 2.0  # seconds
@@ -22,12 +21,12 @@ LIMIT = 50_000  # entries; a larger cache keeps only those of this command
 
 
 def digest_file(path: str) -> str:
-    """Return the SHA-256 of a file's content in hex.
+    """Return the SHA-256 of a regular file's content in hex.
 
     Raises:
         OSError: the file cannot be read.
     """
-    handle = regular_handle(path)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         sha, piece = hashlib.sha256(), os.read(handle, HEAD)
         while piece:
@@ -62,22 +61,17 @@ class HashCache:
         return cls(path, digests if isinstance(digests, dict) else {})
 
     def digest(self, path: str, facts: os.stat_result) -> str:
-        """Return the SHA-256 of `path` in hex; `facts` is the current result of `lstat`.
+        """Return the SHA-256 of the regular file `path` in hex; `facts` is the current result of
+        `lstat`.
 
         Raises:
             OSError: the file cannot be read.
         """
         if time.time() - max(facts.st_mtime, facts.st_ctime) < YOUNG:
             return digest_file(path)
-        key = "\0".join(
-            (
-                path,
-                str(facts.st_size),
-                str(facts.st_mtime_ns),
-                str(facts.st_ctime_ns),
-                str(facts.st_ino),
-                str(facts.st_dev),
-            )
+        key = (
+            f"{path}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ctime_ns}"
+            f"\0{facts.st_ino}\0{facts.st_dev}"
         )
         self._used.add(key)
         content = self._digests.get(key)

@@ -71,6 +71,8 @@ class IgnoreRules:
         if self._exclude is not None and (excluded := self._exclude.decision(probe, None)):
             return excluded
         verdict = self._decision_above(path, folder=folder)
+        if not self._by_folder:
+            return verdict
         parts = path.split("/")
         for depth in range(len(parts)):
             spec = self._by_folder.get("/".join(parts[:depth]))

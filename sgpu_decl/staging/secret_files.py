@@ -14,8 +14,8 @@ _FILES = re.compile("|".join(map(translate, (
 ))))  # fmt: skip
 _FOLDERS = frozenset({".aws", ".ssh", ".kube", ".gnupg"})
 LOOK = 64 * 1024  # bytes of a file that are checked
-# Only files with these endings are read.
-_ENDINGS = ("", ".json", ".yaml", ".yml", ".key", ".conf")
+MAY_HOLD_SECRET = ("", ".json", ".yaml", ".yml", ".key", ".conf")
+"""The endings of the files whose content has to be checked."""
 
 _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----")
 _KUBECONFIG = re.compile(rb"^\s+(client-key-data|token|password)\s*:\s*\S", re.MULTILINE)
@@ -31,14 +31,9 @@ def is_secret(path: str) -> bool:
     return _FILES.match(parts[-1]) is not None or not _FOLDERS.isdisjoint(parts)
 
 
-def may_hold_secret(name: str) -> bool:
-    """Whether the content of a file of this name has to be checked."""
-    return os.path.splitext(name)[1] in _ENDINGS
-
-
 def content_is_secret(path: str) -> bool:
     """Whether an existing file holds a secret; false if it cannot be read."""
-    if not may_hold_secret(os.path.basename(path)):
+    if os.path.splitext(path)[1] not in MAY_HOLD_SECRET:
         return False
     try:
         return holds_secret(os.path.basename(path), read_head(path, LOOK))

@@ -13,7 +13,7 @@ from pathlib import Path
 from sgpu_decl.regular_files import leads_out, read_head, read_regular, special_kind
 from sgpu_decl.staging.ignore_rules import IgnoreRules, Pattern, patterns_of
 from sgpu_decl.staging.repository import repository_top
-from sgpu_decl.staging.secret_files import LOOK, holds_secret, is_secret, may_hold_secret
+from sgpu_decl.staging.secret_files import LOOK, MAY_HOLD_SECRET, holds_secret, is_secret
 
 RULES = (".gitignore", ".sgpuignore")
 
@@ -157,7 +157,7 @@ class Selection:
         Raises:
             OSError: it cannot be read.
         """
-        whole, name = os.path.join(self._root, path), path.rpartition("/")[2]
+        whole, name = f"{self._root}/{path}", path.rpartition("/")[2]
         is_link = stat.S_ISLNK(facts.st_mode)
         may_be_owner = bool(self._owners) and (is_link or name in self._owner_names)
         if may_be_owner and os.path.realpath(whole) in self._owners:
@@ -166,7 +166,8 @@ class Selection:
             return None
         if special_kind(facts.st_mode):
             return Exclusion(path, SelectionRule.SPECIAL)
-        ours, secret = os.path.splitext(name)[1] in _MAY_BE_OURS, may_hold_secret(name)
+        ending = os.path.splitext(name)[1]
+        ours, secret = ending in _MAY_BE_OURS, ending in MAY_HOLD_SECRET
         if ours or secret:
             head = read_head(whole, LOOK)
             if secret and holds_secret(name, head):

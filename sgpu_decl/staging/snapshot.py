@@ -53,7 +53,7 @@ class Snapshot:
     def of(
         cls, root: Path, entries: Collection[SnapshotEntry], exclusions: Collection[Exclusion]
     ) -> "Snapshot":
-        ordered = tuple(sorted(entries))
+        ordered = tuple(sorted(entries, key=lambda entry: entry.path))
         return cls(
             root=root,
             digest=digest(canonical([entry.to_json() for entry in ordered])),
