@@ -35,7 +35,8 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent, State
-from sgpu_decl.planning.run_order import launch_groups, launch_levels
+from sgpu_decl.planning.joined_launches import launch_groups
+from sgpu_decl.planning.run_order import launch_levels
 from sgpu_decl.storing.state_store import StateWriter
 
 Sink = Callable[[ApplyEvent], None]
@@ -97,7 +98,7 @@ def execute(
         filter(_launches, plan.changes),
         key=lambda change: (level[change.address], *_launch_order(change)),
     )
-    groups = launch_groups(launching, lambda change: kind_named(change.backend).capabilities.joins)
+    groups = launch_groups(launching, _is_joined)
     records = {change.address: launch_of(plan, change) for change in launching}
     known = writer.state.launches() | {record.ref: record for record in records.values()}
     for group in groups:
@@ -382,6 +383,10 @@ def _touched(
 
 def _launches(change: Change) -> bool:
     return change.action in _LAUNCHING and change.kind is Kind.RUN
+
+
+def _is_joined(change: Change) -> bool:
+    return kind_named(change.backend).capabilities.joins is not None
 
 
 def _launch_order(change: Change) -> tuple[str, tuple[int, ...], str]:

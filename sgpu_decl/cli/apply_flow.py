@@ -291,6 +291,7 @@ def _follow_hint(session: "Session", refs: tuple[AttemptRef, ...]) -> str:
         name = shlex.quote(refs[0].address.label)
         return f"follow with {session.shell_command(f'logs -f {name}')}"
     names = {ref.address.name for ref in refs}  # that of a matrix follows all its cells
-    logs = session.shell_command(f"logs -f {min(names)}")
+    first = refs[0].address.name  # others may come after it
+    logs = session.shell_command(f"logs -f {first}")
     of_one = " for one of them" if len(names) > 1 else ""
     return f"they go on: see {session.shell_command('status')}, and {logs}{of_one}"

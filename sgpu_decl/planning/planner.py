@@ -25,6 +25,7 @@ from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import CellFields
+from sgpu_decl.planning.joined_launches import join_checks
 from sgpu_decl.planning.last_known import (
     NO_ATTEMPTS,
     CurrentAttempts,
@@ -200,7 +201,7 @@ class _PlanParts:
         capabilities: Mapping[str, Capabilities],
     ) -> None:
         """Add the changes of runs, and check where those that are launched will run."""
-        launched = []
+        launched, launches = [], []
         cells = CellFields()
         for run in order.sorted(selected_runs):
             item = order.pinned(run)
@@ -216,10 +217,13 @@ class _PlanParts:
             self.spending.add(result[0])
             if result[0].launches:
                 launched.append(item)
+                launches.append(result[0])
         self.checks += interpreter_checks(
             [(item, self._attempts_of(item.address).current) for item in launched], self._state
         )
         self.checks += (*placement_checks(launched), *ray_checks(launched))
+        by_address = {item.address: item for item in launched}
+        self.checks += join_checks(by_address, launches, capabilities)
 
     def environments(self, used: Iterable[DesiredRun]) -> set[Address]:
         """The environments that runs declare, once each; returns their addresses."""

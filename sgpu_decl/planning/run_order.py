@@ -1,6 +1,6 @@
 """The order of runs (`after`): what a launch waits for, and which runs are not launched yet."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import TypeVar
@@ -15,7 +15,7 @@ from sgpu_decl.model.run_outputs import pinned, pins, references
 from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, prior_of
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["RunOrder", "launch_groups", "launch_levels"]
+__all__ = ["RunOrder", "launch_levels"]
 
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 _ENDED = {AttemptState.CANCELLED: "was cancelled", AttemptState.LOST: "was lost"}
@@ -49,37 +49,6 @@ def launch_levels(changes: Iterable[Change]) -> dict[Address, int]:
         ValueError: they wait for each other.
     """
     return _levels({one.address: {other.address for other in one.after} for one in changes})
-
-
-def launch_groups(
-    changes: Sequence[Change], joins: Callable[[Change], bool]
-) -> tuple[tuple[Change, ...], ...]:
-    """The changes that are started as one: those that wait for each other, on a backend that
-    `joins` them. Each other one is alone.
-
-    Args:
-        changes: each behind those that it waits for. Groups keep this order, by their first
-            change, and so do the changes of a group.
-    """
-    first: dict[Address, Address] = {}  # of each change, the first known one of its group
-
-    def first_of(address: Address) -> Address:
-        while first[address] != address:
-            first[address] = first[first[address]]
-            address = first[address]
-        return address
-
-    position = {change.address: at for at, change in enumerate(changes)}
-    for change in changes:
-        first[change.address] = change.address
-        before = [one.address for one in change.after if one.address in first]
-        if before and joins(change):
-            firsts = {change.address, *map(first_of, before)}
-            first.update(dict.fromkeys(firsts, min(firsts, key=position.__getitem__)))
-    groups: dict[Address, list[Change]] = {}
-    for change in changes:
-        groups.setdefault(first_of(change.address), []).append(change)
-    return tuple(map(tuple, groups.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +155,8 @@ class RunOrder:
                 id="upstream_not_joined",
                 severity=Severity.ERROR,
                 address=None if run.address.key else run.address,
-                summary=f"`{run.address.name}` comes after `{upstream.ref}`, which was launched "
-                f"before: on `{run.backend}`, runs in order are launched together",
+                summary=f"`{run.address.name}` comes after `{upstream.ref}`, which an earlier "
+                f"apply launched: on `{run.backend}`, one apply must launch both",
                 hint=f"wait for it with `sgpu wait {quote(str(upstream.ref))}`, then apply",
                 place=place_of(run.places, f"after.{run.after.index(upstream.address.name)}"),
             )

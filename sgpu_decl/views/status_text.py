@@ -187,8 +187,9 @@ def run_details(
     """One run whole: its latest attempt, ranks, first cause, links, spec and history. `hints`
     completes the commands in texts of sgpu."""
     view = run.view
+    waiting = waiting_words(view, now)
     parts = [
-        f"{view.ref.address}\n  {ending(view, colour=colour)}",
+        f"{view.ref.address}\n  {ending(view, colour=colour)}{', ' + waiting if waiting else ''}",
         failure(view),
         working_files_note(view),
         _section("restarts", restart_lines(view, now)),

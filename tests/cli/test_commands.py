@@ -415,6 +415,8 @@ def test_a_run_that_waits_for_the_one_before_it_is_queued(sgpu: Shell) -> None:
     assert queued.code == 0
     assert "sleepy#2 queued: it starts when sleepy#1 has ended\n" in queued.err
     assert "launched" not in queued.err
+    shown = sgpu.here("show", "sleepy").out
+    assert shown.startswith("run.sleepy\n  sleepy#2 queued, waits for earlier attempts to end\n")
 
 
 def test_arguments_that_look_like_fields_are_none(hello: Shell) -> None:

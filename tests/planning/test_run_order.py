@@ -8,15 +8,14 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState as S
 from sgpu_decl.model.attempt import FailureClass as F
 from sgpu_decl.model.plan import Action, Change, Reason, Upstream
-from sgpu_decl.planning.capabilities import Capabilities
-from sgpu_decl.planning.run_order import launch_groups
+from sgpu_decl.planning.capabilities import Capabilities, Joining
 from tests.planning.conftest import CAPABILITIES, SPEC
 
 TRAIN, EVALUATE = Address.run("train"), Address.run("evaluate")
 READS = {**SPEC, "after": ["train"], "args": {"weights": "${run.train.output}/w.pt"}}
 WAITS = {**SPEC, "after": ["train"]}
 CAN = {**CAPABILITIES, "local": Capabilities(fields=frozenset({"after"}))}
-JOINS = {**CAN, "local": Capabilities(fields=frozenset({"after"}), joins=True)}
+JOINS = {**CAN, "local": Capabilities(fields=frozenset({"after"}), joins=Joining(most=100))}
 
 
 def read_of(attempt: int) -> dict[str, Any]:
@@ -187,8 +186,8 @@ def test_an_attempt_of_another_plan_cannot_be_joined(world: Any) -> None:
     ]
 
     assert check.summary == (
-        "`evaluate` comes after `train#7`, which was launched before: on `local`, runs in order "
-        "are launched together"
+        "`evaluate` comes after `train#7`, which an earlier apply launched: on `local`, one apply "
+        "must launch both"
     )
     assert check.hint == "wait for it with `sgpu wait 'train#7'`, then apply"
 
@@ -202,40 +201,3 @@ def test_what_is_launched_together_or_has_succeeded_is_no_obstacle(
         world = world.had(before)
     checks = world.plan(capabilities=JOINS).checks
     assert "upstream_not_joined" not in {one.id for one in checks}
-
-
-def waiting(name: str, *upstreams: str) -> Change:
-    after = tuple(Upstream(address=Address.run(one), attempt=1) for one in upstreams)
-    return Change(
-        address=Address.run(name),
-        kind=Address.run(name).kind,
-        backend="local",
-        action=Action.CREATE,
-        reason=Reason.FIRST_RUN,
-        after=after,
-    )
-
-
-def grouped(*changes: Change, joins: bool = True) -> list[list[str]]:
-    groups = launch_groups(changes, lambda _: joins)
-    return [[change.address.name for change in group] for group in groups]
-
-
-def test_changes_that_wait_for_each_other_are_one_group() -> None:
-    changes = [waiting("a"), waiting("b"), waiting("c"), waiting("d", "a"), waiting("e", "d", "c")]
-    assert grouped(*changes) == [["a", "c", "d", "e"], ["b"]]
-
-
-def test_two_groups_become_one_by_a_change_that_waits_for_both() -> None:
-    changes = [waiting("a"), waiting("b"), waiting("c", "a"), waiting("d", "b")]
-    assert grouped(*changes) == [["a", "c"], ["b", "d"]]
-    assert grouped(*changes, waiting("e", "c", "d")) == [["a", "b", "c", "d", "e"]]
-
-
-def test_each_change_is_alone_where_nothing_is_joined() -> None:
-    changes = [waiting("a"), waiting("b", "a")]
-    assert grouped(*changes, joins=False) == [["a"], ["b"]]
-
-
-def test_an_upstream_that_the_plan_does_not_launch_is_in_no_group() -> None:
-    assert grouped(waiting("b", "a")) == [["b"]]

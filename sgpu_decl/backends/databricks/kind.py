@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import BackendKind
-from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.planning.capabilities import Capabilities, Joining
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -57,7 +57,9 @@ KIND = BackendKind(
             }
         ),
         queues=False,
-        joins=True,
+        # As tasks of one run of the platform, which has one list of permissions and one budget. How
+        # many tasks a submitted run may have is not documented: `runs/get` shows 100 at once.
+        joins=Joining(most=100, same=("permissions", "budget")),
     ),
     open=_open,
     jobs=_jobs,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.errors import BackendError
+from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Action
@@ -22,7 +22,8 @@ from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from sgpu_decl.testing.workspace.executing.records import Run, RunRecords
 from tests.backends.databricks.conftest import POLICY
-from tests.sampling import sampled
+from tests.backends.databricks.test_staging import uploads
+from tests.sampling import strided
 from tests.support import PATIENCE, until
 
 SMALLEST = {"gpus": 1, "type": "A10", "grace": "500ms", "env": {"base": "gpu-6"}}
@@ -231,19 +232,46 @@ def test_the_output_of_another_run_is_refused_at_its_place(
     assert found[0].place is not None
 
 
-def test_runs_that_differ_in_what_belongs_to_both_are_refused_before_any_effect(
-    pipeline: Open, declare: Declare, runs: Runs, tenant: Path
+def test_runs_that_differ_in_what_belongs_to_both_are_refused_at_their_place(
+    pipeline: Open, declare: Declare
 ) -> None:
     declare({"budget": POLICY})
+    (found,) = [one for one in pipeline().plan().plan.checks if one.id == "cannot_join"]
+    assert found.summary.startswith("`train` and `evaluate` differ in `budget`")
+    assert found.place is not None
+
+
+def test_what_cannot_be_staged_leaves_nothing_of_the_others(
+    pipeline: Open, runs: Runs, refused: None, server: WorkspaceServer, token: str, tenant: Path
+) -> None:
+    key = server.tenants.of_token(token).key
+    pipeline().apply(pipeline().plan())  # shared objects are there now
+    sent = [path for path in uploads(server, key) if "/objects/" not in path]
+    first, second, *_ = [at for at, path in enumerate(sent) if path.endswith(MARKER)]
+    assert "/train/" in sent[first]
+    assert "/evaluate/" in sent[second]
+    server.faults.add(
+        Fault(pattern="POST */workspace/import", effect=Effect.STATUS, after=second,
+              status_code=403, body={"error_code": "PERMISSION_DENIED", "message": "not yours"}),
+        tenant=key,
+    )  # fmt: skip
+    server.recording.clear(key)
     opened = pipeline()
-    plan = opened.plan()
 
-    with pytest.raises(BackendError, match="differ in `budget`") as caught:
-        opened.apply(plan)
+    applied = opened.apply(opened.plan())
 
-    assert caught.value.code == "cannot_join"
+    assert uploads(server, key)[-1] == sent[second]
+    assert len(uploads(server, key)) == second + 1
+    assert {(address.name, error.code) for address, error in applied.failed} == {
+        ("train", "permission_denied"),
+        ("evaluate", "permission_denied"),
+    }
     assert runs() == []
-    assert not list((tenant / "Workspace").rglob("submitted.json"))
+    assert not list((tenant / "Workspace").rglob(MARKER))
+    refs = opened.apply(opened.plan()).launched
+    assert {str(ref) for ref in refs} == {"train#1", "evaluate#1"}
+    assert len(runs()) == 1
+    opened.runs.cancel(named(refs)["train"])
 
 
 @pytest.mark.expensive
@@ -264,7 +292,7 @@ def test_a_lost_answer_is_one_run(
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize("step", sampled(STEPS))
+@pytest.mark.parametrize("step", strided(STEPS, 3))
 def test_killed_at_a_step_and_applied_again_there_is_one_run(
     pipeline: Open, project: Path, runs: Runs, step: str
 ) -> None:

@@ -9,7 +9,6 @@ from sgpu_decl.backends.databricks.launching.joined_runs import (
     joined_submission,
     joined_token,
     read_submission,
-    require_joinable,
 )
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, submit_request
 from sgpu_decl.errors import BackendError
@@ -232,24 +231,3 @@ def test_other_launches_together_are_another_run() -> None:
     ]
     tokens = {joined_token(records), joined_token(records[:2]), joined_token(records[1:])}
     assert len(tokens) == 3
-
-
-@pytest.mark.parametrize(
-    ("others", "words"),
-    [
-        ([{"budget": "team"}], "differ in `budget`"),
-        ([{"permissions": [{"level": "view", "group": "ml"}]}], "differ in `permissions`"),
-        ([{}] * 100, "101 runs come after each other"),
-    ],
-)
-def test_what_one_run_cannot_have_as_its_tasks(others: list[dict[str, Any]], words: str) -> None:
-    smallest = {"gpus": 1, "type": "A10", "entrypoint": "a.py"}
-    records = [
-        launching_of(
-            ref=AttemptRef(Address.run(f"r{at}"), 1), spec=json.dumps({**smallest, **said})
-        ).record
-        for at, said in enumerate([{}, *others])
-    ]
-    with pytest.raises(BackendError, match=words) as caught:
-        require_joinable(records)
-    assert caught.value.code == "cannot_join"

@@ -17,8 +17,6 @@ from typing import Any
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.experiment import platform_name
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, StagedTask, joined_request
-from sgpu_decl.backends.launch_config import config_of
-from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
@@ -27,18 +25,10 @@ __all__ = [
     "joined_submission",
     "joined_token",
     "read_submission",
-    "require_joinable",
     "submission_path",
 ]
 
 _FILE = "submission.json"
-
-_MOST = 100
-"""Tasks of a run. How many a submitted run may have is not documented: as many as one answer of
-`runs/get` shows."""
-
-_OF_THE_RUN = ("permissions", "budget")
-"""Fields that the platform has for a run as a whole, and not for its tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,31 +110,3 @@ def read_submission(path: str, content: bytes) -> JoinedSubmission | None:
         return submission if submission.token else None
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def require_joinable(records: Sequence[LaunchRecord]) -> None:
-    """Refuse launches that one run cannot have as its tasks.
-
-    Raises:
-        BackendError: they are too many, or differ in what belongs to the run as a whole.
-    """
-    if len(records) > _MOST:
-        raise BackendError(
-            f"{len(records):,} runs come after each other, and are launched together: that are "
-            f"more than the {_MOST} that one run of the platform can have as its tasks",
-            hint="launch some of them first, with `--select`, and the others once they have ended",
-            code="cannot_join",
-        )
-    first = config_of(records[0].ref, records[0].inputs)
-    for record in records[1:]:
-        config = config_of(record.ref, record.inputs)
-        for field in _OF_THE_RUN:
-            if getattr(config, field) != getattr(first, field):
-                raise BackendError(
-                    f"`{records[0].ref}` and `{record.ref}` are launched together, since one comes "
-                    f"after the other, and differ in `{field}`, of which the platform has one for "
-                    "both",
-                    hint=f"give both the same `{field}`, or apply one, wait for it with `sgpu "
-                    "wait`, and apply the other",
-                    code="cannot_join",
-                )

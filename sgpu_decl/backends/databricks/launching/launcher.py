@@ -46,10 +46,6 @@ class DatabricksLauncher(RemoteLauncher):
         connection = self._workspace(launching).connection
         connection.start()
         super().check(launching)
-        if launching.joined and launching.joined[0].ref == launching.ref:
-            from sgpu_decl.backends.databricks.launching.joined_runs import require_joinable
-
-            require_joinable(launching.joined)
         connection.await_answer()  # before any effect
 
     def prepare(
