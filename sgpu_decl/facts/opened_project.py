@@ -20,9 +20,9 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWr
 from sgpu_decl.storing.stores import (
     local_proposals,
     local_store,
-    migrated_file,
     shared_proposals,
     shared_store,
+    unmigrated_store,
 )
 
 if TYPE_CHECKING:
@@ -82,12 +82,10 @@ class OpenedProject:
                 code="session_closed",
             )
         if self._states is None:
-            local = local_store(self.state_dir)
             if self.shared_place is None:
-                _refuse_migrated(local.path)
-                self._states = local
+                self._states = unmigrated_store(self.state_dir)
             else:
-                _refuse_left_behind(local.path)
+                _refuse_left_behind(local_store(self.state_dir).path)
                 self._states = shared_store(self.shared_place, self.state_dir, commit=self.commit)
         return self._states
 
@@ -286,18 +284,6 @@ def _refuse_left_behind(local: Path) -> None:
             hint="`sgpu state migrate` copies it there. To start without it, so that its runs are "
             f"launched again: {aside}",
             code="state_left_behind",
-        )
-
-
-def _refuse_migrated(local: Path) -> None:
-    """Refuse a new state of this machine where there was one that was copied to a shared store."""
-    old = migrated_file(local)
-    if old.exists() and not local.exists():
-        raise SgpuError(
-            f"the state of this project was migrated to a shared one, and `{old}` was kept",
-            hint="name the store with `state` in `sgpu.yml` again; or to go on with what was kept: "
-            f"{_move(old, local)}",
-            code="state_migrated",
         )
 
 

@@ -1,11 +1,9 @@
 """`sgpu state migrate`: the state of this machine goes to the store that the project names."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
-from sgpu_decl.model.state import Attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.migration import Migrated
@@ -30,14 +28,12 @@ def migrate(project: OpenedProject) -> "Migrated":
             code="no_shared_state",
         )
 
-    def located(attempt: Attempt) -> Attempt:
-        if attempt.reference is not None:
-            return attempt
-        return replace(attempt, reference=project.backend(attempt.backend).launcher.site())
+    def site(backend: str) -> str | None:
+        return project.backend(backend).launcher.site()
 
     folder = project.state_dir
     shared = shared_store(place, folder, commit=project.commit)
     try:
-        return copy_to(local_store(folder), shared, located=located, patience=project.patience)
+        return copy_to(local_store(folder), shared, site=site, patience=project.patience)
     finally:
         shared.close()

@@ -1,17 +1,17 @@
 """The way of a state of this machine into a store that machines share."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.storing.journal.store import JournalStore
+from sgpu_decl.storing.sqlite.migrated_state import migrated_file
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.state_store import Patience
-from sgpu_decl.storing.stores import migrated_file
 
 __all__ = ["Migrated", "migrate"]
 
@@ -31,37 +31,38 @@ def migrate(
     local: SqliteStore,
     shared: JournalStore,
     *,
-    located: Callable[[Attempt], Attempt],
+    site: Callable[[str], str | None],
     patience: Patience,
 ) -> Migrated:
     """Copy a state under both locks, read it back, compare, and give the old file another name. It
     can be done again after a crash at any step.
 
     Args:
-        located: gives an attempt with what finds it from other machines.
+        site: gives what finds launches of a backend from other machines.
 
     Raises:
         SgpuError: there is no state to copy; or what is read back is another one, which was there
             before.
     """
     lineage = _everything(local)[0].lineage
-    with shared.lock("state migrate", lineage=lineage, patience=patience) as writer:
-        with local.lock("state migrate", lineage=lineage, patience=patience):
-            state, attempts = _everything(local)
-            copied = _as_shared(state, tuple(map(located, attempts)))
-            if writer.state.lineage == lineage and not writer.state.resources:
-                writer.copy(*copied, local.applied_plans())
-            if _compared(shared.read_anew()) != _compared(copied):
-                raise SgpuError(
-                    f"`{shared.name}` has another state of this project and target already",
-                    hint="nothing was changed. Give this project another name in `sgpu.yml`; or "
-                    f"use that state, and move `{local.path}` away",
-                    code="state_taken",
-                )
+    with (
+        shared.lock("state migrate", lineage=lineage, patience=patience) as writer,
+        local.lock("state migrate", lineage=lineage, patience=patience),
+    ):
+        state, attempts = _everything(local)
+        copied = _as_shared(state, attempts, site)
+        there = writer.state
+        if there.lineage == lineage and not (there.resources or there.intents):
+            writer.copy(*copied, local.applied_plans())
+        if _compared(shared.read_anew()) != _compared(copied):
+            raise SgpuError(
+                f"`{shared.name}` has another state of this project and target already",
+                hint="nothing was changed. Give this project another name in `sgpu.yml`; or "
+                f"use that state, and move `{local.path}` away",
+                code="state_taken",
+            )
         kept = migrated_file(local.path)
-        for end in ("-wal", "-shm", ""):  # the database last: it is what others look for
-            with suppress(FileNotFoundError):
-                Path(f"{local.path}{end}").rename(f"{kept}{end}")
+        local.move_to(kept)  # under its lock: whoever waits for that finds no state then
     return Migrated(resources=len(state.resources), attempts=len(attempts), kept=kept)
 
 
@@ -76,8 +77,15 @@ def _everything(store: SqliteStore) -> Everything:
     return everything
 
 
-def _as_shared(state: State, attempts: tuple[Attempt, ...]) -> Everything:
-    known = {attempt.ref: attempt for attempt in attempts}
+def _as_shared(
+    state: State, attempts: Sequence[Attempt], site: Callable[[str], str | None]
+) -> Everything:
+    """A state with what finds its launches from other machines, also those that are open."""
+
+    def reference(launch: Attempt | LaunchRecord) -> str | None:
+        return site(launch.backend) if launch.reference is None else launch.reference
+
+    known = {item.ref: replace(item, reference=reference(item)) for item in attempts}
     resources = {
         address: resource
         if resource.last is None
@@ -85,7 +93,16 @@ def _as_shared(state: State, attempts: tuple[Attempt, ...]) -> Everything:
         for address, resource in state.resources.items()
     }
     active = tuple(known[attempt.ref] for attempt in state.active)
-    return replace(state, resources=resources, active=active), attempts
+    intents = tuple(
+        intent
+        if intent.launch is None
+        else replace(intent, launch=replace(intent.launch, reference=reference(intent.launch)))
+        for intent in state.intents
+    )
+    return (
+        replace(state, resources=resources, active=active, intents=intents),
+        tuple(known.values()),
+    )
 
 
 def _compared(everything: Everything | None) -> object:
@@ -95,7 +112,7 @@ def _compared(everything: Everything | None) -> object:
     return (
         dict(state.resources),
         state.active,
-        sorted(intent.token for intent in state.intents),
+        {intent.token: intent.launch and intent.launch.reference for intent in state.intents},
         dict(state.package_lists),
         attempts,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
 from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.storing.state_store import StateStore
@@ -48,9 +49,15 @@ def local_store(folder: Path) -> SqliteStore:
     return SqliteStore(folder / "state.db")
 
 
-def migrated_file(file: Path) -> Path:
-    """The name of a local store's file after its state was copied to a shared store."""
-    return file.with_name(f"{file.name}.migrated")
+def unmigrated_store(folder: Path) -> SqliteStore:
+    """As `local_store`.
+
+    Raises:
+        SgpuError: its state was copied to a shared store.
+    """
+    store = local_store(folder)
+    refuse_migrated(store.path)
+    return store
 
 
 def shared_store(

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -213,6 +214,84 @@ def test_a_machine_with_a_state_of_its_own_brings_it_along(
     assert "nothing to migrate" in one.here("state", "migrate").err
     file.write_text(without)
     assert "state.db.migrated" in one.here("plan").err
+
+
+def migrating(one: Shell) -> str:
+    """Take the `state:` out of the file of a clone, and return the file as it was."""
+    file = one.folder / "sgpu.yml"
+    shared = file.read_text()
+    file.write_text("".join(line for line in shared.splitlines(True) if "state:" not in line))
+    return shared
+
+
+def test_a_launch_that_was_not_settled_is_brought_along_as_one_of_this_machine(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, launches = machines
+    shared = migrating(one)
+    died = subprocess.run(
+        dying(
+            "sgpu_decl.storing.sqlite.writer,SqliteWriter,launched,before,1",
+            "apply", "-y", "--detach",
+        ),
+        cwd=one.folder,
+        env=one.environ,
+        capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    until(launches.exists)
+    (one.folder / "sgpu.yml").write_text(shared)
+    migrated = one.here("state", "migrate")
+    assert migrated.code == 0, migrated.err
+    assert actions(two) == {"run.hello": "adopt"}
+    assert two.here("apply", "-y", "--detach").code == 0
+    assert one.here("apply", "-y", "--detach").code == 0
+    assert actions(one) == actions(two) == {"run.hello": "adopt"}
+    assert launches.read_text() == "launched\n"
+
+
+def test_an_apply_that_waits_while_the_state_is_migrated_begins_no_new_one(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, _, launches = machines
+    shared = migrating(one)
+    (one.folder.parent / "go").touch()
+    assert one.here("apply", "-y").code == 0
+    without = (one.folder / "sgpu.yml").read_text()
+    (one.folder / "sgpu.yml").write_text(shared)
+    migration = subprocess.Popen(
+        dying(
+            "sgpu_decl.storing.sqlite.store,SqliteStore,move_to,before,1",
+            "state", "migrate",
+            by=signal.SIGSTOP,
+        ),
+        cwd=one.folder,
+        env=one.environ,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    until(lambda: os.waitid(os.P_PID, migration.pid, os.WSTOPPED | os.WNOHANG) is not None)
+    (one.folder / "sgpu.yml").write_text(without.replace("echo launched", "echo again"))
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "sgpu_decl", "apply", "-y"],
+        cwd=one.folder,
+        env=one.environ,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with migration, waiting:
+        assert waiting.stderr is not None
+        said = ""
+        while "state migrate" not in said:  # it waits for the lock
+            said = waiting.stderr.readline()
+            assert said
+        migration.send_signal(signal.SIGCONT)
+        assert migration.wait() == 0
+        said = waiting.stderr.read()
+        assert waiting.wait() == 1
+    assert "state_migrated" in said or "was migrated to a shared one" in said
+    assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
+    assert launches.read_text() == "launched\n"
 
 
 APPEND = {

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -122,6 +122,16 @@ class SqliteStore:
             finally:
                 self._release(connection, lock_id)
 
+    def move_to(self, path: Path) -> None:
+        """Give the database another name, while its lock is held by the caller. A crash in between
+        loses nothing: all that was written is in the database before."""
+        with explained(self.path):
+            with closing(connect_writing(self.path)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            for end in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    Path(f"{self.path}{end}").rename(f"{path}{end}")
+
     def close(self) -> None:
         """Each call opens a connection of its own and closes it."""
 
@@ -142,12 +152,15 @@ class SqliteStore:
     ) -> tuple[sqlite3.Connection, str]:
         """A connection, and the id of the lock that it holds."""
         from sgpu_decl.storing.sqlite.lock_row import take
+        from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 
         def attempt() -> tuple[sqlite3.Connection, str]:
+            refuse_migrated(self.path)
             with ExitStack() as opened, explained(self.path):
                 connection = opened.enter_context(closing(connect_writing(self.path)))
                 prepare(connection, self.path, lineage=lineage)
                 lock_id = take(connection, operation, unreleased=self._unreleased)
+                refuse_migrated(self.path)  # once more: maybe it was, before its lock was free
                 opened.pop_all()
                 return connection, lock_id
 
