@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.storing.folder.journal import MARKER
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, shared_store
 
 __all__ = ["break_lock", "new_place"]
@@ -18,6 +19,7 @@ def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Shared
         return SharedPlace(kind=kind, address=url, project="p", schema=f"test_{name}")
     shared = folder / "shared"
     shared.mkdir()
+    (shared / MARKER).touch()
     return SharedPlace(kind=kind, address=str(shared), project="p")
 
 

@@ -156,13 +156,18 @@ def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, S
 def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
     sgpu: Shell, tmp_path: Path
 ) -> None:
-    missing = tmp_path / "not mounted"
-    sgpu.write("sgpu.yml", PROJECT.format(kind=FOLDER, where=f'path: "{missing}"'))
-    for command in (("plan",), ("apply", "-y")):
-        answer = sgpu.here(*command)
-        assert answer.code == 1
-        assert f"mkdir -p '{missing}'" in answer.err
-    assert not missing.exists()
+    point = tmp_path / "mount point"
+    sgpu.write("sgpu.yml", PROJECT.format(kind=FOLDER, where=f'path: "{point}"'))
+    for made in (False, True):
+        if made:
+            point.mkdir()
+        for command in (("plan",), ("apply", "-y")):
+            answer = sgpu.here(*command)
+            assert answer.code == 1
+            assert f"mkdir -p '{point}' && touch '{point}/.sgpu-state'" in answer.err
+    assert not list(point.iterdir())
+    (point / ".sgpu-state").touch()
+    assert actions(sgpu) == {"run.hello": "create"}
 
 
 def test_two_developers_do_not_meet(
@@ -177,7 +182,7 @@ def test_two_developers_do_not_meet(
     bob = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "DOMAIN\\\\bob"})
     assert actions(bob, "-t", "dev") == {"run.hello": "create"}
     assert actions(ann, "-t", "dev") == {"run.hello": "no_op"}
-    assert [item.name for item in sorted((tmp_path / "shared").iterdir())] == ["p@ann"]
+    assert [item.name for item in (tmp_path / "shared").glob("[!.]*")] == ["p@ann"]
 
 
 def test_a_machine_with_a_state_of_its_own_brings_it_along(
@@ -544,7 +549,6 @@ def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
 def test_a_store_that_another_file_names_is_refused_with_its_place(
     sgpu: Shell, tmp_path: Path
 ) -> None:
-    (tmp_path / "shared").mkdir()
     text = PROJECT.format(kind=FOLDER, where=f"path: {tmp_path / 'shared'}")
     sgpu.write("other.yml", text)
     for command in (("validate",), ("plan",), ("apply", "-y")):
@@ -561,4 +565,4 @@ def test_a_store_that_another_file_names_is_refused_with_its_place(
     sgpu.write("other.yml", in_target)
     assert sgpu.here("validate", "other.yml", "-t", "default").code == 0
     assert "other.yml:2:" in sgpu.here("plan", "other.yml", "-t", "prod").err
-    assert not list((tmp_path / "shared").iterdir())
+    assert not (tmp_path / "shared").exists()

@@ -22,8 +22,9 @@ from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["FolderJournal"]
+__all__ = ["MARKER", "FolderJournal"]
 
+MARKER = ".sgpu-state"
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -31,8 +32,8 @@ _PASSING = {errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EINTR,
 
 
 class FolderJournal:
-    """`path` is the folder of all projects. It has to be there: where its file system is not
-    mounted, a new state would begin on the disk below."""
+    """`path` is the folder of all projects. The file `MARKER` has to be in it, made by hand: where
+    its file system is not mounted, a new state would begin in the mount point."""
 
     def __init__(self, path: Path, *, project: str, target: str) -> None:
         self._path = path
@@ -150,11 +151,13 @@ class FolderJournal:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
-            if not self._path.is_dir():
-                named = shlex.quote(os.fspath(self._path))
+            marker = self._path / MARKER
+            if not marker.exists():
+                folder, named = shlex.quote(os.fspath(self._path)), shlex.quote(os.fspath(marker))
                 raise SgpuError(
-                    f"the folder `{self._path}` of the shared state is not there",
-                    hint=f"is its file system mounted? For a first state: `mkdir -p {named}`",
+                    f"`{self._path}` holds no shared state: `{marker}` is not there",
+                    hint="is its file system mounted? For a first state: "
+                    f"`mkdir -p {folder} && touch {named}`",
                     code="state_unreachable",
                 )
             yield

@@ -8,10 +8,10 @@ from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.errors import OutcomeUnknown
 from sgpu_decl.model.plan import Action
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.stores import FOLDER, SharedPlace
+from sgpu_decl.storing.stores import FOLDER
 from sgpu_decl.testing.workspace import Effect
 from tests.applying.jobs.conftest import JOB, Shop
-from tests.shared_places import break_lock
+from tests.shared_places import break_lock, new_place
 
 CREATE = "POST /api/2.2/jobs/create"
 
@@ -141,10 +141,9 @@ def test_what_the_workspace_adds_in_a_later_version_is_no_drift_if_it_is_empty(
 
 
 def test_whoever_lost_the_lock_asks_nothing_of_the_workspace(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    request: pytest.FixtureRequest, shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "shared").mkdir()
-    place = SharedPlace(kind=FOLDER, address=str(tmp_path / "shared"), project="p")
+    place = new_place(request, FOLDER, tmp_path)
     head = f"project: {{name: p}}\nstate: {{kind: folder, path: {place.address}}}\n"
 
     def apply_losing(owner: type, name: str) -> None:
