@@ -45,7 +45,7 @@ def remove(project: OpenedProject, text: str) -> Address:
         NotFound: nothing is recorded there.
         ActiveRun: it is active, as far as this machine can ask.
     """
-    old = resource_named(project.state().resources, text).address
+    old = resource_named(project.believed().resources, text).address
     with project.writing("state rm") as writer:
         _refuse_active(project, old, "without its record nothing would stop it", seen=True)
         refresh(writer, project.backend)

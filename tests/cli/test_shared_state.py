@@ -416,6 +416,51 @@ def test_a_run_of_another_machine_is_launched_beside_it_on_request(
     assert actions(one) == {"run.hello": "adopt"}
 
 
+def test_a_copy_of_a_checkout_is_another_one(machines: tuple[Shell, Shell, Path]) -> None:
+    one, two, launches = machines
+    assert one.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
+    shutil.copytree(one.folder / ".sgpu", two.folder / ".sgpu")
+    assert actions(two) == {"run.hello": "adopt"}
+    applied = two.here("apply", "-y", "--detach")
+    assert applied.code == 0, applied.err
+    (status,) = two.here("status", "-o", "json").json["data"]["runs"]
+    assert str(one.folder) in status["unavailable"]
+    (status,) = one.here("status", "-o", "json").json["data"]["runs"]
+    assert status["state"] == "running"
+    assert launches.read_text() == "launched\n"
+
+
+def test_a_checkout_that_got_another_name_is_the_same(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, _, launches = machines
+    assert one.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
+    renamed = replace(one, folder=one.folder.rename(one.folder.with_name("renamed")))
+    (status,) = renamed.here("status", "-o", "json").json["data"]["runs"]
+    assert status["state"] == "running"
+    assert renamed.here("cancel", "hello").code == 0
+    assert renamed.here("wait", "hello").code == 5
+    renamed.folder.rename(one.folder)
+
+
+def test_a_run_that_ended_before_its_machine_got_another_name_is_known(
+    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, launches = machines
+    system, _, *more = os.uname()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "uname", lambda: os.uname_result((system, "before", *more)))
+        assert one.here("apply", "-y", "--detach").code == 0
+    (status,) = one.here("status", "-o", "json").json["data"]["runs"]
+    assert "before" in status["unavailable"]
+    (launches.parent / "go").touch()
+    until(lambda: list(one.folder.glob(".sgpu/default/runs/hello/1/outcome.json")))
+    (status,) = one.here("status", "-o", "json").json["data"]["runs"]
+    assert status["state"] == "succeeded"
+
+
 def test_a_launch_that_another_machine_began_is_left_to_it(
     machines: tuple[Shell, Shell, Path],
 ) -> None:
@@ -433,6 +478,27 @@ def test_a_launch_that_another_machine_began_is_left_to_it(
     assert "it was launched on" in two.here("status").out
     assert one.here("apply", "-y", "--detach").code == 0
     until(launches.exists)
+    assert launches.read_text() == "launched\n"
+
+
+def test_a_launch_that_a_machine_began_which_is_gone_for_good_is_let_go_of(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, launches = machines
+    died = subprocess.run(
+        dying(f"{APPEND[FOLDER]},after,2", "apply", "-y", "--detach"),
+        cwd=one.folder,
+        env=one.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    removed = two.here("state", "rm", "run.hello")
+    assert removed.code == 0, removed.err
+    assert actions(two) == {"run.hello": "create"}
+    assert two.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
+    assert actions(one) == {"run.hello": "adopt"}
     assert launches.read_text() == "launched\n"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent import attempt_status
+from sgpu_decl.agent import attempt_files, attempt_status
 from sgpu_decl.agent.previous_output import holds_files
 from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
@@ -54,7 +54,11 @@ class LocalAttempts(Attempts):
         if self._site is None:
             self._site = site_id(self._layout.state_dir)
         site = site_in(record.reference)
-        here = site.id == self._site and site.host == os.uname().nodename
+        # Under another name, this machine may still be the one; an outcome is true on any.
+        here = site.id == self._site and (
+            site.host == os.uname().nodename
+            or (self._layout.found(record) / attempt_files.OUTCOME).exists()
+        )
         return None if here else site.shown
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:

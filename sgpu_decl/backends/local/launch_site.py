@@ -6,7 +6,6 @@ import uuid
 from functools import lru_cache
 from pathlib import Path
 
-from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.state_folder import make_state_folder
@@ -43,10 +42,13 @@ def site_in(reference: str) -> LaunchSite:
 
 
 def site_id(state_dir: Path) -> str | None:
-    """The id of this folder; None if nothing was ever launched from it, or if it is damaged."""
+    """The id of this folder; None if nothing was ever launched from it, if it is damaged, or if it
+    is a copy of another one."""
     try:
-        return (state_dir / _FILE).read_text(encoding="ascii").strip() or None
-    except (OSError, UnicodeDecodeError):
+        with (state_dir / _FILE).open(encoding="ascii") as file:
+            known, inode = file.read().split()
+            return known if int(inode) == os.fstat(file.fileno()).st_ino else None
+    except (OSError, ValueError):
         return None
 
 
@@ -61,7 +63,7 @@ def make_site(state_dir: Path, project: Path) -> LaunchSite:
         known, path = uuid.uuid4().hex, state_dir / _FILE
         try:
             make_state_folder(state_dir)
-            write_atomic(path, f"{known}\n".encode())
+            _write(path, known)
         except OSError as error:
             raise BackendError(
                 f"`{path}` cannot be written: {error_text(error)}",
@@ -69,3 +71,17 @@ def make_site(state_dir: Path, project: Path) -> LaunchSite:
                 code="launch_failed",
             ) from error
     return LaunchSite(id=known, host=os.uname().nodename, project=os.fspath(project))
+
+
+def _write(path: Path, site: str) -> None:
+    """Write an id with the number of the file itself, which a copy of the folder does not have, and
+    which stays if the folder gets another name."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with draft.open("w", encoding="ascii") as file:
+            file.write(f"{site} {os.fstat(file.fileno()).st_ino}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -43,6 +43,7 @@ _HAS_HISTORY = (
     "SELECT EXISTS (SELECT 1 FROM resources WHERE address = :at AND NOT gone) "
     "OR EXISTS (SELECT 1 FROM attempts WHERE address = :at)"
 )
+_HAS_INTENT = "SELECT EXISTS (SELECT 1 FROM intents WHERE address = :at)"
 # Where something was moved away from before, the higher of both numbers stays taken.
 _COPY_RESOURCE = (
     "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone, remote) "
@@ -234,10 +235,7 @@ class SqliteWriter:
         with self._writing():
             self._resources = None
             self._must_have_history(source)
-            (has_history,) = self._connection.execute(
-                _HAS_HISTORY, {"at": str(destination)}
-            ).fetchone()
-            if has_history:
+            if self._holds(_HAS_HISTORY, destination):
                 raise SgpuError(
                     f"`{destination}` is recorded already, and two histories cannot be one",
                     hint="choose an address that was never used",
@@ -258,7 +256,8 @@ class SqliteWriter:
             NotFound: nothing is recorded there.
         """
         with self._writing(address):
-            self._must_have_history(address)
+            if not self._holds(_HAS_INTENT, address):
+                self._must_have_history(address)
             for attempt in queries.active_of(self._connection, address):
                 self._connection.execute(
                     _LOST, (AttemptState.LOST.value, str(address), attempt.ref.number)
@@ -269,12 +268,15 @@ class SqliteWriter:
             self._connection.execute("DELETE FROM intents WHERE address = ?", (str(address),))
 
     def _must_have_history(self, address: Address) -> None:
-        (known,) = self._connection.execute(_HAS_HISTORY, {"at": str(address)}).fetchone()
-        if not known:
+        if not self._holds(_HAS_HISTORY, address):
             raise NotFound(
                 f"nothing is recorded at `{address}`",
                 hint="`sgpu state list` shows what is",
             )
+
+    def _holds(self, question: str, address: Address) -> bool:
+        (found,) = self._connection.execute(question, {"at": str(address)}).fetchone()
+        return bool(found)
 
     def _keep_resource(self, resource: Resource, *, last: int | None) -> None:
         row = (
