@@ -11,7 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from sgpu_decl.agent.secret_environ import startup_variables
+from sgpu_decl.agent.secret_environ import inherited_variables, startup_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def launch(
         OSError: the attempt cannot be launched, or was launched before; says why.
     """
     path = os.path.abspath(folder)
-    variables = json.dumps({"secrets": dict(secrets), "environ": dict(os.environ)}).encode()
+    environ = inherited_variables(os.environ)
+    variables = json.dumps({"secrets": dict(secrets), "environ": environ}).encode()
     log = os.open(
         os.path.join(path, "agent.log"),
         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,

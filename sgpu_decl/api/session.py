@@ -88,7 +88,12 @@ class Session:
             InvalidInput: the file is truncated, is not a plan, or was edited.
             StalePlan: the plan was made for another project, or from other files.
         """
-        from sgpu_decl.applying.plan_file import check_state, load_plan, planned_root
+        from sgpu_decl.applying.plan_file import (
+            check_seal,
+            check_state,
+            load_plan,
+            planned_root,
+        )
         from sgpu_decl.applying.plan_tree import check_tree
 
         prepared = load_plan(path)
@@ -105,6 +110,7 @@ class Session:
             ),
             patience,
         )
+        check_seal(session._project, prepared)
         check_state(session._project, plan)
         return session, prepared
 

@@ -1,10 +1,12 @@
 """Saved plans: files that someone can look at, mail, and apply later."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.agent.secret_environ import PLAN_KEY
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, SgpuError, StalePlan
@@ -39,7 +41,7 @@ def save_plan(
     keep_environments(project, plan, prepared.environments, path.resolve(), progress)
     pin(project, plan, prepared.code, progress)
     try:
-        write_atomic(path, saved_text(plan).encode())
+        write_atomic(path, saved_text(plan, _key()).encode())
         project.store.refer(Owner(path=os.fspath(path.resolve())), set(launched_code(plan)))
     except OSError as error:
         raise SgpuError(
@@ -72,15 +74,17 @@ def load_plan(path: Path) -> "Prepared":
     """Read a saved plan.
 
     Raises:
-        InvalidInput: truncated, of another format, or no plan at all.
+        InvalidInput: truncated, of another format, no plan at all, or with a seal of another key.
     """
     from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.planning.plan_json import saved_from_json
+    from sgpu_decl.planning.plan_seal import has_good_seal
     from sgpu_decl.planning.saved_plan_checks import contradictions
 
     file = os.fspath(path)
-    plan, findings = saved_from_json(read_regular(path).decode("utf-8", "replace"), file)
+    text, key = read_regular(path).decode("utf-8", "replace"), _key()
+    plan, findings = saved_from_json(text, file, key)
     if plan is None:
         start = Place(file, 1, 1)
         raise InvalidInput(
@@ -90,7 +94,36 @@ def load_plan(path: Path) -> "Prepared":
         )
     if (what := next(contradictions(plan), None)) is not None:
         raise edited_plan(f"`{path}`", what)
-    return Prepared(plan=plan, checkout=Checkout(Path(plan.project)))
+    sealed = bool(key) and has_good_seal(json.loads(text), key)
+    return Prepared(plan=plan, checkout=Checkout(Path(plan.project)), sealed=sealed)
+
+
+def _key() -> str:
+    return os.environ.get(PLAN_KEY, "")
+
+
+def check_seal(project: "OpenedProject", prepared: "Prepared") -> None:
+    """Refuse a saved plan without a good seal where the target takes sealed ones alone.
+
+    Raises:
+        InvalidInput: it has none, or this machine has no key to check it with.
+    """
+    from sgpu_decl.facts.sealed_target import is_sealed
+
+    if prepared.sealed or not is_sealed(project.opened):
+        return
+    where = f"the target `{prepared.plan.target}`" if prepared.plan.target else "this project"
+    if not _key():
+        raise InvalidInput(
+            f"{where} takes sealed plans alone (`sealed: true`), and `{PLAN_KEY}` is not set here",
+            hint=f"set `{PLAN_KEY}` to the key that the plan was sealed with",
+            code="unsealed_plan",
+        )
+    raise InvalidInput(
+        f"{where} takes sealed plans alone (`sealed: true`), and this plan has no seal",
+        hint=f"make it again with `sgpu plan --out run.plan` where `{PLAN_KEY}` is set",
+        code="unsealed_plan",
+    )
 
 
 def planned_root(plan: Plan, here: Path) -> Path:

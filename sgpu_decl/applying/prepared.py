@@ -20,7 +20,8 @@ class Prepared:
     `code` maps a digest to the files behind it, some of which lie in `copies` and go with them;
     `environments` maps one to what it takes to make that environment. What they lack, as those of a
     saved plan do, is looked for in the stores and made again from what the plan says. `staged` says
-    that ranks find both where they will look. `keep_warm` are the seconds that what the ranks of a
+    that ranks find both where they will look, `sealed` that it was read from a file with a good
+    seal. `keep_warm` are the seconds that what the ranks of a
     call import stays imported.
     """
 
@@ -30,6 +31,7 @@ class Prepared:
     environments: "Mapping[str, Recipe]" = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
     staged: bool = False
+    sealed: bool = False
     keep_warm: float = 0.0
 
     @property

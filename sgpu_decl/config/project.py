@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from sgpu_decl.config.block import Block, Name
+from sgpu_decl.config.block import Block, Flag, Name
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
@@ -52,6 +52,11 @@ class ProjectFile(Block):
         "USER]`, jobs have the tag `dev`, and their schedules and triggers are paused unless "
         "`paused` is set. If it says `production`, `--set` and a git checkout with changes are "
         "refused.",
+    )
+    sealed: Flag = Field(
+        default=False,
+        description="Usually set in a target: whether `sgpu apply PLAN` takes only plans with a "
+        "seal, made with the key in `SGPU_PLAN_KEY`.",
     )
     runs: dict[Name, RunConfig] = Field(
         {}, description="The runs by name; each is written as in a run file."

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured import interpreter_probe
 
@@ -60,6 +61,7 @@ def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInt
     try:
         answer = subprocess.run(
             [program or path, "-I", "-c", text, "user" if user_site else "", prefix],
+            env=inherited_variables(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,

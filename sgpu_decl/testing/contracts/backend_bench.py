@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from sgpu_decl.agent.secret_environ import PLAN_KEY
 from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.base import Backend, LaunchRequest
 from sgpu_decl.cli.main import main
@@ -76,6 +77,7 @@ def again(gate):
 
 def tell():
     print("the word is", os.environ["WORD"], flush=True)
+    print("the key of plans:", os.environ.get("SGPU_PLAN_KEY"), flush=True)
     return len(os.environ["WORD"])
 
 
@@ -174,7 +176,13 @@ class BackendBench:
         stores = {
             f"XDG_{item.upper()}_HOME": str(folder / item) for item in ("cache", "data", "state")
         }
-        self._environ = {**os.environ, **stores, "NO_COLOR": "1", **case.environ}
+        self._environ = {
+            **os.environ,
+            **stores,
+            "NO_COLOR": "1",
+            PLAN_KEY: "of commands alone",
+            **case.environ,
+        }
 
     def beside(self, name: str) -> "BackendBench":
         """Another project of the same user, with the same code."""

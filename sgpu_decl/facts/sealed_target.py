@@ -1,0 +1,52 @@
+"""Whether a target takes sealed plans alone: the file says it at apply, and never the plan."""
+
+import os
+from pathlib import Path
+
+from sgpu_decl.facts.location import Opened
+from sgpu_decl.regular_files import open_regular
+
+__all__ = ["is_sealed"]
+
+_PROJECT_FILE = "sgpu.yml"
+
+
+def is_sealed(opened: Opened) -> bool:
+    """Whether a file of the project says `sealed: true` for the target.
+
+    Raises:
+        InvalidInput: a file that may say so cannot be parsed.
+    """
+    files = {opened.root / _PROJECT_FILE, *filter(None, [opened.file])}
+    return any(_says_sealed(file, opened) for file in sorted(files))
+
+
+def _says_sealed(file: Path, opened: Opened) -> bool:
+    if not _may_say_it(file):
+        return False
+    from sgpu_decl.config.sealed_reader import read_sealed
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.project_file import invalid_file, read_bytes
+
+    checkout, shown = Checkout(opened.root), os.path.relpath(file)
+    sealed, findings = read_sealed(
+        read_bytes(file),
+        shown,
+        target=opened.target,
+        environ=os.environ,
+        git=lambda: checkout.facts,
+        read_included=FileReader(file, shown),
+    )
+    if sealed is None:
+        raise invalid_file(shown, findings)
+    return sealed
+
+
+def _may_say_it(file: Path) -> bool:
+    """Whether a file can have the key, by its bytes alone."""
+    try:
+        with open_regular(file) as opened:
+            return b"sealed" in opened.read()
+    except OSError:  # it says nothing
+        return False
