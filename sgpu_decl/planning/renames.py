@@ -149,22 +149,21 @@ def _in_use(
     readers: Sequence[AttemptRef],
     target: str | None,
 ) -> Iterator[Check]:
-    active = [attempt for attempt in attempts if attempt.state.active]
-    if active:
-        ref, why = active[0].ref, ""
-        if isinstance(active[0], AttemptView) and active[0].unavailable:
-            why = f" ({active[0].unavailable})"
-    elif readers:
-        ref, why = readers[0], f" and looks at a folder of `{before.label}`"
-    else:
+    active = next((attempt for attempt in attempts if attempt.state.active), None)
+    if active is None and not readers:
         return
+    ref = active.ref if active is not None else readers[0]
+    why = f" and looks at a folder of `{before.label}`" if active is None else ""
+    how = f"wait for it with `sgpu wait {quote(str(ref))}{target_option(target)}`, or cancel it"
+    if isinstance(active, AttemptView) and active.unavailable:
+        why = f" ({active.unavailable})"
+        how = "after it has ended, `sgpu apply` where it was launched records that"
     yield Check(
         id="active_run",
         severity=Severity.ERROR,
         address=address,
         summary=f"`{ref}` is active{why}: `{before.label}` cannot be renamed before it has ended",
-        hint=f"wait for it with `sgpu wait {quote(str(ref))}{target_option(target)}`, or cancel "
-        "it, and plan again",
+        hint=f"{how}; then plan again",
         place=rename.place,
     )
 

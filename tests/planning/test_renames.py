@@ -102,6 +102,9 @@ def test_a_run_that_is_active_on_another_machine_is_refused_with_the_reason(worl
     )
     (check,) = world.plan(renames=RENAMED).checks
     assert check.summary.startswith("`old#7` is active (it was launched on gpu-1): ")
+    assert check.hint == (
+        "after it has ended, `sgpu apply` where it was launched records that; then plan again"
+    )
 
 
 def test_a_run_whose_output_is_being_read_is_not_renamed(renamed: World) -> None:
