@@ -1,4 +1,5 @@
-"""Finds the published schemas and the templates, in a wheel and in a checkout."""
+"""Finds the published schemas, the templates, and the example that `init` copies, in a wheel and in
+a checkout."""
 
 from functools import cache
 from pathlib import Path
@@ -8,8 +9,8 @@ __all__ = ["shipped_folder"]
 
 
 @cache
-def shipped_folder(kind: Literal["schemas", "templates"]) -> Path:
-    """Return the folder of the shipped `schemas` or `templates`.
+def shipped_folder(kind: Literal["schemas", "templates", "examples/gitops"]) -> Path:
+    """Return the folder of what is shipped.
 
     A wheel carries them under `sgpu_decl/_data`; an editable install has them only beside the
     package, at the root of the checkout.

@@ -44,6 +44,7 @@ VALUES = {
     "--sort": "loss",
     "--tail": "100",
     "--target": "prod",
+    "--template": "gitops",
     "--timeout": "2h",
     "--to": "https://mlflow.example.com",
     "--type": "A100",

@@ -16,7 +16,7 @@ from sgpu_decl.rendering.run_file import name_of
 from sgpu_decl.shipped_files import shipped_folder
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["FirstFiles", "write_first_files"]
+__all__ = ["FirstFiles", "project_name", "write_first_files", "write_new"]
 
 _HEAD = 200  # characters of a schema in which its id stands
 
@@ -47,10 +47,7 @@ def write_first_files(
         InvalidInput: the script is not Python.
         SgpuError: a file is there already, or cannot be written.
     """
-    if folder.exists() and not folder.is_dir():
-        raise SgpuError(
-            f"`{folder}` is a file, not a folder", hint="name another folder", code="exists"
-        )
+    _refuse_file(folder)
     new_files: dict[Path, str] = {}
     if script is None:
         path, sample = "train.py", shipped_folder("templates") / "init" / "train.py"
@@ -60,13 +57,9 @@ def write_first_files(
         path, function = _inside(folder, script)
         entry = _entry(Path(script.partition(":")[0]), function)
     stem = name_of([path])
-    own_name = name or (stem if script is not None and not project else _folder_name(folder))
-    if not re.fullmatch(NAME, own_name):
-        kind = "project" if project else "run"
-        raise Usage(
-            f"`{own_name}` is not a name for a {kind}: letters, digits, `_` and `-`, at most 100"
-        )
     form = "project" if project else "run"
+    own_name = name or (stem if script is not None and not project else None)
+    own_name = _checked(own_name or _folder_name(folder), form)
     file = folder / ("sgpu.yml" if project else "run.yaml")
     schema = f"schemas/{form}.v1.schema.json"
     if project:
@@ -85,6 +78,42 @@ def write_first_files(
     _write(new_files)
     required = tuple(one.name for one in entry.arguments if one.required and one.given)
     return FirstFiles(name=own_name, file=file, written=tuple(new_files), required=required)
+
+
+def project_name(folder: Path, name: str | None) -> str:
+    """The name of a new project in a folder: `name`, else that of the folder.
+
+    Raises:
+        Usage: it is none.
+        SgpuError: the folder is a file.
+    """
+    _refuse_file(folder)
+    return _checked(name or _folder_name(folder), "project")
+
+
+def write_new(files: Mapping[Path, str]) -> None:
+    """Write files that are not there yet.
+
+    Raises:
+        SgpuError: one is there already, or cannot be written.
+    """
+    _refuse_existing(files)
+    _write(files)
+
+
+def _refuse_file(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise SgpuError(
+            f"`{folder}` is a file, not a folder", hint="name another folder", code="exists"
+        )
+
+
+def _checked(name: str, form: str) -> str:
+    if not re.fullmatch(NAME, name):
+        raise Usage(
+            f"`{name}` is not a name for a {form}: letters, digits, `_` and `-`, at most 100"
+        )
+    return name
 
 
 def _inside(folder: Path, script: str) -> tuple[str, str | None]:

@@ -100,7 +100,12 @@ SUBCOMMANDS = {
 }
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "init": ("sgpu init", "sgpu init --from train.py", "sgpu init experiments --project"),
+    "init": (
+        "sgpu init",
+        "sgpu init --from train.py",
+        "sgpu init experiments --project",
+        "sgpu init --template gitops --name vision",
+    ),
     "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
     "fmt": ("sgpu fmt", "sgpu fmt --check --diff", "sgpu fmt - < run.yaml"),
     "plan": ("sgpu plan", "sgpu plan train -t prod --set args.lr=0.1"),

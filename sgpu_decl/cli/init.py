@@ -21,12 +21,23 @@ __all__ = ["command"]
 )  # fmt: skip
 @click.option("--project", is_flag=True, help="Write a project, `sgpu.yml`, with two targets.")
 @click.option(
+    "--template", type=click.Choice(["gitops"]),
+    help="Write a whole repository: a project of several files, and CI for GitHub and GitLab that "
+    "plans pull requests and applies merges.",
+)  # fmt: skip
+@click.option(
     "--name", metavar="NAME",
     help="The name of the run or project; that of the script or folder by default.",
 )  # fmt: skip
 @output_option()
 def command(
-    *, folder: str, script: str | None, project: bool, name: str | None, output: str
+    *,
+    folder: str,
+    script: str | None,
+    project: bool,
+    template: str | None,
+    name: str | None,
+    output: str,
 ) -> int:
     """Write a first run.yaml into DIR (here by default), with its JSON Schema. Nothing is
     overwritten.
@@ -35,8 +46,17 @@ def command(
     machine.
     """
     from sgpu_decl.api.first_files import write_first_files
+    from sgpu_decl.api.first_repository import write_first_repository
 
-    first = write_first_files(Path(folder), name=name, script=script, project=project)
+    if template is not None:
+        if script is not None or project:
+            refused = "--project" if project else "--from"
+            raise click.UsageError(
+                f"`--template` writes a project of its own: leave `{refused}` out"
+            )
+        first = write_first_repository(Path(folder), name=name)
+    else:
+        first = write_first_files(Path(folder), name=name, script=script, project=project)
     if output == "json":
         answer({
             "written": [str(path) for path in first.written], "name": first.name,
@@ -50,4 +70,6 @@ def command(
         show(f"\ngive {names} a value in {first.file}: `CHANGE_ME` stands there")
     shown = shlex.quote(str(first.file)) + (" -t dev" if project else "")
     show(f"\nnext:\n  sgpu plan {shown}\n  sgpu apply {shown}")
+    if template is not None:
+        show(f"  {shlex.quote(str(first.file.with_name('README.md')))} says how CI does it")
     return 0

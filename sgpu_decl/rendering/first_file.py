@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.script_argument import EntryArguments, ScriptArgument
 
-__all__ = ["first_file", "first_project"]
+__all__ = ["first_file", "first_project", "yaml_text"]
 
 _PLAIN = re.compile(r"(--?)?[A-Za-z_/][\w./=:+-]*(?<!:)", re.ASCII)
 _NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
@@ -31,7 +31,7 @@ def first_file(
     return _joined([
         (f"# yaml-language-server: $schema={schema}", ""),
         ("# `sgpu plan` shows what would happen, `sgpu apply` does it", ""),
-        (f"name: {_text(name)}", ""),
+        (f"name: {yaml_text(name)}", ""),
         (f"gpus: {gpus}", _GPUS),
         (f"type: {type_}", _TYPE),
         *_entry(path, entry),
@@ -40,11 +40,11 @@ def first_file(
 
 def first_project(*, schema: str, name: str, run: str, path: str, entry: EntryArguments) -> str:
     """The text of a project file with one run, `run`, and two targets."""
-    key = _text(run)
+    key = yaml_text(run)
     return _joined([
         (f"# yaml-language-server: $schema={schema}", ""),
         ("# `sgpu plan -t dev` shows what would happen, `sgpu apply -t dev` does it", ""),
-        (f"project: {{name: {_text(name)}}}", ""),
+        (f"project: {{name: {yaml_text(name)}}}", ""),
         ("", ""),
         ("runs:", ""),
         (f"  {key}:", ""),
@@ -65,7 +65,7 @@ def _entry(path: str, entry: EntryArguments) -> Iterator[_Line]:
     is_script = entry.function is None
     target = path if is_script else f"{path}:{entry.function}"
     what = "this file, run as a script" if is_script else "this function, called"
-    yield f"entrypoint: {_text(target)}", f"{what} in every rank"
+    yield f"entrypoint: {yaml_text(target)}", f"{what} in every rank"
     if entry.note is not None:
         yield f"# {entry.note}", ""
     if not entry.arguments:
@@ -80,12 +80,12 @@ def _entry(path: str, entry: EntryArguments) -> Iterator[_Line]:
 
 
 def _words(argument: ScriptArgument) -> list[str]:
-    return [f"- {_text(word)}" for word in argument.words]
+    return [f"- {yaml_text(word)}" for word in argument.words]
 
 
 def _value(argument: ScriptArgument) -> list[str]:
     value = _json(argument.value) if argument.given else "..."
-    return [f"{_text(argument.name)}: {value}"]
+    return [f"{yaml_text(argument.name)}: {value}"]
 
 
 def _about(argument: ScriptArgument) -> str:
@@ -97,10 +97,10 @@ def _about(argument: ScriptArgument) -> str:
 
 
 def _json(value: Json) -> str:
-    return _text(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return yaml_text(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _text(word: str) -> str:
+def yaml_text(word: str) -> str:
     """A text as YAML: in quotes, unless it can be nothing else."""
     if _PLAIN.fullmatch(word) and word.lower() not in _NOT_TEXT:
         return word

@@ -57,6 +57,7 @@ WRONG: dict[str, str] = {
     "--out": "run.yaml",
     "--rank": "7",
     "--restart": "7",
+    "--template": "absent",
     "--timeout": "absent",
     "--lock-timeout": "absent",
     "--force-after": "absent",

@@ -1,6 +1,13 @@
 """`sgpu init`: what it writes is planned as it stands."""
 
+import subprocess
+from pathlib import Path
+
+import pytest
+
 from tests.cli.conftest import Shell
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/gitops"
 
 
 def test_a_project_of_init_has_two_targets_and_a_script_that_is_there(sgpu: Shell) -> None:
@@ -13,3 +20,33 @@ def test_a_project_of_init_has_two_targets_and_a_script_that_is_there(sgpu: Shel
     assert (fields["type"], fields["gpus"]) == ("CPU", 2)
     assert (fields["args.data"], fields["args.lr"]) == ("CHANGE_ME", 0.1)
     assert plan["changes"][0]["code"]["files"] == 1  # the copy of the schema is no code
+
+
+def test_the_template_is_the_example_under_another_name(sgpu: Shell) -> None:
+    made = sgpu.here("init", "--template", "gitops", "--name", "7", ".", "-o", "json").json["data"]
+    assert (made["name"], made["required"]) == ("7", [])
+    written = {path for path in sgpu.folder.rglob("*") if path.is_file()}
+    assert {str(path.relative_to(sgpu.folder)) for path in written} == set(made["written"])
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=EXAMPLE, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert {name for name in made["written"] if not name.startswith("schemas/")} == set(tracked)
+    validated = sgpu.here("validate", "--strict")
+    assert validated.code == 0, validated.err
+    assert "2 runs in 7 files" in validated.out
+    assert sgpu.here("fmt", "--check").code == 0
+    plan = sgpu.here("plan", "-o", "json").json["data"]
+    assert {one["address"]: one["code"]["files"] for one in plan["changes"]} == {
+        "run.evaluate": 1, "run.train": 1,
+    }  # fmt: skip
+    again = sgpu.here("init", "--template", "gitops", ".")
+    assert again.code == 1
+    assert "there is a `" in again.err
+
+
+@pytest.mark.parametrize("option", ["--project", "--from=train.py"])
+def test_a_template_and_a_script_of_ones_own_exclude_each_other(sgpu: Shell, option: str) -> None:
+    refused = sgpu.here("init", "--template", "gitops", option)
+    assert refused.code == 64
+    assert f"leave `{option.partition('=')[0]}` out" in refused.err

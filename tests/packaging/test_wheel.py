@@ -22,11 +22,17 @@ def run(*words: str, cwd: Path) -> str:
     return done.stdout
 
 
+def _left(folder: str, names: list[str]) -> list[str]:
+    """Of the checkout, what no wheel is made of; the example of a repository has hidden files."""
+    top = Path(folder) == ROOT
+    return [name for name in names if name in ("__pycache__", ".sgpu", "tests")
+            or (top and name.startswith("."))]  # fmt: skip
+
+
 @pytest.mark.packaging
 def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    left = shutil.ignore_patterns(".*", "__pycache__", "tests")
-    shutil.copytree(ROOT, source, ignore=left)
+    shutil.copytree(ROOT, source, ignore=_left)
     build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"))
     run(sys.executable, *build, cwd=source)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
@@ -55,3 +61,7 @@ def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Pa
     modeline = (tmp_path / "fresh" / "run.yaml").read_text().partition("\n")[0]
     schema = tmp_path / "fresh" / modeline.partition("$schema=")[2]
     assert json.loads(schema.read_text())["type"] == "object"
+
+    run(sgpu, "init", "--template", "gitops", "vision", cwd=tmp_path)
+    assert "2 runs in 7 files" in run(sgpu, "validate", "--strict", cwd=tmp_path / "vision")
+    assert (tmp_path / "vision/.github/workflows/sgpu.yml").is_file()

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Checks a pull request, plans and proposes what its merge would do, and shows that as a comment.
+#
+# BASE     the branch that the pull request is for
+# LINK     the address of the pull request, kept with the proposal
+# FORK     `true` where the branch is of another repository: then only the files are checked
+# TARGET   `prod` by default
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sgpu fmt --check
+sgpu validate --strict -o "${GITHUB_ACTIONS:+github}${GITHUB_ACTIONS:-text}"
+if [ "${FORK:-false}" = true ]; then
+    echo 'a pull request of a fork: its files are checked, and nothing is planned'
+    exit
+fi
+if ! git merge-base --is-ancestor "origin/$BASE" HEAD; then
+    echo "error: this branch lacks commits of \`$BASE\`, so its plan would undo them" >&2
+    echo "hint: merge \`$BASE\` into it, or rebase it" >&2
+    exit 1
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+code=0
+sgpu plan -t "${TARGET:-prod}" --base "origin/$BASE" --propose-link "$LINK" \
+    -o markdown > "$work/plan.md" || code=$?
+if [ -s "$work/plan.md" ]; then
+    python3 ci/comment.py change "$work/plan.md"
+fi
+exit "$code"

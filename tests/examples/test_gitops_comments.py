@@ -1,0 +1,128 @@
+"""`ci/comment.py` of the example, on a server that speaks as GitHub and GitLab do."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.examples.comment_host import CommentHost, comment_host
+from tests.examples.conftest import EXAMPLES
+
+SCRIPT = EXAMPLES / "gitops/ci/comment.py"
+MARKER = "<!-- sgpu:plan project=vision target=prod -->"
+OTHER = "<!-- sgpu:plan project=vision target=staging -->"
+
+
+@pytest.fixture
+def host() -> Iterator[CommentHost]:
+    with comment_host() as running:
+        yield running
+
+
+@pytest.fixture(params=["github", "gitlab"])
+def environ(
+    request: pytest.FixtureRequest, host: CommentHost
+) -> Callable[[int | None], dict[str, str]]:
+    """The environment of a job on that platform."""
+    made: Callable[[int | None], dict[str, str]] = getattr(host, request.param)
+    return made
+
+
+def comment(
+    kind: str, text: str, folder: Path, environ: dict[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    file = folder / "plan.md"
+    file.write_text(text)
+    return subprocess.run(
+        [sys.executable, SCRIPT, kind, file],
+        env={"PATH": os.environ["PATH"], **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_plan_is_one_comment_that_later_plans_update(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+) -> None:
+    for text in (f"{MARKER}\none", f"{OTHER}\nelsewhere", f"{MARKER}\ntwo"):
+        done = comment("change", text, tmp_path, environ(5))
+        assert done.returncode == 0, done.stderr
+    bodies = [one["body"] for one in host.comments(5)]
+    assert bodies == [f"{MARKER}\ntwo", f"{OTHER}\nelsewhere"]
+    assert host.comments(6) == []
+
+
+def test_a_comment_beyond_the_first_page_is_found(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+) -> None:
+    assert comment("change", f"{MARKER}\none", tmp_path, environ(5)).returncode == 0
+    (path,) = host.kept
+    ours = host.kept[path].pop()
+    for number in range(4):
+        host.add(path, {"body": None if number == 1 else f"see {MARKER}"})
+    host.kept[path].append(ours)
+    host.page = 2
+    assert comment("change", f"{MARKER}\ntwo", tmp_path, environ(5)).returncode == 0
+    assert [one["body"] for one in host.comments(5)][4:] == [f"{MARKER}\ntwo"]
+
+
+def test_a_comment_of_somebody_else_with_our_first_line_is_left_on_gitlab(
+    host: CommentHost, tmp_path: Path
+) -> None:
+    path = "/api/v4/projects/7/merge_requests/5/notes"
+    host.add(path, {"body": f"{MARKER}\nnothing to see"}, author="somebody")
+    for text in ("one", "two"):
+        done = comment("change", f"{MARKER}\n{text}", tmp_path, host.gitlab(5))
+        assert done.returncode == 0, done.stderr
+    bodies = [one["body"] for one in host.comments(5)]
+    assert bodies == [f"{MARKER}\nnothing to see", f"{MARKER}\ntwo"]
+
+
+def test_drift_is_one_issue_that_is_closed_in_the_end(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+) -> None:
+    def night(kind: str, text: str) -> list[tuple[str, str]]:
+        done = comment(kind, f"{MARKER}\n{text}", tmp_path, environ(None))
+        assert done.returncode == 0, done.stderr
+        return [(one.get("description") or one["body"], one["state"]) for one in host.issues()]
+
+    assert night("no-drift", "nothing") == []
+    first, then = night("drift", "one"), night("drift", "two")
+    assert [text for text, _ in first] == [f"{MARKER}\none"]
+    assert [text for text, _ in then] == [f"{MARKER}\ntwo"]
+    assert host.issues()[0]["title"] == "sgpu: vision differs from its files, target prod"
+    assert [state for _, state in night("no-drift", "nothing")] == ["closed"]
+    assert len(night("drift", "again")) == 2
+
+
+def test_without_a_pull_request_the_plan_is_in_the_summary(
+    host: CommentHost, tmp_path: Path
+) -> None:
+    summary = tmp_path / "summary.md"
+    written = {**host.github(), "GITHUB_STEP_SUMMARY": str(summary)}
+    assert comment("change", f"{MARKER}\none", tmp_path, written).returncode == 0
+    assert summary.read_text() == f"{MARKER}\none"
+    shown = comment("change", f"{MARKER}\none", tmp_path, host.gitlab())
+    assert shown.stdout == f"{MARKER}\none\n"
+    assert host.asked == []
+
+
+def test_a_token_that_may_not_comment_fails_the_job_and_shows_the_plan(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+) -> None:
+    wrong = {**environ(5), "GITHUB_TOKEN": "hunter2", "GITLAB_TOKEN": "hunter2"}
+    refused = comment("change", f"{MARKER}\none", tmp_path, wrong)
+    assert refused.returncode == 1
+    assert refused.stdout == f"{MARKER}\none\n"
+    assert "401" in refused.stderr
+    assert "hunter2" not in refused.stderr
+
+
+def test_a_file_that_is_no_plan_is_refused(host: CommentHost, tmp_path: Path) -> None:
+    refused = comment("change", "hello", tmp_path, host.github(5))
+    assert refused.returncode == 1
+    assert refused.stderr == "error: the file does not begin with the marker of a plan\n"

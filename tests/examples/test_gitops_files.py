@@ -1,0 +1,106 @@
+"""The files of the example `gitops`: they are valid, and its pipelines only call its scripts."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from sgpu_decl import __version__
+from sgpu_decl.shipped_files import shipped_folder
+from tests.examples.conftest import EXAMPLES
+
+FOLDER = EXAMPLES / "gitops"
+GITHUB = FOLDER / ".github/workflows/sgpu.yml"
+GITLAB = FOLDER / ".gitlab-ci.yml"
+
+
+@pytest.mark.parametrize(
+    ("file", "schema"), [(GITHUB, "vendor.github-workflows"), (GITLAB, "vendor.gitlab-ci")]
+)
+def test_a_pipeline_fits_the_schema_of_its_platform(file: Path, schema: str) -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_every_step_of_a_pipeline_is_a_script_that_is_there() -> None:
+    lines = [*_commands(yaml.safe_load(GITHUB.read_text()), "run")]
+    lines += _commands(yaml.safe_load(GITLAB.read_text()), "script", "before_script")
+    assert {line.removeprefix("bash ci/") for line in lines} == {
+        "install.sh", "plan.sh", "apply.sh", "drift.sh",
+    }  # fmt: skip
+    for line in lines:
+        subprocess.run(["bash", "-n", FOLDER / line.removeprefix("bash ")], check=True)
+
+
+def _commands(value: Any, *keys: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in keys:
+                yield from [item] if isinstance(item, str) else item
+            else:
+                yield from _commands(item, *keys)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _commands(item, *keys)
+
+
+def test_a_pipeline_says_nothing_of_users_to_a_shell() -> None:
+    """Text of an event, such as a branch, is a variable of a step and never part of a command."""
+    assert all("${{" not in line for line in _commands(yaml.safe_load(GITHUB.read_text()), "run"))
+
+
+def test_only_the_job_that_applies_is_of_the_environment_prod() -> None:
+    github = yaml.safe_load(GITHUB.read_text())["jobs"]
+    gitlab = yaml.safe_load(GITLAB.read_text())
+    environments = {
+        name: (github[name]["environment"], gitlab[name]["environment"])
+        for name in ("plan", "apply", "drift")
+    }
+    planner = {"name": "plan", "action": "access"}
+    assert environments == {
+        "plan": ("plan", planner), "apply": ("prod", "prod"), "drift": ("plan", planner),
+    }  # fmt: skip
+    assert github["plan"]["permissions"] == {
+        "contents": "read", "pull-requests": "write", "id-token": "write",
+    }  # fmt: skip
+    assert "write" not in {
+        access for name, access in github["apply"]["permissions"].items() if name != "id-token"
+    }
+
+
+def test_the_version_that_ci_installs_is_this_one() -> None:
+    (version,) = re.findall(
+        r"^sgpu\[.*\]==(\S+)$", (FOLDER / "ci/requirements.txt").read_text(), re.MULTILINE
+    )
+    assert version == __version__
+
+
+@pytest.mark.parametrize(("file", "form"), [("sgpu.yml", "project"), ("evaluation/run.yml", "run")])
+def test_a_file_names_its_schema_and_fits_it(file: str, form: str) -> None:
+    first, text = (FOLDER / file).read_text().split("\n", 1)
+    schema = ((FOLDER / file).parent / first.partition("$schema=")[2]).resolve()
+    assert schema == shipped_folder("schemas") / f"{form}.v1.schema.json"
+    jsonschema.validate(yaml.safe_load(text), json.loads(schema.read_text()))
+
+
+Copied = Callable[[str], Any]  # gives an Example of conftest.py
+
+
+def test_the_example_applies_here_and_is_then_up_to_date(example: Copied) -> None:
+    item = example("gitops")
+    applied = item.sgpu("apply", "-y")
+    assert applied.returncode == 0, applied.stderr
+    assert {run["state"] for run in item.data("status")["runs"]} == {"succeeded"}
+    assert item.sgpu("plan", "--detailed-exitcode").returncode == 0

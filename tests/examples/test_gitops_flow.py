@@ -1,0 +1,256 @@
+"""The scripts of the example `gitops`, from the first push to a drift at night: pull requests are
+planned in one clone and applied in another, with a state in PostgreSQL and a workspace that runs
+here."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.storing.stores import POSTGRES
+from tests.examples.comment_host import CommentHost, comment_host
+from tests.shared_places import new_place
+
+MARKER = "<!-- sgpu:plan project=vision target=prod -->"
+STATE = "url: 'postgresql://db.example.com/sgpu'"
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A clone on a machine of its own, and the variables of the jobs there."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def run(self, *words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            words,
+            cwd=self.folder,
+            env={**self.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def git(self, *words: str) -> str:
+        done = self.run("git", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def sgpu(self, *words: str) -> str:
+        done = self.run("sgpu", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@dataclass(frozen=True)
+class Team:
+    """`author` writes branches and merges them; `planner` and `applier` are CI."""
+
+    author: Clone
+    planner: Clone
+    applier: Clone
+    host: CommentHost
+
+    def branch(self, name: str, file: str, before: str, after: str) -> None:
+        """A branch of main with one change."""
+        self.author.git("switch", "-q", "-c", name, "main")
+        self.change(file, before, after)
+        self.author.git("push", "-q", "origin", name)
+        self.author.git("switch", "-q", "main")
+
+    def change(self, file: str, before: str, after: str) -> None:
+        path = self.author.folder / file
+        assert before in path.read_text()
+        path.write_text(path.read_text().replace(before, after))
+        self.author.git("commit", "-q", "-a", "-m", f"{before} becomes {after}")
+
+    def plan(self, name: str, number: int) -> str:
+        """What the comment of a pull request says after its job."""
+        self.planner.git("fetch", "-q", "origin")
+        self.planner.git("checkout", "-q", "--detach", f"origin/{name}")
+        link = f"https://github.com/team/vision/pull/{number}"
+        variables = {**self.host.github(number), "BASE": "main", "LINK": link}
+        done = self.planner.run("bash", "ci/plan.sh", **variables)
+        assert done.returncode == 0, done.stderr
+        (comment,) = self.host.comments(number)
+        assert comment["body"].startswith(MARKER)
+        return str(comment["body"])
+
+    def merge(self, name: str) -> None:
+        """Squashed: the commit of the branch is not in main."""
+        self.author.git("merge", "-q", "--squash", name)
+        self.author.git("commit", "-q", "-m", f"{name}, squashed")
+        self.author.git("push", "-q", "origin", "main")
+
+    def apply(self) -> "subprocess.CompletedProcess[str]":
+        self.applier.git("fetch", "-q", "origin")
+        self.applier.git("checkout", "-q", "--detach", "origin/main")
+        return self.applier.run("bash", "ci/apply.sh", BRANCH="main")
+
+    def night(self) -> list[tuple[str, str]]:
+        """The issues after the job that looks for drift: their texts and states."""
+        self.planner.git("fetch", "-q", "origin")
+        self.planner.git("checkout", "-q", "--detach", "origin/main")
+        done = self.planner.run("bash", "ci/drift.sh", **self.host.github())
+        assert done.returncode == 0, done.stderr
+        return [(one["body"], one["state"]) for one in self.host.issues()]
+
+    def wait(self) -> None:
+        """Until the runs of `prod` have succeeded."""
+        self.applier.sgpu("wait", "-t", "prod", "run.*")
+
+    def attempts(self) -> dict[str, int]:
+        """The number of the newest attempt of each run."""
+        answer = json.loads(self.applier.sgpu("status", "-t", "prod", "-o", "json"))
+        return {run["name"]: run["attempt"] for run in answer["data"]["runs"]}
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Team]:
+    """A repository with the files of the template, and three clones of it."""
+    origin = tmp_path / "origin.git"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", origin], check=True)
+    people = ("author", "planner", "applier")
+    clones = {name: Clone(tmp_path / name / "vision", _environ(tmp_path / name)) for name in people}
+    author = clones["author"]
+    author.folder.mkdir(parents=True)
+    author.sgpu("init", "--template", "gitops", "--name", "vision")
+    author.git("init", "-q", "-b", "main")
+    author.git("add", ".")
+    author.git("commit", "-q", "-m", "Begin")
+    author.git("remote", "add", "origin", str(origin))
+    author.git("push", "-q", "-u", "origin", "main")
+    for name in people[1:]:
+        subprocess.run(["git", "clone", "-q", origin, clones[name].folder], check=True)
+    with comment_host() as host:
+        yield Team(host=host, **clones)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, workspace: Any, team: Team, tmp_path: Path) -> None:
+    """A database and a workspace for `prod`, where the planner and the applier are two users, with
+    the rights that the README gives to them."""
+    import psycopg
+
+    place = new_place(request, POSTGRES, tmp_path)
+    url = place.address.replace("owner@", "")  # who connects is a variable of the job
+    team.change("targets/staging.yml", "gpus: 8", "gpus: 1")  # this machine runs them
+    team.change("sgpu.yml", STATE, f'url: "{url}", schema: {place.schema}')
+    team.author.git("push", "-q", "origin", "main")
+    roles = {name: f"{place.schema}_{name}" for name in ("plan", "apply")}
+    words = ("-t", "prod", "--planner", roles["plan"], "--applier", roles["apply"])
+    team.author.environ["PGUSER"] = "owner"
+    grants = team.author.sgpu("state", "grants", *words)
+    with psycopg.connect(place.address, autocommit=True) as owner:
+        for role in roles.values():
+            owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+        owner.execute(grants.encode())
+    told = {name: value for name, value in os.environ.items() if name.startswith("DATABRICKS_")}
+    team.planner.environ.update({**told, "DATABRICKS_TOKEN": workspace.token()})
+    team.planner.environ["PGUSER"] = roles["plan"]
+    team.applier.environ.update({**told, "PGUSER": roles["apply"]})
+
+
+def _environ(home: Path) -> dict[str, str]:
+    home.mkdir()
+    config = home / ".gitconfig"
+    config.write_text("[user]\nname = a\nemail = a@example.com\n[commit]\ngpgsign = false\n")
+    homes = {f"XDG_{name}_HOME": str(home / name) for name in ("DATA", "CACHE", "STATE", "CONFIG")}
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "NO_COLOR": "1",
+        **homes,
+    }
+
+
+@pytest.mark.expensive
+@pytest.mark.usefixtures("place")
+def test_a_team_plans_in_pull_requests_and_applies_after_the_merge(team: Team) -> None:
+    refused = team.apply()  # the first push
+    assert refused.returncode == 3, refused.stderr
+    assert "not_reviewed" in refused.stderr
+
+    team.branch("steps", "variables.yml", "default: 20", "default: 40")
+    comment = team.plan("steps", 1)
+    assert all(f"`{address}`" in comment for address in ("run.train", "job.nightly"))
+    team.merge("steps")
+    applied = team.apply()
+    assert applied.returncode == 0, applied.stderr
+    team.wait()
+    again = team.apply()
+    assert again.returncode == 0, again.stderr
+    assert "No changes" in again.stdout
+
+    # Somebody edits the job in the workspace, and takes it back the next day.
+    for hour, state in (5, "open"), (2, "closed"):
+        _reschedule(f"0 0 {hour} * * ?")
+        ((text, found),) = team.night()
+        assert found == state
+        assert "0 0 5 * * ?" in text
+
+    # Two pull requests, merged in the other order, of which one job applies both.
+    team.branch("rate", "runs/train.yml", "rate: 0.05", "rate: 0.01")
+    team.branch("slope", "evaluation/run.yml", "slope: 2.9", "slope: 3.1")
+    assert "`run.train`" in team.plan("rate", 2)
+    comment = team.plan("slope", 3)
+    assert "`job.nightly`" in comment
+    assert "`run.train`" not in comment
+    team.merge("slope")
+    team.merge("rate")
+    applied = team.apply()
+    assert applied.returncode == 0, applied.stderr
+    team.wait()
+
+    # Nothing starts that no plan has shown.
+    team.change("runs/train.yml", "rate: 0.01", "rate: 0.02")
+    team.author.git("push", "-q", "origin", "main")
+    refused = team.apply()
+    assert refused.returncode == 3, refused.stderr
+    assert "not_reviewed" in refused.stderr
+    assert "args.rate" in refused.stderr
+    assert team.attempts() == {"train": 2}
+    for clone in (team.planner, team.applier):
+        assert clone.git("status", "--porcelain") == ""
+
+
+def _reschedule(cron: str) -> None:
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.service.jobs import CronSchedule, JobSettings
+
+    client = WorkspaceClient()
+    (job,) = client.jobs.list()
+    assert job.job_id is not None
+    schedule = CronSchedule(quartz_cron_expression=cron, timezone_id="Etc/UTC")
+    client.jobs.update(job.job_id, new_settings=JobSettings(schedule=schedule))
+
+
+def test_a_branch_that_lacks_commits_of_main_is_not_planned(team: Team) -> None:
+    team.branch("steps", "variables.yml", "default: 20", "default: 40")
+    team.change("runs/train.yml", "rate: 0.05", "rate: 0.01")
+    team.author.git("push", "-q", "origin", "main")
+    team.planner.git("fetch", "-q", "origin")
+    team.planner.git("checkout", "-q", "--detach", "origin/steps")
+    done = team.planner.run("bash", "ci/plan.sh", BASE="main", LINK="https://example.com")
+    assert done.returncode == 1
+    assert "merge `main` into it" in done.stderr
+    fork = team.planner.run("bash", "ci/plan.sh", FORK="true", BASE="main")
+    assert fork.returncode == 0, fork.stderr
+    assert "nothing is planned" in fork.stdout
+
+
+def test_a_job_with_an_older_commit_applies_nothing(team: Team) -> None:
+    team.applier.git("checkout", "-q", "--detach", "origin/main")
+    team.change("runs/train.yml", "rate: 0.05", "rate: 0.01")
+    team.author.git("push", "-q", "origin", "main")
+    done = team.applier.run("bash", "ci/apply.sh", BRANCH="main")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "there is a newer commit on `main`: its job applies both\n"
