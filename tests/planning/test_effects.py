@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.job import RUN, STAGED
+from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, FieldChange, FieldEffect
 from sgpu_decl.model.proposal import Effect
 from sgpu_decl.planning.effects import carried_out, covers, effects_of
+from sgpu_decl.planning.jobs.launched_run import without_staged
 from tests.planning.conftest import CODE, SPEC, World
 
 OTHER_CODE = "sha256:" + "d" * 64
@@ -166,6 +169,19 @@ def test_an_effect_is_closed_by_a_later_attempt_of_the_same(
     assert attempt is not None
     assert carried_out(shown, [attempt]) == (attempt if closed else None)
     assert carried_out(replace(shown, attempt=None), [attempt]) is None
+
+
+def test_a_job_of_a_run_is_the_same_for_every_user_and_lineage() -> None:
+    def job(path: str, gpus: int | None) -> str:
+        tasks: Json = {"nightly": {"deployments": [{"command_path": path}]}}
+        run: dict[str, Json] = {} if gpus is None else {RUN: {"name": "train", "gpus": gpus}}
+        return without_staged(canonical({"tasks": tasks, STAGED: {}, **run}))
+
+    planner, applier = "/Workspace/Users/planner/.sgpu/a", "/Workspace/Users/applier/.sgpu/b"
+    assert job(planner, 1) == job(applier, 1)
+    assert job(planner, 1) != job(applier, 2)
+    # Without a run, what the tasks say is what the file says.
+    assert job(planner, None) != job(applier, None)
 
 
 def test_an_attempt_that_read_an_output_closes_the_effect_that_named_the_run() -> None:

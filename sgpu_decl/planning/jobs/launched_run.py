@@ -16,6 +16,7 @@ from sgpu_decl.planning.fingerprint import token
 _OF_THE_JOB = frozenset(
     {"backend", "description", "lifecycle", "max_parallel", "on_active", "tags", "until"}
 )
+_TASKS = "tasks"
 # The keys of what is staged, and the fields of a launch.
 _STAGED = {
     key_of(item).removesuffix("_digest"): item.name
@@ -56,8 +57,12 @@ def launched_by(spec: str) -> LaunchInputs | None:
 
 
 def without_staged(spec: str) -> str:
-    """The spec of a job without what the run that it launches takes along."""
-    return canonical({key: item for key, item in parse(spec).items() if key != STAGED})
+    """The spec of a job without what the run that it launches takes along, and without the tasks
+    that its backend makes of that: they name a folder of the user who plans, and a mark of the
+    lineage. A job that launches no run has its tasks from the file."""
+    job = parse(spec)
+    derived = {STAGED, _TASKS} if RUN in job else {STAGED}
+    return canonical({key: item for key, item in job.items() if key not in derived})
 
 
 def mark_of(lineage: str, job: Address, spec: str) -> str:
