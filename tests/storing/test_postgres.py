@@ -3,6 +3,7 @@
 import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,9 @@ from psycopg.sql import SQL, Identifier
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
+from sgpu_decl.storing.journal.store import JournalStore
+from sgpu_decl.storing.postgres.journal import PostgresJournal
+from sgpu_decl.storing.postgres.server import Server, ServerConnection
 from sgpu_decl.storing.state_store import StateStore
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_proposals, shared_store
 
@@ -207,12 +211,80 @@ def test_a_table_of_another_program_is_refused(database: Database, tmp_path: Pat
 
 def test_a_connection_that_was_cut_is_opened_again(applied: Database, tmp_path: Path) -> None:
     store = applied.store(tmp_path / "here")
+
+    def cut() -> None:
+        assert isinstance(store, JournalStore)
+        journal = store._journal
+        assert isinstance(journal, PostgresJournal)
+        connection = journal._server._open
+        assert connection is not None
+        applied.run(f"SELECT pg_terminate_backend({connection.info.backend_pid}, 10000)")
+
     with store.lock("apply", lineage="lin") as writer:
-        applied.run(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'sgpu' AND pid <> pg_backend_pid()"
-        )
+        cut()
         writer.plan_applied("after the cut")
+    for read in (store.read, store.read_all, store.holder):
+        cut()
+        read()
+    cut()
+    with store.lock("apply", lineage="lin") as writer:
+        writer.plan_applied("after another cut")
+    state = store.read()
+    assert state is not None
+    assert state.serial == 3
+    store.close()
+
+
+def test_threads_share_a_connection_that_is_cut_again_and_again(applied: Database) -> None:
+    server = ServerConnection(Server(url=applied.url, schema=applied.schema))
+
+    def read(_: int) -> int:
+        found = server.execute("SELECT count(*) FROM {schema}.entries", ()).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        answers = pool.map(read, range(200))
+        for _ in range(20):
+            server.close()
+        assert len(set(answers)) == 1
+    server.close()
+
+
+def test_a_server_that_takes_no_more_writes_is_asked_again(
+    applied: Database, tmp_path: Path
+) -> None:
+    store = applied.store(tmp_path / "here")
+    assert isinstance(store, JournalStore)
+    journal = store._journal
+    assert isinstance(journal, PostgresJournal)
+    assert journal.after(0)
+    assert journal._server._open is not None
+    journal._server._open.execute("SET default_transaction_read_only = on")
+    with pytest.raises(StoreDown, match="read-only"):
+        journal.append(len(journal.after(0)) + 1, "x")
+    with store.lock("apply", lineage="lin") as writer:  # over another connection
+        writer.plan_applied("later")
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "datestyle=SQL,DMY",
+        "default_transaction_isolation=serializable",
+        "search_path=nowhere",
+        "timezone=Asia/Kathmandu",
+    ],
+)
+def test_settings_of_a_database_change_nothing(
+    applied: Database, tmp_path: Path, setting: str
+) -> None:
+    url = f"{applied.url}&options={quote(f'-c {setting}')}"
+    store = applied.store(tmp_path / "here", url=url)
+    with store.lock("apply", lineage="lin") as writer:
+        writer.plan_applied("q")
+        writer.check_held()
     state = store.read()
     assert state is not None
     assert state.serial == 2

@@ -2,6 +2,7 @@
 only once a state names such a server."""
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -11,6 +12,7 @@ from sgpu_decl.model.server_url import ENCRYPTED, hosts, is_near, sslmode
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.sql import Composed
 
 __all__ = ["Server", "ServerConnection", "require_psycopg"]
 
@@ -51,6 +53,7 @@ class ServerConnection:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._open: psycopg.Connection[Any] | None = None
+        self._guard = threading.RLock()
 
     def execute(self, statement: LiteralString, values: Sequence[object]) -> "psycopg.Cursor[Any]":
         """Run a statement, whose `{schema}` is that of the state.
@@ -59,17 +62,31 @@ class ServerConnection:
             psycopg.Error: it cannot be run.
             SgpuError: the server cannot be used.
         """
-        from psycopg import sql
+        from psycopg import OperationalError, sql
 
-        if self._open is None or self._open.closed:
-            self._open = _connect(self.server)
         query = sql.SQL(statement).format(schema=sql.Identifier(self.server.schema))
-        return self._open.execute(query, values)
+        with self._guard:
+            kept = self._open is not None and not self._open.closed
+            try:
+                return self._execute(query, values)
+            except OperationalError:
+                # A server or a pooler closes connections that wait: a run is followed for hours.
+                if not (kept and statement.startswith("SELECT")):
+                    raise
+                self.close()
+                return self._execute(query, values)
 
     def close(self) -> None:
-        connection, self._open = self._open, None
-        if connection is not None:
-            connection.close()
+        with self._guard:
+            connection, self._open = self._open, None
+            if connection is not None:
+                connection.close()
+
+    def _execute(self, query: "Composed", values: Sequence[object]) -> "psycopg.Cursor[Any]":
+        if self._open is None or self._open.closed:
+            self._open = _connect(self.server)
+        # Binary: the text of a time depends on settings of the server.
+        return self._open.execute(query, values, binary=True)
 
 
 def _connect(server: Server) -> "psycopg.Connection[Any]":

@@ -55,11 +55,16 @@ class PostgresTables:
                 return add()
 
     def _make_tables(self) -> None:
-        from psycopg.errors import DuplicateSchema, DuplicateTable, UniqueViolation
+        from psycopg.errors import (
+            DuplicateObject,
+            DuplicateSchema,
+            DuplicateTable,
+            UniqueViolation,
+        )
 
         for statement in self.tables:
             # Two first applies at once: the other one has made it.
-            with suppress(DuplicateSchema, DuplicateTable, UniqueViolation):
+            with suppress(DuplicateObject, DuplicateSchema, DuplicateTable, UniqueViolation):
                 self._server.execute(statement, ())
 
     def _row(self, statement: LiteralString, values: Sequence[object]) -> Any:
@@ -69,7 +74,7 @@ class PostgresTables:
     def _explained(self) -> Iterator[None]:
         require_psycopg()
         import psycopg
-        from psycopg.errors import InsufficientPrivilege
+        from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
 
         schema = self._server.server.schema
         try:
@@ -83,7 +88,11 @@ class PostgresTables:
                 "plans and one that applies, with the tables that are missing",
                 code="state_unreachable",
             ) from error
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            ReadOnlySqlTransaction,  # it was the primary, and is not any more
+        ) as error:
             self.close()
             raise StoreDown(
                 f"the shared state in `{self.name}` cannot be reached: {_first_line(error)}",
