@@ -1,6 +1,7 @@
 """What every journal promises (`storing.journal.port`), and what a state over one adds to
 `test_state_store.py`: a lock that is a lease, a chain that nobody can change, and copies."""
 
+import gzip
 import os
 import signal
 import sqlite3
@@ -23,6 +24,7 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.journal.entry import digest, read_entry
 from sgpu_decl.storing.journal.lock_lease import LockLease
 from sgpu_decl.storing.journal.port import Journal, JournalGap, Stored, StoreDown
+from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.state_store import Patience
@@ -238,11 +240,46 @@ def test_every_kind_of_change_is_the_same_on_another_machine(machines: Machines)
     assert dumped(machines.replica("there")) == dumped(machines.replica("here"))
 
 
-def test_a_checkpoint_that_is_not_whole_is_left_alone(machines: Machines, journal: Journal) -> None:
+def test_a_checkpoint_that_is_not_of_these_entries_is_left_alone(
+    machines: Machines, journal: Journal
+) -> None:
     here = machines.store("here")
     fill(here)
-    journal.put_checkpoint(3, b"no such file")
-    assert machines.store("fresh").read() == here.read()
+    last = here._replica.position().number
+    other = journal.of_target("other")
+    with JournalStore(other, machines.replica("other"), url=str).lock("apply", lineage="o") as own:
+        for number in range(last):
+            own.plan_applied(f"plan-{number}")
+    _, data = Replica(machines.replica("other"), other).checkpoint()
+    unfit = [b"no such file", gzip.compress(b"no database" * 100), data]
+    for number, content in enumerate(unfit, start=last - 1):
+        journal.put_checkpoint(number, content)
+        assert machines.store(f"fresh-{number}").read() == here.read()
+    other.close()
+
+
+def leave_out(path: Path) -> None:
+    """What an older sgpu, which knows one column less, makes of the entries."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE attempts SET code_digest = NULL")
+        connection.execute("UPDATE journal SET columns = replace(columns, 'code_digest', '')")
+        connection.commit()
+
+
+def test_what_an_older_sgpu_left_out_of_a_copy_or_a_checkpoint_is_read_from_the_entries(
+    machines: Machines, journal: Journal
+) -> None:
+    here = machines.store("here")
+    fill(here)
+    before = here.read_all()
+    leave_out(machines.replica("here"))
+    journal.put_checkpoint(*here._replica.checkpoint())
+    assert machines.store("fresh").read_all() == before
+    assert here.read_all() == before
+    assert dumped(machines.replica("here")) == dumped(machines.replica("fresh"))
+    with closing(sqlite3.connect(machines.replica("here"))) as connection:
+        connection.execute("ALTER TABLE journal DROP COLUMN columns")  # made before there was one
+    assert here.read_all() == before
 
 
 def test_a_copy_that_was_deleted_is_made_again(machines: Machines) -> None:

@@ -9,6 +9,7 @@ from sgpu_decl.model.state import LockHolder
 from sgpu_decl.model.times import from_text, to_text
 from sgpu_decl.storing.journal.entry import NO_ENTRY
 from sgpu_decl.storing.sqlite import queries
+from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.sqlite.liveness import ProcessMark
@@ -24,6 +25,9 @@ class Position:
     digest: str
     at: datetime | None
 
+
+COLUMNS = " ".join((*ATTEMPT_COLUMNS, *INTENT_COLUMNS))
+"""What of the entries this sgpu keeps in the tables. Another one may keep less."""
 
 NOTHING = Position(number=0, digest=NO_ENTRY, at=None)
 
@@ -42,9 +46,31 @@ class Head:
 def make_table(connection: sqlite3.Connection) -> None:
     connection.execute(
         "CREATE TABLE IF NOT EXISTS journal (one INTEGER PRIMARY KEY CHECK (one = 1), "
-        "number INTEGER NOT NULL, digest TEXT NOT NULL, at TEXT, seconds REAL NOT NULL)"
+        "number INTEGER NOT NULL, digest TEXT NOT NULL, at TEXT, seconds REAL NOT NULL, "
+        "columns TEXT NOT NULL)"
     )
-    connection.execute("INSERT OR IGNORE INTO journal VALUES (1, 0, ?, NULL, 0)", (NO_ENTRY,))
+    if is_whole(connection) is None:
+        row = (NO_ENTRY, COLUMNS)
+        connection.execute("INSERT INTO journal VALUES (1, 0, ?, NULL, 0, ?)", row)
+
+
+def is_whole(connection: sqlite3.Connection) -> bool | None:
+    """Whether the tables keep what this sgpu keeps of the entries; None if they hold none yet."""
+    names = [row[1] for row in connection.execute("PRAGMA table_info(journal)")]
+    wanted = "columns" if "columns" in names else "NULL"
+    row = connection.execute(f"SELECT {wanted} FROM journal").fetchone() if names else None  # noqa: S608
+    return None if row is None else row[0] == COLUMNS
+
+
+def empty(connection: sqlite3.Connection) -> None:
+    """Delete all that was made of entries. It belongs into a transaction."""
+    named = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    for (name,) in named:
+        if name not in ("meta", "journal") and not name.startswith("sqlite_"):
+            connection.execute(f'DELETE FROM "{name}"')  # noqa: S608
+    connection.execute("UPDATE meta SET serial = 0")
+    connection.execute("DROP TABLE journal")
+    make_table(connection)
 
 
 def position_of(connection: sqlite3.Connection) -> Position:

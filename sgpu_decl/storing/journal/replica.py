@@ -22,7 +22,9 @@ from sgpu_decl.storing.journal.position import (
     NOTHING,
     Head,
     Position,
+    empty,
     head_of,
+    is_whole,
     make_table,
     position_of,
     put_position,
@@ -86,10 +88,12 @@ class Replica:
         found = self._after(max(position.number - 1, 0))
         if position is not NOTHING:
             found = self._continued(position, found)
+            if not self.read(is_whole):  # an older sgpu made the tables, and left something out
+                position, found = NOTHING, self._after(0)
         if found:
             entries = tuple(self._chain(position, found))
             with self._advised():
-                self._apply(entries)
+                self._apply(entries, anew=position is NOTHING)
 
     def open(self, lineage: str) -> sqlite3.Connection:
         """A connection that may write. The caller closes it."""
@@ -121,8 +125,9 @@ class Replica:
             draft.unlink(missing_ok=True)
 
     def _from_checkpoint(self) -> Position:
-        """Make the replica of the newest checkpoint, if there is one. One that is not whole is
-        left alone: the entries are the truth, and are read from the first one on."""
+        """Make the replica of the newest checkpoint, if there is one. One that is damaged, that an
+        older sgpu made, or that is not of these entries, is left alone: the entries are the truth,
+        and are read from the first one on."""
         newest = self._journal.checkpoint()
         if newest is None:
             return NOTHING
@@ -130,12 +135,21 @@ class Replica:
             data = gzip.decompress(newest[1])
             with explained(self.path):
                 make_state_folder(self.path.parent)
-                _create(self.path, data)
+                _create(self.path, data, fits=self._has_made)
         return self.position()
 
-    def _after(self, number: int) -> Sequence[Stored]:
+    def _has_made(self, draft: Path) -> bool:
+        """Whether the tables in a file are made of the entries of the journal."""
+        with suppress(sqlite3.Error, ValueError, StateError):
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                position, whole = position_of(connection), is_whole(connection)
+            found = self._after(position.number - 1, most=1) if whole else ()
+            return [digest(item.text) for item in found] == [position.digest]
+        return False
+
+    def _after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
         try:
-            return self._journal.after(number)
+            return self._journal.after(number, most=most)
         except JournalGap as gap:
             raise StateError(
                 f"the state in `{self._journal.name}` has a gap: {gap.message}",
@@ -179,7 +193,7 @@ class Replica:
             before, lineage = digest(stored.text), entry.lineage
             yield stored, entry, before
 
-    def _apply(self, entries: Sequence[tuple[Stored, JournalEntry, str]]) -> None:
+    def _apply(self, entries: Sequence[tuple[Stored, JournalEntry, str]], *, anew: bool) -> None:
         from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
 
         stamp: Stamp | None = None
@@ -192,6 +206,8 @@ class Replica:
         with closing(self.open(lineage)) as connection:
             writer = SqliteWriter(connection, path=self.path, check=lambda: None, stamp=current)
             with writer.together():
+                if anew and not is_whole(connection):
+                    empty(connection)
                 position = position_of(connection)  # another process may have been faster
                 for stored, entry, entry_digest in entries:
                     if entry.number <= position.number:
@@ -239,15 +255,16 @@ class Replica:
             ) from error
 
 
-def _create(path: Path, data: bytes) -> None:
-    """Write a file whole, unless another process has made it meanwhile."""
+def _create(path: Path, data: bytes, *, fits: Callable[[Path], bool]) -> None:
+    """Write a file whole if it fits, unless another process has made it meanwhile."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.new")
     draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(handle, "wb") as file:
             file.write(data)
-        with suppress(FileExistsError):
-            os.link(draft, path)
+        if fits(draft):
+            with suppress(FileExistsError):
+                os.link(draft, path)
     finally:
         draft.unlink(missing_ok=True)
