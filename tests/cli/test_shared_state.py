@@ -595,7 +595,7 @@ def test_a_launch_that_failed_and_cannot_be_recorded_leaves_the_others_alone(
     assert answer.code == 1
     assert "no process can be started" in answer.err
     assert "no space is left" in answer.err
-    assert actions(two)["run.later"] == "no_op"
+    assert actions(two)["run.later"] in ("adopt", "no_op")  # it may run still
 
 
 def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
