@@ -14,7 +14,16 @@ from sgpu_decl.model.address import NAME, Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["outputs_read", "pinned", "pins", "references", "texts_in", "unpinned", "with_folders"]
+__all__ = [
+    "outputs_read",
+    "pinned",
+    "pins",
+    "references",
+    "texts_in",
+    "unpinned",
+    "with_folders",
+    "with_new_names",
+]
 
 _REFERENCE = re.compile(r"\$\{run\.([^{}#\"\\]{1,200})\.output\}")
 _PINNED = re.compile(rf"\$\{{run\.({NAME})#(\d{{1,9}})\.output\}}", re.ASCII)
@@ -51,6 +60,19 @@ def pins(spec: str) -> dict[str, int]:
     if _MARK not in spec:
         return {}
     return {name: int(number) for name, number in _PINNED.findall(spec)}
+
+
+def with_new_names(spec: str, new_names: Mapping[AttemptRef, str]) -> str:
+    """The spec with the names that runs have now: `new_names` has them by the attempts as they were
+    called once."""
+    if _MARK not in spec:
+        return spec
+
+    def now(match: re.Match[str]) -> str:
+        ref = AttemptRef(Address.run(match[1]), int(match[2]))
+        return f"${{run.{new_names.get(ref, match[1])}#{match[2]}.output}}"
+
+    return _PINNED.sub(now, spec)
 
 
 def outputs_read(spec: str) -> tuple[AttemptRef, ...]:

@@ -1,12 +1,14 @@
 """The current attempts of runs: those that are recorded, corrected by what backends say now."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Prior
+from sgpu_decl.model.run_outputs import with_new_names
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.decisions import Situation, situation_of
 
@@ -54,13 +56,26 @@ NO_ATTEMPTS = CurrentAttempts()
 def current_attempts(
     state: State, observed: Mapping[AttemptRef, AttemptView]
 ) -> Mapping[Address, CurrentAttempts]:
-    """Return the current attempts of every recorded resource, in one pass over the state."""
+    """Return the current attempts of every recorded resource, in one pass over the state. If they
+    read the output of a run that was renamed since, their specs have its new name."""
     active: dict[Address, list[Attempt]] = {}
     for attempt in state.active:
         active.setdefault(attempt.ref.address, []).append(attempt)
+    new_names = _new_names(state)
     return {
-        address: _attempts_of(resource, active.get(address, ()), observed)
+        address: _attempts_of(resource, active.get(address, ()), observed, new_names)
         for address, resource in state.resources.items()
+    }
+
+
+def _new_names(state: State) -> dict[AttemptRef, str]:
+    """The names of renamed runs, by their current attempts as they were called before."""
+    last = (resource.last for resource in state.resources.values())
+    return {
+        AttemptRef(before, attempt.ref.number): attempt.ref.address.name
+        for attempt in (*last, *state.active)
+        if attempt is not None
+        for before in attempt.formerly
     }
 
 
@@ -68,6 +83,7 @@ def _attempts_of(
     resource: Resource,
     recorded: Iterable[Attempt],
     observed: Mapping[AttemptRef, AttemptView],
+    new_names: Mapping[AttemptRef, str],
 ) -> CurrentAttempts:
     attempts = {attempt.ref: attempt for attempt in recorded}
     if resource.last is not None:
@@ -75,6 +91,8 @@ def _attempts_of(
     if not attempts:
         return CurrentAttempts(resource=resource)
     true = [_corrected(attempts[ref], observed.get(ref)) for ref in sorted(attempts)]
+    if new_names:
+        true = [_with_new_names(attempt, new_names) for attempt in true]
     last = None
     if resource.last is not None:
         last = next(attempt for attempt in true if attempt.ref == resource.last.ref)
@@ -87,3 +105,10 @@ def _attempts_of(
 
 def _corrected(attempt: Attempt, status: AttemptView | None) -> Attempt:
     return attempt if status is None else attempt.seen_as(status)
+
+
+def _with_new_names(attempt: Attempt, new_names: Mapping[AttemptRef, str]) -> Attempt:
+    spec = with_new_names(attempt.inputs.spec, new_names)
+    if spec == attempt.inputs.spec:
+        return attempt
+    return replace(attempt, inputs=replace(attempt.inputs, spec=spec))

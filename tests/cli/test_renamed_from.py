@@ -106,6 +106,22 @@ def test_the_cells_of_a_matrix_are_shown_as_one(sgpu: Shell) -> None:
     assert text in sgpu.here("plan").out
 
 
+def test_a_run_that_reads_its_output_is_not_launched_again(sgpu: Shell) -> None:
+    reader = f"  reader: {{{FIELDS}, after: [old], command: [ls, '${{run.old.output}}']}}\n"
+    sgpu.write("sgpu.yml", BEFORE + reader)
+    assert sgpu.here("apply", "-y").code == 0
+    sgpu.write("sgpu.yml", AFTER + reader.replace("old", "new"))
+    plan = sgpu.here("plan")
+    assert "run.reader  update" in plan.out
+    assert "0 to create, 1 to update" in plan.out
+    assert sgpu.here("apply", "-y").code == 0
+    assert attempts(sgpu) == {"new": 1, "reader": 1}
+    assert sgpu.here("plan", "--detailed-exitcode").code == 0
+    sgpu.write("sgpu.yml", AFTER + reader.replace("old", "new").replace("ls,", "ls, -l,"))
+    assert sgpu.here("apply", "-y").code == 0
+    assert attempts(sgpu) == {"new": 1, "reader": 2}
+
+
 def test_an_active_run_is_not_renamed(sgpu: Shell) -> None:
     sgpu.write("sgpu.yml", BEFORE.replace("[echo, kept]", '[sleep, "600"]'))
     assert sgpu.here("apply", "-y", "--detach").code == 0

@@ -159,6 +159,23 @@ def test_an_address_that_was_moved_away_is_free_again(world: World) -> None:
     assert world.plan(renames=back).applyable
 
 
+def reading(name: str) -> dict[str, Json]:
+    return {"gpus": 1, "type": "CPU", "after": [name], "command": [f"${{run.{name}.output}}/w"]}
+
+
+def test_a_run_that_reads_the_output_of_a_renamed_one_is_not_launched_again(renamed: World) -> None:
+    pinned = {**reading("old"), "command": ["${run.old#7.output}/w"]}
+    renamed.had(S.SUCCEEDED, "reader", pinned).want("reader", reading("new"), after=("new",))
+    made = renamed.plan(renames=RENAMED)
+    change = next(one for one in made.changes if one.address.name == "reader")
+    assert change.action is Action.UPDATE
+    assert [field.path for field in change.fields] == ["after"]
+    assert list(contradictions(made)) == []
+    assert list(disagreements(made, renamed.state())) == []
+    after = renamed.record(made).plan(renames=RENAMED)
+    assert [one.action for one in after.changes] == [Action.NO_OP] * 2
+
+
 def test_an_environment_moves_without_being_counted(renamed: World) -> None:
     environment = replace(
         renamed.resources[OLD], address=Address(Kind.ENVIRONMENT, "old"), last=None
