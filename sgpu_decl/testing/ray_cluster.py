@@ -36,6 +36,8 @@ _PAUSE = 0.1
 _SHORT_PAUSE = 0.01
 _MEMORY = 100_000_000  # bytes of the object store of each node
 _PORTS = 5  # of each node
+# Ray starts workers before its first driver asks for any (`ray_config_def.h`). Each costs a second.
+_VARIABLES = {"RAY_prestart_worker_first_driver": "0"}
 _ACTIVE_JOBS = ("PENDING", "RUNNING")
 
 
@@ -144,6 +146,7 @@ def ray_cluster(
     ports = [port for port, _ in claims]
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+        **_VARIABLES,
         **(environ or {}),
     }
     secret = secrets.token_hex(16) if token else None

@@ -114,6 +114,7 @@ def test_ranks_have_the_run_of_their_attempt_and_its_token_lies_nowhere(
     assert bench.status()["links"]["mlflow"]["run_id"] == info["run_id"]
 
 
+@NEWEST_CLUSTER
 def test_an_attempt_that_goes_on_elsewhere_keeps_its_run(
     cluster: RayCluster, bench: BackendBench, door: Door
 ) -> None:

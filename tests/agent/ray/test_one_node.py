@@ -187,6 +187,7 @@ def main():
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_driver_that_waits_for_a_task_at_work_is_no_hang(make_driver: Any) -> None:
     source = """
 def main():
@@ -241,6 +242,7 @@ def main():
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_taken_port_is_named_with_its_holder_before_ray_starts(make_driver: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -270,6 +272,7 @@ def test_an_object_store_that_ray_would_not_start_with_is_refused_before(make_dr
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_command_may_be_the_driver_and_has_its_grace_at_a_cancel(
     make_driver: Any, ray_python: str
 ) -> None:
@@ -293,6 +296,7 @@ def test_a_command_may_be_the_driver_and_has_its_grace_at_a_cancel(
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_cancel_during_the_start_leaves_nothing(make_driver: Any) -> None:
     attempt = make_driver("def main(): pass").launch()
     attempt.until(lambda: attempt.events("ray_started"))

@@ -12,7 +12,7 @@ import pytest
 
 from sgpu_decl.rendering.spec import RaySpec
 from tests.agent.ray.conftest import DRIVER, SMALL
-from tests.ray_versions import OLDEST_RAY, interpreter_with
+from tests.ray_versions import NEWEST_RAY, OLDEST_RAY, interpreter_with
 
 pytestmark = pytest.mark.ray
 
@@ -90,6 +90,7 @@ def test_a_killed_raylet_of_another_node_is_named(make_cluster: Any) -> None:
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_node_that_does_not_join_is_named(make_cluster: Any) -> None:
     nodes = make_cluster("def main(): pass", ray={"worker_join_timeout": 3.0})
     nodes.all()
@@ -111,6 +112,7 @@ def test_a_node_that_does_not_join_is_named(make_cluster: Any) -> None:
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_head_that_is_not_up_in_time_is_named(make_cluster: Any) -> None:
     nodes = make_cluster("def main(): pass", ray={"head_startup_timeout": 1.0})
     nodes.all()
@@ -126,6 +128,7 @@ def test_a_head_that_is_not_up_in_time_is_named(make_cluster: Any) -> None:
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_cancel_gives_the_driver_its_grace_with_the_whole_cluster(make_cluster: Any) -> None:
     source = """
 def main():
@@ -172,6 +175,7 @@ def test_other_versions_of_ray_are_refused_before_anything_starts(make_nodes: An
 
 
 @pytest.mark.expensive
+@NEWEST_RAY
 def test_a_node_that_lacks_something_keeps_the_cluster_from_starting(make_cluster: Any) -> None:
     nodes = make_cluster("def main(): pass")
     nodes.start(0)

@@ -15,6 +15,7 @@ from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.depots import depot_jobs, depot_processes, end_depots, start_depot
+from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import until
 
 LARGE = 200 << 20
@@ -113,6 +114,7 @@ def test_clients_that_come_at_once_share_one_depot(cluster: RayCluster) -> None:
         assert time.monotonic() < deadline
 
 
+@NEWEST_CLUSTER
 @pytest.mark.ray
 @pytest.mark.expensive
 def test_a_depot_without_work_keeps_what_was_used_last_and_ends(cluster: RayCluster) -> None:

@@ -37,7 +37,7 @@ def new_run(tmp_path: Path) -> Iterator[NewRun]:
 def test_a_head_that_is_started_again_has_lost_the_run_and_another_one_can_follow(
     new_run: NewRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "_SILENT", 20.0)  # of 120 s
+    monkeypatch.setattr(attempts, "_SILENT", 12.0)  # of 120 s
     run = new_run()
     run.hold()
     processes = run.processes

@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause, words
-from tests.ray_versions import NEWEST_CLUSTER, NEWEST_RAY
+from tests.ray_versions import NEWEST_CLUSTER, NEWEST_RAY, OLDEST_RAY
 from tests.support import until
 
 pytestmark = pytest.mark.ray
+
+
+CLASSES = {
+    "actors": {"node_lost"},
+    "node_programs": {"killed", "node_lost"},
+    "supervisors": {"supervisor_lost", "node_lost"},
+    "ranks": {"killed"},
+}
+"""What ends a run whose process on a node was killed. Ray may be the first to say so."""
 
 
 def kill(pid: int) -> None:
@@ -46,18 +55,16 @@ def test_a_supervisor_of_ray_that_is_killed_takes_all_with_it(run: ClusterRun) -
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize("node", [0, 1])
 @pytest.mark.parametrize(
-    ("victims", "classes"),
+    ("cluster", "victims", "node"),
     [
-        ("actors", {"node_lost"}),
-        ("node_programs", {"killed", "node_lost"}),
-        ("supervisors", {"supervisor_lost", "node_lost"}),
-        ("ranks", {"killed"}),
+        *(("newest", victims, node) for victims in CLASSES for node in (0, 1)),
+        *((OLDEST_RAY, victims, number % 2) for number, victims in enumerate(CLASSES)),
     ],
+    indirect=["cluster"],
 )
 def test_a_process_that_is_killed_on_a_node_ends_the_run(
-    run: ClusterRun, victims: str, classes: set[str], node: int
+    run: ClusterRun, victims: str, node: int
 ) -> None:
     run.hold()
     processes = run.processes
@@ -67,7 +74,7 @@ def test_a_process_that_is_killed_on_a_node_ends_the_run(
     assert_gone(processes)
     state, failure, _ = cause(run.bench.ended())
     assert state in ("failed", "lost")
-    assert failure in classes
+    assert failure in CLASSES[victims]
     run.assert_frees_everything()
 
 

@@ -10,6 +10,7 @@ from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun
 from tests.backends.ray.depots import depot_jobs, end_depots
 from tests.backends.ray.lossy_proxy import LossyProxy, lossy_proxy
+from tests.ray_versions import NEWEST_CLUSTER
 
 pytestmark = pytest.mark.ray
 
@@ -27,6 +28,7 @@ def run(cluster: RayCluster, proxy: LossyProxy, tmp_path: Path) -> Iterator[Clus
     made.bench.close()
 
 
+@NEWEST_CLUSTER
 def test_a_cluster_that_has_everything_gets_a_package_and_a_job(
     cluster: RayCluster, run: ClusterRun, proxy: LossyProxy
 ) -> None:

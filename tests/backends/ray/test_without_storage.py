@@ -50,6 +50,7 @@ def test_a_node_that_is_lost_is_replaced(run: ClusterRun) -> None:
     run.assert_frees_everything()
 
 
+@NEWEST_CLUSTER
 def test_a_second_run_of_the_same_code_sends_no_code(run: ClusterRun) -> None:
     run.bench.declare("value", args={"gate": str(run.bench.gate)})
     (run.bench.project / "data.bin").write_bytes(os.urandom(5_000_000))
@@ -113,6 +114,7 @@ def assert_one_launch(run: ClusterRun) -> None:
     run.assert_frees_everything()
 
 
+@NEWEST_CLUSTER
 def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun) -> None:
     declare_large(run, pieces=3)
     uploads = run.shared / ".depot/uploads"
@@ -130,6 +132,7 @@ def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun)
     assert_one_launch(run)
 
 
+@NEWEST_CLUSTER
 def test_a_client_that_is_killed_while_content_goes_is_followed_by_one_launch(
     run: ClusterRun,
 ) -> None:
