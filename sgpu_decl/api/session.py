@@ -351,7 +351,7 @@ class Session:
         Raises:
             SgpuError: the proposal cannot be kept.
         """
-        from sgpu_decl.applying.proposals import propose
+        from sgpu_decl.applying.review import propose
 
         _check_prepared(prepared)
         return propose(self._project, prepared, link)
@@ -365,7 +365,7 @@ class Session:
         Raises:
             StalePlan: they do not; `diagnostics` says what is missing.
         """
-        from sgpu_decl.applying.proposals import check_reviewed
+        from sgpu_decl.applying.review import check_reviewed
 
         _check_prepared(prepared)
         check_reviewed(self._project, prepared, self._project.state())

@@ -9,9 +9,9 @@ from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.moves import move_renamed
 from sgpu_decl.applying.pinned_code import pin
 from sgpu_decl.applying.prepared import Prepared
-from sgpu_decl.applying.proposals import check_reviewed
 from sgpu_decl.applying.recovery import refresh, settle_intents
 from sgpu_decl.applying.release import release_destroyed
+from sgpu_decl.applying.review import check_reviewed
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import Locked, SgpuError, StalePlan, StateMoved
