@@ -33,6 +33,7 @@ __all__ = ["check_reviewed", "propose"]
 
 _VERSION = 1
 _LARGEST = 256 << 20  # bytes of a proposal
+_GZIP = 31  # the format that `gunzip` reads
 _PREFIX = 16  # of the digest of a file
 
 
@@ -67,7 +68,8 @@ def propose(project: OpenedProject, prepared: Prepared, link: str | None) -> Pro
         ),
     )
     written = cast("dict[str, Json]", to_json(proposal))
-    content = zlib.compress(canonical({"v": _VERSION, **written}).encode("utf-8", "surrogatepass"))
+    text = canonical({"v": _VERSION, **written})
+    content = zlib.compress(text.encode("utf-8", "surrogatepass"), wbits=_GZIP)
     project.proposals.propose(proposal.id, content)
     return proposal
 
@@ -238,7 +240,7 @@ def _proposals(
 
 def _read(content: bytes) -> Proposal | None:
     try:
-        text = zlib.decompressobj().decompress(content, _LARGEST)
+        text = zlib.decompressobj(wbits=_GZIP).decompress(content, _LARGEST)
         value = json.loads(text)
         if not isinstance(value, dict) or value.pop("v", None) != _VERSION:
             return None
