@@ -30,15 +30,12 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
     Raises:
         InvalidInput: the file names a store, and the block is wrong; or another file names one.
     """
-    from sgpu_decl.diagnostics.diagnostic import has_errors
-    from sgpu_decl.facts.project_file import invalid_file
-
-    if misplaced := misplaced_state(opened, location):
-        raise invalid_file(opened.shown, misplaced)
+    misplaced = misplaced_state(opened, location)
     file = opened.root / _PROJECT_FILE
     declared, findings = _declared(file, opened, location)
-    if has_errors(findings):
-        raise invalid_file(os.path.relpath(file), findings)
+    if misplaced or findings:
+        _refuse(opened.shown, misplaced)
+        _refuse(os.path.relpath(file), findings)
     if declared is None:
         return None
     block = declared.block
@@ -49,6 +46,14 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         schema=block.schema,
         password=block.password,
     )
+
+
+def _refuse(file: str, findings: "tuple[Diagnostic, ...]") -> None:
+    from sgpu_decl.diagnostics.diagnostic import has_errors
+    from sgpu_decl.facts.project_file import invalid_file
+
+    if has_errors(findings):
+        raise invalid_file(file, findings)
 
 
 def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ...]":
