@@ -15,6 +15,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class CodeStore(SharedStore):
         self._objects = os.fspath(root / "objects")
         self._manifests = root / "manifests"
         self._packs = CodePacks(root / "packs")
-        self._last: Snapshot | None = None  # the manifest that was read last
+        self._last: Snapshot | None = None  # the manifest that was read or written last
 
     def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
         """Store the missing files of a snapshot. Idempotent. `progress` is told `storing`, in
@@ -62,6 +63,7 @@ class CodeStore(SharedStore):
                 entries = canonical([entry.to_json() for entry in snapshot.entries])
                 text = entries.encode("utf-8", "surrogatepass")
                 write_atomic(self._manifest_path(snapshot.digest), text)
+                self._last = replace(snapshot, root=self._root, exclusions=())
         except OSError as error:
             raise SgpuError(
                 f"the code cannot be put into the store `{self._root}`: {error_text(error)}",
