@@ -289,3 +289,13 @@ def test_settings_of_a_database_change_nothing(
     assert state is not None
     assert state.serial == 2
     store.close()
+
+
+def test_a_connection_without_tls_to_another_machine_is_refused(
+    applied: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a service file names the host. A socket has no TLS, whatever `sslmode` says."""
+    store = applied.store(tmp_path / "here")
+    monkeypatch.setattr("sgpu_decl.storing.postgres.server.is_near", lambda host: host == "near")
+    with pytest.raises(SgpuError, match="without TLS"):
+        store.read()

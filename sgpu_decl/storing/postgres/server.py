@@ -112,6 +112,15 @@ def _connect(server: Server) -> "psycopg.Connection[Any]":
         password=_password(server),
         sslmode=_sslmode(server),
     )
+    # Where libpq found the host by itself, in a service file for instance.
+    near = is_near(connection.info.hostaddr or connection.info.host)
+    if not near and not connection.pgconn.ssl_in_use:
+        connection.close()
+        raise SgpuError(
+            f"the connection to `{server.shown}` is without TLS, to another machine",
+            hint="write `sslmode=verify-full` or `sslmode=require` where the host is named",
+            code="state_unreachable",
+        )
     version = connection.info.server_version // 10_000
     if version < OLDEST:
         connection.close()
