@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.state import Resource
+from sgpu_decl.storing.folder.journal import MARKER, FolderJournal
 from sgpu_decl.storing.journal.entry import digest, read_entry
 from sgpu_decl.storing.journal.lock_lease import LockLease
 from sgpu_decl.storing.journal.port import Journal, JournalGap, Stored, StoreDown
@@ -704,6 +705,65 @@ def test_a_renewal_that_was_refused_once_is_tried_again(
         assert there.holder() == here.holder()
 
 
+class LaggingJournal(LossyJournal):
+    """A journal whose next reads do not show its last entry."""
+
+    hidden = 0  # reads that do not show it
+
+    def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
+        found = self._journal.after(number, most=most)
+        if self.hidden > 0:
+            self.hidden -= 1
+            last = self._journal.after(0)[-1].number
+            return [item for item in found if item.number < last]
+        return found
+
+
+@pytest.mark.parametrize("reads", [3, 1000])
+def test_an_entry_that_is_not_shown_is_waited_for_and_not_for_ever(
+    machines: Machines, journal: Journal, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    monkeypatch.setattr("sgpu_decl.storing.journal.append._FIRST_PAUSE", 0.01)
+    here, there = machines.store("here"), machines.store("there")
+    lagging = LaggingJournal(journal, 0)
+    with here.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        writer.plan_applied("p")
+        holder = there.holder()
+        assert holder is not None
+        there.unlock(holder.id)
+        writer._journal = here._replica._journal = cast("Journal", lagging)
+        lagging.hidden = reads
+        with pytest.raises(SgpuError) as caught:
+            writer.plan_applied("q")
+        assert caught.value.code == ("lock_lost" if reads == 3 else "state_unusable")
+        lagging.hidden = 0
+
+
+def test_a_lock_that_cannot_be_used_is_given_back(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = machines.store("here")
+    fill(here)
+
+    def full(_: str) -> sqlite3.Connection:
+        raise SgpuError("no space is left", code="state_unreachable")
+
+    with monkeypatch.context() as patched:
+        real, opened = here._replica.open, []
+
+        def second(lineage: str) -> sqlite3.Connection:
+            opened.append(lineage)
+            if len(opened) == 2:  # the first one makes the copy anew, with the lock in it
+                return full(lineage)
+            return real(lineage)
+
+        patched.setattr(here._replica, "open", second)
+        with pytest.raises(SgpuError, match="no space is left"), here.lock("x", lineage="lin"):
+            pass
+    assert here.holder() is None
+
+
 def test_an_entry_of_a_newer_sgpu_is_refused(machines: Machines, journal: Journal) -> None:
     here = machines.store("here")
     fill(here)
@@ -743,3 +803,22 @@ def test_a_refused_change_leaves_no_entry(machines: Machines, journal: Journal) 
         assert len(journal.after(0)) == before
     with pytest.raises(SgpuError):
         here.unlock("nothing")
+
+
+def test_a_folder_that_a_group_shares_is_shared_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "team"
+    path.mkdir()
+    path.chmod(0o2770)
+    (path / MARKER).touch()
+    before = os.umask(0o077)
+    try:
+        journal = FolderJournal(path, project="p", target="default")
+        assert journal.append(1, "first") is not None
+        journal.now()
+    finally:
+        os.umask(before)
+    entries = path / "p" / "default" / "entries"
+    for folder in (path / "p", path / "p" / "default", entries):
+        assert folder.stat().st_mode & 0o070 == 0o070
+        assert folder.stat().st_gid == path.stat().st_gid
+    assert (entries / "000000000001.json").stat().st_mode & 0o777 == 0o660

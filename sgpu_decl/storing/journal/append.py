@@ -7,11 +7,12 @@ from datetime import datetime
 from sgpu_decl.errors import StateError
 from sgpu_decl.storing.journal.port import Journal, JournalGap, StoreDown
 
-__all__ = ["PATIENCE", "append_once"]
+__all__ = ["PATIENCE", "StaleReads", "append_once"]
 
 PATIENCE = 60.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+_MOST_TURNS = 10
 
 
 def append_once(
@@ -51,3 +52,32 @@ def append_once(
             ) from gap
         time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  spreads writers, no secret
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class StaleReads:
+    """The turns in which a store said that a number is taken and did not show the entry, as a
+    server may whose reads go to a copy that lags behind."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._number = 0
+        self._turns = 0
+
+    def wait(self, number: int) -> None:
+        """Wait before another turn, longer each time.
+
+        Args:
+            number: that of the last entry that the store shows.
+
+        Raises:
+            StateError: it has shown no other one for many turns.
+        """
+        self._turns = self._turns + 1 if number == self._number else 0
+        self._number = number
+        if self._turns > _MOST_TURNS:
+            raise StateError(
+                f"the shared state in `{self._store}` has an entry {number + 1}, and does not show "
+                "it",
+                hint="do its reads go to a copy that lags behind? Name the server that writes",
+            )
+        time.sleep(self._turns * _FIRST_PAUSE)

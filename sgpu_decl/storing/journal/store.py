@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +12,7 @@ from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.state import Attempt, LockHolder, State
+from sgpu_decl.storing.journal.append import StaleReads, append_once
 from sgpu_decl.storing.journal.entry import Author, JournalEntry, read_entry
 from sgpu_decl.storing.journal.lock_lease import (
     LockLease,
@@ -181,17 +182,21 @@ class JournalStore:
         from sgpu_decl.storing.journal.writer import JournalWriter
 
         taken = until_free(lambda: self._take(operation, lineage), patience, pause=_LOOK_AGAIN)
-        began = self._replica.position().number
-        with closing(self._replica.open(lineage)) as connection:
-            writer = JournalWriter(
-                connection,
-                journal=self._journal,
-                replica=self._replica,
-                author=taken.author,
-                cells=taken.cells,
-                lease=self._lease,
-                renewed=taken.at,
-            )
+        with ExitStack() as opened:
+            with ExitStack() as given_back:  # if the copy of this machine cannot be opened
+                given_back.callback(self._give_back, taken)
+                began = self._replica.position().number
+                connection = opened.enter_context(closing(self._replica.open(lineage)))
+                writer = JournalWriter(
+                    connection,
+                    journal=self._journal,
+                    replica=self._replica,
+                    author=taken.author,
+                    cells=taken.cells,
+                    lease=self._lease,
+                    renewed=taken.at,
+                )
+                given_back.pop_all()
             try:
                 with kept_renewed(writer.renew):
                     yield writer
@@ -203,6 +208,7 @@ class JournalStore:
         from sgpu_decl.storing.journal import ops
         from sgpu_decl.storing.sqlite.lock_row import no_such_lock
 
+        stale = StaleReads(self.name)
         while True:
             head = self._head()
             holder = head.lock[0] if head.lock else None
@@ -211,6 +217,12 @@ class JournalStore:
             author = self._author("state unlock", lock_id)
             if self._append(ops.unlock(lock_id), author, head, head.lineage):
                 return
+            stale.wait(self._replica.position().number)
+
+    def _give_back(self, taken: _Taken) -> None:
+        """Give a lock back that was taken and not used. Where that fails, its lease ends."""
+        with suppress(SgpuError):
+            self.unlock(str(taken.cells["id"]))
 
     def close(self) -> None:
         self._journal.close()
@@ -237,6 +249,7 @@ class JournalStore:
         from sgpu_decl.storing.sqlite.liveness import provably_dead_here
         from sgpu_decl.storing.sqlite.lock_row import new_lock
 
+        stale = StaleReads(self.name)
         while True:
             now = self._journal.now()
             head = self._head()
@@ -250,12 +263,11 @@ class JournalStore:
             op = ops.lock(cells, seconds=self._lease.seconds)
             if self._append(op, author, head, head.lineage or lineage):
                 return _Taken(cells=cells, author=author, at=at)
+            stale.wait(self._replica.position().number)
 
     def _append(self, op: "Op", author: Author, head: Head, lineage: str) -> bool:
         """Append an op that leaves the serial as it is; false if somebody else appended anything
         since `head`."""
-        from sgpu_decl.storing.journal.append import append_once
-
         entry = JournalEntry(
             number=head.position.number + 1,
             prev=head.position.digest,

@@ -12,7 +12,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing.journal import ops
-from sgpu_decl.storing.journal.append import PATIENCE, append_once
+from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
 from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest
 from sgpu_decl.storing.journal.lock_lease import LockLease, elapsed
 from sgpu_decl.storing.journal.ops import Op
@@ -153,6 +153,7 @@ class JournalWriter:
     def _write(self, *changes: Op) -> None:
         """Perform ops and append them as one entry, both or neither. An op that changes nothing is
         not appended."""
+        stale = StaleReads(self._journal.name)
         with self._guard:
             while True:
                 self._stamp, self._ops = _stamp(), changes
@@ -171,6 +172,7 @@ class JournalWriter:
                     # Either somebody took the lock: the check of the next round finds that out. Or
                     # the answer to an entry of our own was lost for good.
                     self._catch_up()
+                    stale.wait(self._last.number)
 
     def _catch_up(self) -> None:
         """Read entries that this writer does not know."""
