@@ -20,6 +20,7 @@ from sgpu_decl.errors import Locked, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import Package, PackageList
+from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.folder.journal import MARKER, FolderJournal
 from sgpu_decl.storing.journal.entry import digest, read_entry
@@ -153,6 +154,9 @@ import sys
 from sgpu_decl.storing.stores import SharedPlace, shared_journal
 place = SharedPlace(**eval(sys.argv[1]))
 journal, mine, number = shared_journal(place, "default"), 0, 0
+journal.after(0)
+print("ready", flush=True)
+sys.stdin.readline()
 while mine < 250:
     number += 1
     mine += journal.append(number, f"{sys.argv[2]}-{mine}") is not None
@@ -165,11 +169,19 @@ def test_of_two_writers_that_race_each_gets_its_numbers_and_no_entry_is_lost(
     fields = {name: getattr(place, name) for name in ("kind", "address", "project", "schema")}
     racers = [start_program(APPENDS, fields, name) for name in ("a", "b")]
     for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    for racer in racers:
         with racer:
             assert racer.wait() == 0
     found = [item.text for item in journal.after(0)]
     expected = {f"{name}-{number}" for name in ("a", "b") for number in range(250)}
     assert len(found) == 500
+    assert {text[0] for text in found[:250]} == {"a", "b"}  # they did race
     assert set(found) == expected
     for name in ("a", "b"):
         assert [text for text in found if text.startswith(name)] == [
@@ -780,7 +792,8 @@ def test_of_two_lineages_at_once_the_first_entry_wins(machines: Machines) -> Non
         pass
     with there.lock("apply", lineage="of there") as writer:
         assert writer.state.lineage == "of here"
-    assert there.presence("of there") is not there.presence("of here")
+    assert there.presence("of there") is Presence.MISSING
+    assert there.presence("of here") is Presence.PRESENT
 
 
 def test_each_entry_names_who_wrote_it(machines: Machines, journal: Journal) -> None:
