@@ -158,7 +158,7 @@ def test_the_emulator_is_as_expected_and_nothing_is_left(
         "node-bash-source", "back-writable", "node-credentials", "cancel-sends-term",
         "timeout-per-attempt",
     ):  # fmt: skip
-        assert found[name]["found"] is True
+        assert found[name]["found"] is True, (name, found[name])
     assert not [item for item in found["node-variables"]["found"] if item.startswith("DATABRICKS_")]
     assert found["user-failure-code"]["found"] == "RUN_EXECUTION_ERROR"
     assert "CLIENT_ERROR" in found["user-failure-code"]["text"]
