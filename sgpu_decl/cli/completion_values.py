@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "offered"]
 
 _WIDEST = 70
-_OF_FILE = ("project", "mode", "include", "state", "variables", "targets", "removed")
+_OF_FILE = (
+    "project", "mode", "sealed", "include", "state", "variables", "targets", "removed",
+)  # fmt: skip
 """Blocks of a project that belong to the file: nobody changes them for one command."""
 
 Offers = Iterable[tuple[str, str]]

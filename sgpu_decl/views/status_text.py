@@ -187,7 +187,8 @@ def run_details(
     """One run whole: its latest attempt, ranks, first cause, links, spec and history. `hints`
     completes the commands in texts of sgpu."""
     view = run.view
-    waiting = waiting_words(view, now)
+    # The section about restarts says when the next one is.
+    waiting = waiting_words(view, now) if view.waiting_for != BACKOFF else ""
     parts = [
         f"{view.ref.address}\n  {ending(view, colour=colour)}{', ' + waiting if waiting else ''}",
         failure(view),

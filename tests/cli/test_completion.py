@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.cli.completion_values import KINDS
+from sgpu_decl.cli.completion_values import _OF_FILE, KINDS
+from sgpu_decl.text.overrides import _OTHER_OPTIONS
 from tests.cli.conftest import Shell
 from tests.cli.test_every_option import TREE
 from tests.support import COMMAND_RUN, PATIENCE, shell_program
@@ -62,6 +63,10 @@ def test_fields_of_set_and_schema(launched: Shell) -> None:
     assert values(launched, "schema", "") == ["run", "project"]
     assert values(launched, "schema", "run.env.va") == ["run.env.variables"]
     assert "run.gpus" in values(launched, "schema", "run.")
+
+
+def test_what_no_option_may_set_is_not_offered() -> None:
+    assert set(_OTHER_OPTIONS) <= set(_OF_FILE)
 
 
 def test_runs_that_a_project_declares(launched: Shell) -> None:
