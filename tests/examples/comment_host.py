@@ -47,7 +47,8 @@ class CommentHost:
     def github(self, number: int | None = None) -> dict[str, str]:
         """The environment of a job, of that pull request."""
         environ = {
-            "GITHUB_API_URL": self.url, "GITHUB_REPOSITORY": REPOSITORY, "GITHUB_TOKEN": TOKEN,
+            "GITHUB_ACTIONS": "true", "GITHUB_API_URL": self.url, "GITHUB_REPOSITORY": REPOSITORY,
+            "GITHUB_TOKEN": TOKEN,
         }  # fmt: skip
         return environ | ({} if number is None else {"PULL_REQUEST": str(number)})
 

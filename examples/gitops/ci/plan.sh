@@ -8,8 +8,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+format=text
+if [ -n "${GITHUB_ACTIONS:-}" ]; then
+    format=github # errors are shown beside their lines
+fi
 sgpu fmt --check
-sgpu validate --strict -o "${GITHUB_ACTIONS:+github}${GITHUB_ACTIONS:-text}"
+sgpu validate --strict -o "$format"
 if [ "${FORK:-false}" = true ]; then
     echo 'a pull request of a fork: its files are checked, and nothing is planned'
     exit
