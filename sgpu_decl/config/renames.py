@@ -6,7 +6,7 @@ from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.rename import Rename
-from sgpu_decl.text.yaml_nodes import Mapping, Scalar, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Scalar, is_nothing, place_of
 
 __all__ = ["own_name_findings", "rename_findings", "renames_of"]
 
@@ -21,7 +21,7 @@ def rename_findings(root: Mapping) -> Iterator[Diagnostic]:
         heirs: dict[str, tuple[str, Scalar]] = {}
         for name, node in entries.items():
             old = node.entries.get(_KEY) if isinstance(node, Mapping) else None
-            if not isinstance(old, Scalar) or "${" in old.text:
+            if not isinstance(old, Scalar) or is_nothing(old) or "${" in old.text:
                 continue
             before = old.text.removeprefix(f"{kind}.")
             if before == name:
@@ -52,7 +52,7 @@ def rename_findings(root: Mapping) -> Iterator[Diagnostic]:
 def own_name_findings(root: Mapping) -> Iterator[Diagnostic]:
     """Find a run file whose run is renamed from the name that it has."""
     name, old = root.entries.get("name"), root.entries.get(_KEY)
-    if not isinstance(name, Scalar) or not isinstance(old, Scalar):
+    if not isinstance(name, Scalar) or not isinstance(old, Scalar) or is_nothing(old):
         return
     if old.text.removeprefix("run.") == name.text:
         yield _own_name(f"run.{name.text}", old)
