@@ -185,15 +185,20 @@ def _not_reviewed(
         Diagnostic(code="not_reviewed", summary=_label(effects) + words)
         for (*_, words), effects in alike.items()
     )
-    total = len(effects_of(plan))
+    amount = _amount(len(missing), len(effects_of(plan)))
     where = f" of the target `{plan.target}`" if plan.target else ""
     return StalePlan(
-        f"{len(missing):,} of {total:,} changes {'is' if len(missing) == 1 else 'are'} in no open "
-        f"proposal{where}: nothing was changed",
-        hint="`sgpu plan --propose` proposes them; apply again once that plan was reviewed",
+        f"{amount} in no open proposal{where}: nothing was changed",
+        hint="propose what is missing with `sgpu plan --propose`; apply again once it is reviewed",
         code="not_reviewed",
         diagnostics=findings,
     )
+
+
+def _amount(missing: int, total: int) -> str:
+    if total == 1:
+        return "the change of this plan is"
+    return f"{missing:,} of {total:,} changes {'is' if missing == 1 else 'are'}"
 
 
 def _label(effects: Sequence[Effect]) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Prepared, Session
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
+    from sgpu_decl.model.proposal import Proposal
 
 __all__ = ["command", "refuse_limit", "show_plan"]
 
@@ -142,6 +143,9 @@ def command(
         if out is not None and error is None:
             with open_progress() as progress:
                 session.save(prepared, Path(out), progress=progress)
+        proposing = error is None and (propose or propose_link is not None)
+        # Before anything is shown: if it fails, its error is the one answer of `-o json`.
+        proposal = session.propose(prepared, link=propose_link) if proposing else None
         if output == "json":
             data = prepared.to_json()
             if blame:
@@ -157,22 +161,21 @@ def command(
                 show(f"\n{blame_text(plan, session.field_origins(prepared))}", nl=False)
             if error is not None:
                 show_error(error)
-        if error is None and (propose or propose_link is not None):
-            _propose(session, prepared, propose_link)
+        if proposing:
+            note(_proposed_words(proposal, session))
         if out is not None and error is None:
             note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
         return stream.ended(error, 2 if detailed_exitcode and has_changes(plan) else 0)
 
 
-def _propose(session: "Session", prepared: "Prepared", link: str | None) -> None:
-    proposal = session.propose(prepared, link=link)
+def _proposed_words(proposal: "Proposal | None", session: "Session") -> str:
     if proposal is None:
-        note("nothing would change: there is nothing to propose")
-        return
-    count = len(proposal.effects)
-    changes = f"{count:,} changes" if count > 1 else "1 change"
+        return "nothing would change: there is nothing to propose"
     command = session.shell_command("apply --reviewed")
-    note(f"proposed {changes}: once they are reviewed, carry them out with {command}")
+    if len(proposal.effects) == 1:
+        return f"proposed 1 change: once it is reviewed, apply it with {command}"
+    count = f"{len(proposal.effects):,}"
+    return f"proposed {count} changes: once they are reviewed, apply them with {command}"
 
 
 def _files_json(prepared: "Prepared") -> "list[Json]":

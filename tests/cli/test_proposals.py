@@ -34,7 +34,7 @@ def shell(sgpu: Shell) -> Shell:
 def proposed(shell: Shell, *options: str) -> None:
     answer = shell.here("plan", "-t", "prod", "--propose", *options)
     assert answer.code == 0, answer.err
-    assert "carry them out with `sgpu apply --reviewed -t prod`" in answer.err
+    assert "with `sgpu apply --reviewed -t prod`" in answer.err
 
 
 def applied(shell: Shell, *options: str) -> Any:
@@ -101,6 +101,16 @@ def test_all_that_was_not_proposed_is_named_at_once_beside_what_was(shell: Shell
     assert shown.code == 3
     assert first in shown.err
     assert "sgpu plan --propose -t prod" in shown.err
+
+
+def test_a_proposal_that_cannot_be_kept_is_the_one_answer_of_the_plan(shell: Shell) -> None:
+    state = shell.folder / ".sgpu" / "prod"
+    state.mkdir(parents=True)
+    (state / "proposals").write_text("a file where the folder belongs")
+    answer = shell.here("plan", "-t", "prod", "--propose", "-o", "json")
+    assert answer.code == 1
+    assert answer.json["error"]["code"] == "state_unreachable"
+    assert "data" not in answer.json
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])

@@ -58,7 +58,7 @@ def test_it_is_no_part_of_what_a_run_is_and_changes_the_digest_of_the_file(
 
 
 def test_an_old_name_that_is_not_given_is_none(good: Callable[..., Loaded]) -> None:
-    runs = "".join(f"  {name}: {{{RUN}, renamed_from: null}}\n" for name in ("a", "b", "'null'"))
+    runs = "".join(f"  {name}: {{{RUN}, renamed_from: null}}\n" for name in "ab")
     assert renamed(good(project(runs), "sgpu.yml")) == []
 
 
