@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlencode
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
-from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def local_proposals(folder: Path) -> "ProposalStore":
     """The proposals of a target whose files lie in a folder of this machine."""
     from sgpu_decl.storing.folder.proposals import FolderProposals
 
-    return FolderProposals(folder, make=make_state_folder, mode=0o600)
+    return FolderProposals(folder)
 
 
 def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
@@ -134,7 +133,8 @@ def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
         return PostgresProposals(_server(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.proposals import FolderProposals
 
-    return FolderProposals(Path(place.address) / place.project / target)
+    root = Path(place.address)
+    return FolderProposals(root / place.project / target, root=root)
 
 
 def shared_journal(place: SharedPlace, target: str) -> "Journal":

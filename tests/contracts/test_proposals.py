@@ -121,3 +121,21 @@ def test_the_files_of_this_machine_are_its_users_alone(tmp_path: Path) -> None:
     (file,) = (tmp_path / ".sgpu" / "prod" / "proposals").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_those_of_a_shared_folder_are_of_its_group_whatever_the_umask(tmp_path: Path) -> None:
+    """Whoever proposes first makes the folders in which others apply."""
+    root = tmp_path / "team"
+    root.mkdir()
+    root.chmod(0o2770)
+    place = SharedPlace(kind=FOLDER, address=str(root), project="p")
+    before = os.umask(0o077)
+    try:
+        shared_proposals(place, "prod").propose(IDS[0], b"x")
+    finally:
+        os.umask(before)
+    folder = root / "p" / "prod" / "proposals"
+    for made in (root / "p", root / "p" / "prod", folder):
+        assert made.stat().st_mode & 0o070 == 0o070
+        assert made.stat().st_gid == root.stat().st_gid
+    assert (folder / f"{IDS[0]}.json.gz").stat().st_mode & 0o777 == 0o660

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.storing.folder.group_rights import make_shared_folder, share
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
 from sgpu_decl.system_errors import advice, error_text
@@ -73,7 +74,7 @@ class FolderJournal:
         """Asked with a new file. That also makes an NFS client look at the folder again, which
         otherwise knows its files for up to a minute."""
         with self._explained():
-            self._make(self._entries)
+            make_shared_folder(self._entries, root=self._path)
             probe = self._entries / f".now-{os.urandom(6).hex()}"
             try:
                 handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
@@ -129,14 +130,14 @@ class FolderJournal:
     def _create(self, folder: Path, name: str, data: bytes) -> datetime | None:
         """Add a file whole; None if one of that name is there."""
         with self._explained():
-            self._make(folder)
+            make_shared_folder(folder, root=self._path)
             draft = folder / f".new-{os.urandom(6).hex()}"
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
             try:
                 with open(handle, "wb") as file:
                     file.write(data)
                     file.flush()
-                    self._share(handle, 0o660)
+                    share(handle, 0o660, root=self._path)
                     os.fsync(handle)
                     at = _time_of(os.fstat(handle))
                 try:
@@ -148,23 +149,6 @@ class FolderJournal:
             finally:
                 with suppress(OSError):
                     draft.unlink()
-
-    def _make(self, folder: Path) -> None:
-        """Make a folder, with those above it up to `path`, for whoever may use `path`."""
-        if folder == self._path or folder.is_dir():
-            return
-        self._make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        self._share(folder, 0o2770)
-
-    def _share(self, made: Path | int, most: int) -> None:
-        """Give something new the group of `path`, and its rights there, whatever the umask says.
-        Where somebody else has made it meanwhile, or the group is not ours, it stays as it is."""
-        shared = self._path.stat()
-        with suppress(PermissionError):
-            os.chown(made, -1, shared.st_gid)
-            mode = os.stat(made).st_mode
-            os.chmod(made, mode | (shared.st_mode & most & 0o2070))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -7,45 +7,44 @@ Times are those that the file system gives to files.
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sgpu_decl.regular_files import read_regular
+from sgpu_decl.storing.folder.group_rights import make_shared_folder, share
 from sgpu_decl.storing.proposals import KEPT, StoredProposal
-from sgpu_decl.storing.state_folder import unreachable
+from sgpu_decl.storing.state_folder import make_state_folder, unreachable
 
 __all__ = ["FolderProposals"]
 
 _FILE = re.compile(r"([0-9a-f]{32})\.json\.gz")
 
 
-def _make_shared(folder: Path) -> None:
-    """Others may use it as the umask says."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-
 class FolderProposals:
-    """`home` is the folder of a target. `make` makes a folder in it, `mode` are the permissions of
-    new files, less the umask."""
+    """`home` is the folder of a target. `root` is the folder of all projects, which machines share;
+    None for the state of this machine, which is for its user alone."""
 
-    def __init__(
-        self, home: Path, *, make: Callable[[Path], None] = _make_shared, mode: int = 0o660
-    ) -> None:
+    def __init__(self, home: Path, *, root: Path | None = None) -> None:
         self._folder = home / "proposals"
-        self._make = make
-        self._mode = mode
+        self._root = root
+        self._mode = 0o600 if root is None else 0o660
 
     def propose(self, id: str, content: bytes) -> None:  # noqa: A002
         with self._explained():
-            self._make(self._folder)
+            if self._root is None:
+                make_state_folder(self._folder)
+            else:
+                make_shared_folder(self._folder, root=self._root)
             draft = self._folder / f".new-{id}"
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode)
             try:
                 with open(handle, "wb") as file:
                     file.write(content)
                     file.flush()
+                    if self._root is not None:
+                        share(handle, self._mode, root=self._root)
                     os.fsync(handle)
                 draft.rename(self._folder / f"{id}.json.gz")
             except OSError:
