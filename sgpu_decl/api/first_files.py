@@ -84,7 +84,7 @@ def project_name(folder: Path, name: str | None) -> str:
     """The name of a new project in a folder: `name`, else that of the folder.
 
     Raises:
-        Usage: it is none.
+        Usage: a project cannot have this name.
         SgpuError: the folder is a file.
     """
     _refuse_file(folder)

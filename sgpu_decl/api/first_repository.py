@@ -12,7 +12,7 @@ __all__ = ["write_first_repository"]
 _ROOT = "sgpu.yml"
 _NAMED = "project: {name: gitops}"
 _SCHEMAS = "../../schemas/"  # of the checkout, from the example
-_LEFT = frozenset({".sgpu", "__pycache__"})  # by whoever tried the example in a checkout
+_MADE = frozenset({".sgpu", "__pycache__"})  # by sgpu and Python, where the example was tried
 
 
 def write_first_repository(folder: Path, *, name: str | None) -> FirstFiles:
@@ -22,7 +22,7 @@ def write_first_repository(folder: Path, *, name: str | None) -> FirstFiles:
         name: of the project.
 
     Raises:
-        Usage: the name is none.
+        Usage: a project cannot have this name.
         SgpuError: a file is there already, or cannot be written.
     """
     name = project_name(folder, name)
@@ -30,7 +30,7 @@ def write_first_repository(folder: Path, *, name: str | None) -> FirstFiles:
     files: dict[Path, str] = {}
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
-        if path.is_file() and _LEFT.isdisjoint(relative.parts):
+        if path.is_file() and _MADE.isdisjoint(relative.parts):
             text = path.read_text(encoding="utf-8")
             files[folder / relative] = text.replace(_SCHEMAS, "schemas/")
     files[folder / _ROOT] = files[folder / _ROOT].replace(

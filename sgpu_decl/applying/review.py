@@ -140,7 +140,7 @@ class _History:
 
 
 class _Contents:
-    """What digests of a plan stand for."""
+    """The files and packages that the digests of a plan stand for."""
 
     def __init__(self, project: OpenedProject, prepared: Prepared) -> None:
         self._project = project

@@ -245,7 +245,7 @@ class Launcher(Protocol):
 
     def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
         """`launch` for launches that are started as one, each behind those that it comes after: all
-        are started, or none. It is one launch alone unless the backend's `Capabilities.joins`."""
+        are started, or none. A backend without `Capabilities.joins` gets one launch at a time."""
         return [self.launch(launching) for launching in launchings]
 
     def unstage(self, launching: LaunchRequest) -> None:  # noqa: ARG002  a default

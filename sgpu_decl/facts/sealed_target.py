@@ -1,4 +1,5 @@
-"""Whether a target takes sealed plans alone: the file says it at apply, and never the plan."""
+"""Whether a target takes sealed plans alone. The project's file says so at apply; a plan is not
+asked, because anybody may have written it."""
 
 import os
 from pathlib import Path

@@ -5,8 +5,8 @@ from sgpu_decl.frozen_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """Runs that come after each other are started as one: at most `most`, of which all have the
-    same values in the fields `same`."""
+    """How runs that come after each other are started as one: at most `most` of them, with the same
+    values in the fields `same`."""
 
     most: int
     same: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""In what an effect differs from one that was shown, in words."""
+"""The differences between an effect and one that was shown, in words."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -25,7 +25,7 @@ _LESS: Mapping[Action, Action] = {
     Action.CREATE: Action.REPLACE,  # the attempt that was to be stopped has ended
     Action.FORGET: Action.DESTROY,
 }
-"""What is less than another action: who has approved that one has approved this one, too."""
+"""Actions that do less than another one. Whoever approved the other one has approved them, too."""
 
 
 def effects_of(plan: Plan) -> tuple[Effect, ...]:
@@ -80,7 +80,7 @@ def _launched(kind: Kind, inputs: LaunchInputs) -> tuple[str, LaunchInputs]:
 
 
 def covers(shown: Effect, planned: Effect) -> bool:
-    """Whether who has seen one effect has seen all that another one does: the same, or less."""
+    """Whether a person who saw one effect saw all that the planned one does: the same, or less."""
     if (shown.address, shown.kind, shown.backend) != (
         planned.address,
         planned.kind,

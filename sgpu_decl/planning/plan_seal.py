@@ -1,4 +1,4 @@
-"""The seal of a saved plan: who has the key made the plan as it is.
+"""The seal of a saved plan. It proves that somebody with the key made the plan as it is.
 
 A seal is the HMAC-SHA256 (RFC 2104) of the canonical text of the plan, with all of its keys but
 `seal`. It is checked on the JSON as it was read: a plan of a newer sgpu has keys that a `Plan` of

@@ -187,7 +187,8 @@ def _both_recorded(
 
 
 def _has_history(resource: Resource | None) -> bool:
-    """What was moved away left its attempts behind at no address."""
+    """Whether an address is taken. One that a resource was moved away from is not: its resource is
+    gone, and has no last attempt."""
     return resource is not None and (not resource.gone or resource.last is not None)
 
 

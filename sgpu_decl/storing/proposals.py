@@ -1,5 +1,5 @@
-"""What keeps the proposals of a target, beside its state: who may only plan adds them, and needs no
-right to write the state."""
+"""The proposals of a target, kept beside its state. Adding one needs no right to write the state,
+so whoever may only plan can do it."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -68,7 +68,8 @@ class RemoteLauncher(Launcher):
         record: LaunchRecord,  # noqa: ARG002  a default
         marker: Mapping[str, Any],  # noqa: ARG002
     ) -> bool:
-        """Whether a launch that is marked, and was not started, may have been begun to start."""
+        """Whether a launch with a marker, which does not say that it was started, has all that
+        `launch` needs to complete it. If not, nothing can have been started."""
         return True
 
     def check(self, launching: LaunchRequest) -> None:

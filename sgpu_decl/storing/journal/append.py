@@ -55,8 +55,8 @@ def append_once(
 
 
 class StaleReads:
-    """The turns in which a store said that a number is taken and did not show the entry, as a
-    server may whose reads go to a copy that lags behind."""
+    """Counts how often a store said that a number is taken, and did not show the entry: its reads
+    may go to a copy that lags behind."""
 
     def __init__(self, store: str) -> None:
         self._store = store

@@ -61,8 +61,8 @@ def held_error(holder: LockHolder, *, silent: float, left: float) -> Locked:
 @contextmanager
 def kept_renewed(renew: Callable[[], float]) -> Iterator[None]:
     """Call `renew` from a thread for as long as the block lasts. It returns the seconds until it
-    wants to be called again. Once it says that the lock or the journal is lost, it is called no
-    more; after any other error it is called again."""
+    wants to be called again. It is called no more once it raises that the lock or entries are lost;
+    after any other error it is called again."""
     over = threading.Event()
 
     def work() -> None:

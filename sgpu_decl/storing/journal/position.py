@@ -27,7 +27,7 @@ class Position:
 
 
 COLUMNS = " ".join((*ATTEMPT_COLUMNS, *INTENT_COLUMNS))
-"""What of the entries this sgpu keeps in the tables. Another one may keep less."""
+"""The columns that this sgpu fills from entries. Another version may have fewer."""
 
 NOTHING = Position(number=0, digest=NO_ENTRY, at=None)
 
@@ -63,7 +63,7 @@ def is_whole(connection: sqlite3.Connection) -> bool | None:
 
 
 def empty(connection: sqlite3.Connection) -> None:
-    """Delete all that was made of entries. It belongs into a transaction."""
+    """Delete all that was made of entries. The caller has begun a transaction."""
     named = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     for (name,) in named:
         if name not in ("meta", "journal") and not name.startswith("sqlite_"):

@@ -10,9 +10,9 @@ __all__ = ["grants"]
 
 
 def grants(schema: str, *, planner: str, applier: str) -> str:
-    """Statements for the owner of the database, which may be run again. `planner` may read,
-    and add proposals; `applier` may add entries as well. Neither may change or delete anything, or
-    make a table."""
+    """Statements for the owner of the database, which may be run again. `planner` may read and add
+    proposals; `applier` may add entries as well. Neither may change or delete rows, or make a
+    table."""
     into, reader, writer = map(_quoted, (schema, planner, applier))
     made = ";\n".join(statement.format(schema=into) for statement in (*TABLES, PROPOSALS))
     rights = "\n".join(

@@ -1,5 +1,5 @@
-"""What the tables of a state in PostgreSQL have in common: one project and target, and errors in
-words."""
+"""The tables of a state in PostgreSQL: they are made where they are missing, and errors of the
+server become errors of sgpu."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -82,10 +82,10 @@ class PostgresTables:
         except InsufficientPrivilege as error:
             raise SgpuError(
                 f"the shared state in `{self.name}` refuses this: {_first_line(error)}",
-                hint="who owns the database runs: "
-                f"`GRANT USAGE ON SCHEMA {schema} TO ROLE; GRANT SELECT, INSERT ON ALL TABLES IN "
-                f"SCHEMA {schema} TO ROLE`. `sgpu state grants` prints this for a role that "
-                "plans and one that applies, with the tables that are missing",
+                hint="let the owner of the database run the SQL that `sgpu state grants` prints: "
+                "it makes missing tables, and gives a role that plans and one that applies their "
+                f"rights, such as `GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA {schema}` to the "
+                "one that applies",
                 code="state_unreachable",
             ) from error
         except (

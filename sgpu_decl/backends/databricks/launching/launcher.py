@@ -85,8 +85,8 @@ class DatabricksLauncher(RemoteLauncher):
         return {"joined": {"folder": folder, "token": joined_token(launching.joined)}}
 
     def is_whole(self, record: LaunchRecord, marker: Mapping[str, Any]) -> bool:
-        """One of several was begun to start once their submission was written, which is then what
-        `launch` completes."""
+        """A launch that is joined with others is whole once their submission is written. `launch`
+        then sends that again."""
         self._submissions.pop(record.token, None)
         joined = marker.get("joined")
         if joined is None:
@@ -126,7 +126,8 @@ class DatabricksLauncher(RemoteLauncher):
             raise
 
     def _write_submission(self, launchings: Sequence[LaunchRequest]) -> None:
-        """From now on, all of the launches count as begun to start."""
+        """Write the request of all launches. Once that is done, a crash drops none of them: each is
+        completed by sending the request again."""
         from sgpu_decl.backends.databricks.launching.joined_runs import joined_submission
 
         workspace, staged = self._workspace(launchings[0]), []

@@ -51,8 +51,8 @@ class RunPart:
         return int(newest["run_id"]) if newest is not None else None
 
     def explained(self, status: RemoteStatus, runs: RunCache) -> RemoteStatus:
-        """The status, which names the attempts that this one waits for, or that it did not start
-        for."""
+        """The status with the names of the attempts that this one waits for, or with the one that
+        it was not started because of."""
         view = status.view
         waits = view.state is AttemptState.QUEUED
         if not self.after or not (waits or view.failure is FailureClass.UPSTREAM_FAILED):
