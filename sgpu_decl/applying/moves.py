@@ -16,7 +16,8 @@ def move_recorded(
     writer: StateWriter, backends: Backends, source: Address, destination: Address
 ) -> None:
     """Move the record of a resource, then what its attempts left on this machine. If this process
-    is killed in between, and on other machines, folders are moved when they are looked for.
+    is killed in between, and on other machines, the local backend moves a folder when it looks for
+    it (`AttemptLayout.found`). What remote backends keep here is read from the platform again.
 
     Raises:
         NotFound: nothing is recorded at `source`.

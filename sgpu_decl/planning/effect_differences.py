@@ -32,9 +32,9 @@ def _differences(
     if shown.action is not planned.action:
         yield f"`{shown.action}` was shown"
     elif planned.destructive and not shown.destructive:
-        yield "that stopping active attempts is part of it was not shown"
+        yield "it stops active attempts, which was not shown"
     if planned.moved_from not in (None, shown.moved_from):
-        yield f"that `{planned.moved_from}` is moved here was not shown"
+        yield f"it moves the history of `{planned.moved_from}`, which was not shown"
     if shown.backend != planned.backend:
         yield f"backend `{shown.backend}` -> `{planned.backend}`"
     if shown.spec is None or planned.spec is None:

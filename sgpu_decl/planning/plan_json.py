@@ -76,7 +76,7 @@ def saved_from_json(
                 raise _Refused(
                     "has a seal that was made with another key, or was changed after it was sealed",
                     code="bad_seal",
-                    hint="use the `SGPU_PLAN_KEY` of who made the plan; or make it again",
+                    hint="set `SGPU_PLAN_KEY` to the key that it was sealed with; or make it again",
                 )
             value.pop(SEAL, None)
             checksum = value.pop(_CHECKSUM, None)

@@ -39,11 +39,11 @@ def differences(planned: Effect, contents: Mapping[str, Mapping[str, str]] = CON
         (replace(SHOWN, action=Action.REPLACE), ["`create` was shown"]),
         (
             replace(SHOWN, destructive=True),
-            ["that stopping active attempts is part of it was not shown"],
+            ["it stops active attempts, which was not shown"],
         ),
         (
             replace(SHOWN, moved_from=Address.run("old")),
-            ["that `run.old` is moved here was not shown"],
+            ["it moves the history of `run.old`, which was not shown"],
         ),
         (replace(SHOWN, backend="ray"), ["backend `local` -> `ray`"]),
         (
