@@ -156,7 +156,7 @@ def main() -> int:
         return 0
     try:
         show(options.kind, form, text)
-    except urllib.error.URLError as error:
+    except OSError as error:  # a refusal, no connection, or an answer that takes too long
         summarize(text)
         print(f"error: the plan could not be shown at {form.url}: {error}", file=sys.stderr)
         return 1
