@@ -14,6 +14,7 @@ from sgpu_decl.storing.state_folder import state_folder
 __all__ = [
     "COMMAND_FILE",
     "DEFAULT_FILES",
+    "ROOT_FILE",
     "TARGET_VARIABLE",
     "Location",
     "Opened",
@@ -26,7 +27,8 @@ __all__ = [
 
 COMMAND_FILE = "sgpu run"
 """What stands where a run has its file, if the command line alone describes it."""
-DEFAULT_FILES = ("sgpu.yml", "run.yaml")
+ROOT_FILE = "sgpu.yml"
+DEFAULT_FILES = (ROOT_FILE, "run.yaml")
 TARGET_VARIABLE = "SGPU_TARGET"
 
 
@@ -219,6 +221,6 @@ def _nearest(start: Path) -> Path:
 
 def _marked(here: Path) -> Path | None:
     for folder in (here, *here.parents):
-        if (folder / "sgpu.yml").is_file() or (folder / ".sgpu").is_dir():
+        if (folder / ROOT_FILE).is_file() or (folder / ".sgpu").is_dir():
             return folder
     return None

@@ -4,12 +4,10 @@ asked, because anybody may have written it."""
 import os
 from pathlib import Path
 
-from sgpu_decl.facts.location import Opened
+from sgpu_decl.facts.location import ROOT_FILE, Opened
 from sgpu_decl.regular_files import open_regular
 
 __all__ = ["is_sealed"]
-
-_PROJECT_FILE = "sgpu.yml"
 
 
 def is_sealed(opened: Opened) -> bool:
@@ -18,7 +16,7 @@ def is_sealed(opened: Opened) -> bool:
     Raises:
         InvalidInput: a file that may say so cannot be parsed.
     """
-    files = {opened.root / _PROJECT_FILE, *filter(None, [opened.file])}
+    files = {opened.root / ROOT_FILE, *filter(None, [opened.file])}
     return any(_says_sealed(file, opened) for file in sorted(files))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.location import ROOT_FILE, Location, Opened, absolute
 from sgpu_decl.model.target import Mode
 from sgpu_decl.regular_files import open_regular
 from sgpu_decl.storing.stores import SharedPlace
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["misplaced_state", "shared_place"]
 
-_PROJECT_FILE = "sgpu.yml"
 _YAML = (".yml", ".yaml", ".json")
 _KEY = re.compile(rb"""(^|[\s{,"'])state["']?\s*:""")
 
@@ -31,7 +30,7 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         InvalidInput: the file names a store, and the block is wrong; or another file names one.
     """
     misplaced = misplaced_state(opened, location)
-    file = opened.root / _PROJECT_FILE
+    file = opened.root / ROOT_FILE
     declared, findings = _declared(file, opened, location)
     if misplaced or findings:
         _refuse(opened.shown, misplaced)
@@ -60,7 +59,7 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
     """The error of a project file which names a store, and is not the one whose store counts: all
     commands of a project have to find the same state, also those that name no file."""
     file = opened.file
-    if file is None or absolute(file) == opened.root / _PROJECT_FILE:
+    if file is None or absolute(file) == opened.root / ROOT_FILE:
         return ()
     if file.suffix not in _YAML or not _may_name_one(file) or holds_plan(file):
         return ()
@@ -69,14 +68,14 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
         return ()
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
-    counts = os.path.relpath(opened.root / _PROJECT_FILE)
+    counts = os.path.relpath(opened.root / ROOT_FILE)
     return (
         Diagnostic(
             code="misplaced_state",
             summary=f"a shared state is named in `{counts}` alone, and this is another file",
             place=declared.place,
             hint=f"move `state` to `{counts}`; to keep both files, give each a folder of its own, "
-            f"with the name `{_PROJECT_FILE}`",
+            f"with the name `{ROOT_FILE}`",
         ),
     )
 
