@@ -78,7 +78,7 @@ class HeadReader:
                 break
             except Refused as error:
                 if time.monotonic() > deadline:
-                    summary = f"the head node of `{self._url}` does not list its files"
+                    summary = f"the head node does not list its files: {error.message}"
                     raise self._unavailable(summary) from error
                 self._node = None  # another node may be the head now
             time.sleep(_PAUSE)
