@@ -111,10 +111,18 @@ def test_without_a_pull_request_the_plan_is_in_the_summary(
     assert host.asked == []
 
 
+@pytest.mark.parametrize("token", ["hunter2", None])
 def test_a_token_that_may_not_comment_fails_the_job_and_shows_the_plan(
-    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+    host: CommentHost,
+    environ: Callable[[int | None], dict[str, str]],
+    tmp_path: Path,
+    token: str | None,
 ) -> None:
-    wrong = {**environ(5), "GITHUB_TOKEN": "hunter2", "GITLAB_TOKEN": "hunter2"}
+    wrong = environ(5)
+    for name in ("GITHUB_TOKEN", "GITLAB_TOKEN"):
+        wrong.pop(name, None)
+        if token is not None:
+            wrong[name] = token
     refused = comment("change", f"{MARKER}\none", tmp_path, wrong)
     assert refused.returncode == 1
     assert refused.stdout == f"{MARKER}\none\n"

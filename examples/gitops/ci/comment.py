@@ -83,9 +83,9 @@ def call(method: str, url: str, fields: Fields | None = None) -> tuple[Any, str]
     """The answer, and the header that names its next page."""
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if "CI_API_V4_URL" in os.environ:
-        headers["PRIVATE-TOKEN"] = os.environ["GITLAB_TOKEN"]
+        headers["PRIVATE-TOKEN"] = os.environ.get("GITLAB_TOKEN", "")
     else:
-        headers["Authorization"] = f"Bearer {os.environ['GITHUB_TOKEN']}"
+        headers["Authorization"] = f"Bearer {os.environ.get('GITHUB_TOKEN', '')}"
     data = None if fields is None else json.dumps(fields).encode()
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
     with urllib.request.urlopen(request, timeout=60) as answer:
