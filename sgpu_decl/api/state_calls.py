@@ -11,6 +11,7 @@ from sgpu_decl.runs.selectors import resource_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from sgpu_decl.model.state import Attempt, State
     from sgpu_decl.model.state_log import LogEntry
@@ -71,6 +72,15 @@ class StateCalls:
         if entries is None:
             raise _no_log()
         return entries
+
+    def last_read(self) -> "tuple[int, datetime] | None":
+        """The number and the time of the last entry of a shared state that this machine has read,
+        where the session is `offline`; None for a state of this machine.
+
+        Raises:
+            SgpuError: it has read none (`no_copy`).
+        """
+        return self._project.last_read
 
     def migrate(self) -> "Migrated":
         """Copy the state of this machine to the shared store that the project names.

@@ -20,6 +20,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWr
 from sgpu_decl.storing.stores import (
     local_proposals,
     local_store,
+    offline_store,
     shared_proposals,
     shared_store,
     unmigrated_store,
@@ -86,8 +87,26 @@ class OpenedProject:
                 self._states = unmigrated_store(self.state_dir)
             else:
                 _refuse_left_behind(local_store(self.state_dir).path)
-                self._states = shared_store(self.shared_place, self.state_dir, commit=self.commit)
+                self._states = self._shared(self.shared_place)
         return self._states
+
+    def _shared(self, place: "SharedPlace") -> StateStore:
+        if self.location.offline:
+            return offline_store(place, self.state_dir)
+        return shared_store(place, self.state_dir, commit=self.commit)
+
+    @property
+    def last_read(self) -> "tuple[int, datetime] | None":
+        """The last entry that this machine has read of a shared state, where its store is left
+        alone: its number, and the time of the store.
+
+        Raises:
+            SgpuError: this machine has read none.
+        """
+        from sgpu_decl.storing.journal.offline_store import OfflineStore
+
+        states = self.states
+        return states.last_read if isinstance(states, OfflineStore) else None
 
     @cached_property
     def proposals(self) -> "ProposalStore":

@@ -13,6 +13,7 @@ from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.journal.lock_lease import LockLease
+    from sgpu_decl.storing.journal.offline_store import OfflineStore
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
     from sgpu_decl.storing.postgres.server import ServerConnection
@@ -72,6 +73,27 @@ def shared_store(
     the log."""
     from sgpu_decl.storing.journal.store import JournalStore
 
+    return JournalStore(
+        shared_journal(place, folder.name),
+        folder / REPLICA,
+        url=_url_of(place),
+        lease=lease,
+        commit=commit,
+    )
+
+
+def offline_store(place: SharedPlace, folder: Path) -> "OfflineStore":
+    """What this machine has read of the store of a target on this place; nothing asks the place.
+    `folder` as in `shared_store`."""
+    from sgpu_decl.storing.journal.offline_store import OfflineStore
+
+    journal = shared_journal(place, folder.name)
+    return OfflineStore(journal, folder / REPLICA, url=_url_of(place))
+
+
+def _url_of(place: SharedPlace) -> Callable[[Path], str]:
+    """How `open_state_store` finds the store of a copy again."""
+
     def url(replica: Path) -> str:
         fields = {
             "address": place.address,
@@ -83,13 +105,7 @@ def shared_store(
         written = {name: value for name, value in fields.items() if value is not None}
         return f"{place.kind}:?{urlencode(written)}"
 
-    return JournalStore(
-        shared_journal(place, folder.name),
-        folder / REPLICA,
-        url=url,
-        lease=lease,
-        commit=commit,
-    )
+    return url
 
 
 def open_state_store(url: str) -> StateStore | None:

@@ -170,6 +170,43 @@ def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
     assert actions(sgpu) == {"run.hello": "create"}
 
 
+def test_what_was_read_last_can_be_read_without_the_store(
+    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
+) -> None:
+    place = new_place(request, FOLDER, tmp_path)
+    text = PROJECT.format(kind=FOLDER, where=where(place))
+    sgpu.write("sgpu.yml", text)
+    no_copy = sgpu.here("plan", "--offline", "-o", "json")
+    assert (no_copy.code, no_copy.json["error"]["code"]) == (1, "no_copy")
+    assert sgpu.here("apply", "-y").code == 0
+    last = sgpu.here("state", "log", "-o", "json").json["data"]["entries"][0]
+    Path(place.address).rename(tmp_path / "away")
+
+    assert sgpu.here("plan").code == 1
+    for command in (
+        ("plan",), ("status",), ("show", "hello"), ("state", "list"), ("state", "show", "hello"),
+        ("state", "pull"),
+    ):  # fmt: skip
+        answer = sgpu.here(*command, "--offline")
+        assert answer.code == 0, answer.err
+        assert f"UTC, after entry {last['number']}" in answer.err
+        assert last["at"][:10] in answer.err
+    assert actions(sgpu, "--offline") == {"run.hello": "no_op"}
+    past = sgpu.here("state", "list", "--at", "1", "--offline", "-o", "json")
+    assert past.json["error"]["code"] == "needs_store"
+    for refused in (("apply", "-y"), ("destroy", "-y", "hello"), ("plan", "--propose")):
+        assert sgpu.here(*refused, "--offline").code == 64
+    assert not Path(place.address).exists()
+
+
+def test_a_state_of_this_machine_is_read_offline_as_always(sgpu: Shell) -> None:
+    text = "project: {name: p}\nruns: {hello: {gpus: 1, type: CPU, command: [echo, hello]}}\n"
+    sgpu.write("sgpu.yml", text)
+    answer = sgpu.here("plan", "--offline")
+    assert answer.code == 0
+    assert "the state lies on this machine" in answer.err
+
+
 def test_two_developers_do_not_meet(
     request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
 ) -> None:
