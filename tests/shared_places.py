@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.folder.journal import MARKER
+from sgpu_decl.storing.folder.shared_folder import MARKER
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, shared_store
 
 __all__ = ["break_lock", "new_place"]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from sgpu_decl.maintenance.state_compaction import CompactedState
     from sgpu_decl.model.state import Attempt, State
     from sgpu_decl.model.state_log import LogEntry
     from sgpu_decl.storing.migration import Migrated
@@ -92,6 +93,18 @@ class StateCalls:
         from sgpu_decl.maintenance.state_migration import migrate
 
         return migrate(self._project)
+
+    def compact(self, older_than: float) -> "CompactedState":
+        """Delete entries of a shared state that are older than `older_than` seconds, and proposals
+        that have expired. What the state holds stays.
+
+        Raises:
+            SgpuError: the project names no shared store, this user may not delete there, or a newer
+                sgpu has written what would be deleted.
+        """
+        from sgpu_decl.maintenance.state_compaction import compact
+
+        return compact(self._project, older_than=older_than)
 
     def grants(self, *, planner: str, applier: str) -> str:
         """The SQL that gives two roles the rights on a state in PostgreSQL.

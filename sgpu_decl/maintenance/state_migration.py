@@ -22,11 +22,7 @@ def migrate(project: OpenedProject) -> "Migrated":
 
     place = project.shared_place
     if place is None:
-        raise SgpuError(
-            "the project names no shared state",
-            hint="name its store with `state` in `sgpu.yml`, then migrate",
-            code="no_shared_state",
-        )
+        raise no_shared_state("there is no store to copy the state of this machine to")
 
     def site(backend: str) -> str | None:
         return project.backend(backend).launcher.site()
@@ -37,3 +33,12 @@ def migrate(project: OpenedProject) -> "Migrated":
         return copy_to(local_store(folder), shared, site=site, patience=project.patience)
     finally:
         shared.close()
+
+
+def no_shared_state(why: str) -> SgpuError:
+    """The error of a command that is about a shared state alone."""
+    return SgpuError(
+        f"the project names no shared state: {why}",
+        hint="name its store with `state` in `sgpu.yml`",
+        code="no_shared_state",
+    )

@@ -139,7 +139,7 @@ def local_proposals(folder: Path) -> "ProposalStore":
     """The proposals of a target whose files lie in a folder of this machine."""
     from sgpu_decl.storing.folder.proposals import FolderProposals
 
-    return FolderProposals(folder, make=make_state_folder, mode=0o600)
+    return FolderProposals(folder, make=make_state_folder)
 
 
 def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
@@ -149,8 +149,15 @@ def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
 
         return PostgresProposals(_server(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.proposals import FolderProposals
+    from sgpu_decl.storing.folder.shared_folder import SharedFolder
 
-    return FolderProposals(Path(place.address) / place.project / target)
+    shared = SharedFolder(Path(place.address))
+    return FolderProposals(
+        shared.path / place.project / target,
+        make=shared.make,
+        require=shared.require,
+        share=shared.share_file,
+    )
 
 
 def shared_journal(place: SharedPlace, target: str) -> "Journal":

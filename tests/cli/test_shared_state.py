@@ -96,6 +96,28 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
     assert "gave the lock back" in text
 
 
+def test_a_compacted_state_goes_on_in_both_clones(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert two.here("state", "compact", "--older-than", "0s").code == 0  # there is nothing yet
+    assert one.here("apply", "-y").code == 0
+    assert actions(two) == {"run.hello": "no_op"}
+    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    done = one.here("state", "compact", "--older-than", "0s", "-o", "json").json["data"]
+    assert done["entries"] > 5
+    assert actions(one) == actions(two) == {"run.hello": "no_op"}
+    entries = two.here("state", "log", "-o", "json").json["data"]["entries"]
+    assert entries[-1]["number"] == done["first"]
+    gone = two.here("state", "show", "hello", "--at", str(done["first"] - 1))
+    assert "were deleted by `sgpu state compact`" in gone.err
+    assert "no entry is as old" in one.here("state", "compact", "--older-than", "1h").err
+
+
+def test_a_state_of_this_machine_is_not_compacted(sgpu: Shell) -> None:
+    sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
+    refused = sgpu.here("state", "compact", "--older-than", "1d", "-o", "json")
+    assert refused.json["error"]["code"] == "no_shared_state"
+
+
 def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
     sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
     for command in (("log",), ("list", "--at", "1")):

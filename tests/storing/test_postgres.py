@@ -111,6 +111,26 @@ def test_a_role_that_may_select_and_insert_applies_and_changes_nothing_that_is_t
                 connection.execute(statement.encode())
 
 
+def test_who_may_delete_compacts_and_nobody_else(applied: Database, tmp_path: Path) -> None:
+    role = applied.as_role("SELECT, INSERT")
+    applier = applied.store(tmp_path / "applier", url=role)
+    owner = applied.store(tmp_path / "owner")
+    assert isinstance(applier, JournalStore)
+    assert isinstance(owner, JournalStore)
+    before = owner.read_all()
+    with pytest.raises(SgpuError, match="may not delete") as caught:
+        applier.compact(0)
+    assert caught.value.code == "compact_refused"
+    assert f"GRANT DELETE ON ALL TABLES IN SCHEMA {applied.schema}" in str(caught.value.hint)
+    assert applier.read_all() == before
+    assert owner.compact(0).entries > 0
+    assert applier.read_all() == before
+    with applier.lock("apply", lineage="lin") as writer:
+        assert writer.applied("p")
+    for store in (applier, owner):
+        store.close()
+
+
 def test_the_grants_are_enough_for_two_roles_and_no_more(
     database: Database, tmp_path: Path
 ) -> None:

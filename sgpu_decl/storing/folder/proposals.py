@@ -21,46 +21,52 @@ __all__ = ["FolderProposals"]
 _FILE = re.compile(r"([0-9a-f]{32})\.json\.gz")
 
 
-def _make_shared(folder: Path) -> None:
-    """Others may use it as the umask says."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-
 class FolderProposals:
-    """`home` is the folder of a target. `make` makes a folder in it, `mode` are the permissions of
-    new files, less the umask."""
+    """`home` is the folder of a target.
+
+    Args:
+        make: makes a folder in it.
+        require: called first; it may raise where the proposals cannot be here.
+        share: called with each new file, which is for this user alone before.
+    """
 
     def __init__(
-        self, home: Path, *, make: Callable[[Path], None] = _make_shared, mode: int = 0o660
+        self,
+        home: Path,
+        *,
+        make: Callable[[Path], None],
+        require: Callable[[], None] = lambda: None,
+        share: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._folder = home / "proposals"
         self._make = make
-        self._mode = mode
+        self._require = require
+        self._share = share
 
     def propose(self, id: str, content: bytes) -> None:  # noqa: A002
         with self._explained():
             self._make(self._folder)
             draft = self._folder / f".new-{id}"
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode)
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with open(handle, "wb") as file:
                     file.write(content)
                     file.flush()
+                    self._share(handle)
                     os.fsync(handle)
                 draft.rename(self._folder / f"{id}.json.gz")
             except OSError:
                 draft.unlink(missing_ok=True)
                 raise
-            for at, name in self._files():
-                if _expired(at):
-                    with suppress(OSError):  # another one did, or its owner alone may
-                        (self._folder / name).unlink()
+            for name in self._expired():
+                with suppress(OSError):  # another one did, or its owner alone may
+                    (self._folder / name).unlink()
 
     def proposals(self) -> Iterator[StoredProposal]:
         with self._explained():
             found = sorted(self._files(), reverse=True)
         for at, name in found:
-            if _expired(at):
+            if _is_expired(at):
                 return
             content = None
             with self._explained(), suppress(FileNotFoundError):
@@ -68,8 +74,18 @@ class FolderProposals:
             if content is not None:
                 yield StoredProposal(id=name.partition(".")[0], content=content, at=at)
 
+    def drop_expired(self) -> int:
+        with self._explained():
+            expired = self._expired()
+            for name in expired:
+                (self._folder / name).unlink(missing_ok=True)
+            return len(expired)
+
     def close(self) -> None:
         """There is no connection."""
+
+    def _expired(self) -> list[str]:
+        return [name for at, name in self._files() if _is_expired(at)]
 
     def _files(self) -> list[tuple[datetime, str]]:
         found = []
@@ -84,10 +100,11 @@ class FolderProposals:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
+            self._require()
             yield
         except OSError as error:
             raise unreachable(self._folder, error) from error
 
 
-def _expired(at: datetime) -> bool:
+def _is_expired(at: datetime) -> bool:
     return at < datetime.now(UTC) - KEPT

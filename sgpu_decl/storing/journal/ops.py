@@ -25,7 +25,7 @@ from sgpu_decl.storing.sqlite.rows import (
 )
 from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
-__all__ = ["Op", "UnknownOp", "perform"]
+__all__ = ["Op", "UnknownOp", "keeps_all", "perform"]
 
 Op = dict[str, Json]
 
@@ -158,6 +158,23 @@ def perform(op: Any, writer: SqliteWriter, connection: sqlite3.Connection, linea
             writer.remove(Address.parse(op["address"]))
         case other:
             raise UnknownOp(str(other))
+
+
+_RESOURCE_CELLS = frozenset(
+    ("address", "backend", "owner", "spec", "gone", "numbered", "remote", "last")
+)
+
+
+def keeps_all(op: Any) -> bool:
+    """Whether `perform` keeps all that an op says. A newer sgpu may add cells, which this one would
+    leave out of its tables."""
+    resource = op.get("resource")
+    attempts = [*op.get("attempts", ()), op.get("attempt"), resource and resource["last"]]
+    return (
+        all(item.keys() <= set(ATTEMPT_COLUMNS) for item in attempts if item)
+        and (op.get("intent") or {}).keys() <= set(INTENT_COLUMNS)
+        and (resource or {}).keys() <= _RESOURCE_CELLS
+    )
 
 
 def _intent(intent: Intent) -> Op:

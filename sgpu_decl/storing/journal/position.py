@@ -1,7 +1,10 @@
 """How far the tables of a replica go, and what decides who may append the next entry."""
 
+import os
 import sqlite3
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.frozen_dataclass import dataclass
@@ -14,7 +17,7 @@ from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS
 if TYPE_CHECKING:
     from sgpu_decl.storing.sqlite.liveness import ProcessMark
 
-__all__ = ["NOTHING", "Head", "Position", "head_of", "make_table", "position_of"]
+__all__ = ["NOTHING", "Head", "Position", "fill_from", "head_of", "make_table", "position_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,44 @@ def empty(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE meta SET serial = 0")
     connection.execute("DROP TABLE journal")
     make_table(connection)
+
+
+def fill_from(connection: sqlite3.Connection, draft: Path, *, expected: Position) -> None:
+    """Put the tables of a database into those of a connection, in one transaction, unless these go
+    further than `expected` meanwhile. What an older sgpu has no column for is null."""
+    connection.execute("ATTACH DATABASE ? AS draft", (os.fspath(draft),))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if position_of(connection) == expected:
+            empty(connection)
+            _copy_tables(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+    finally:
+        with suppress(sqlite3.Error):
+            connection.execute("DETACH DATABASE draft")
+
+
+def _copy_tables(connection: sqlite3.Connection) -> None:
+    for table in ("meta", "journal"):
+        connection.execute(f"DELETE FROM main.{table}")  # noqa: S608
+    named = connection.execute("SELECT name FROM draft.sqlite_schema WHERE type = 'table'")
+    for (table,) in named.fetchall():
+        if table.startswith("sqlite_"):
+            continue
+        kept = _columns(connection, "main", table) & _columns(connection, "draft", table)
+        names = ", ".join(f'"{name}"' for name in sorted(kept))
+        copy = f'INSERT INTO main."{table}" ({names}) SELECT {names} FROM draft."{table}"'  # noqa: S608
+        connection.execute(copy)
+    connection.execute("UPDATE main.journal SET columns = ?", (COLUMNS,))
+
+
+def _columns(connection: sqlite3.Connection, schema: str, table: str) -> frozenset[str]:
+    rows = connection.execute(f'PRAGMA {schema}.table_info("{table}")')
+    return frozenset(str(row[1]) for row in rows)
 
 
 def position_of(connection: sqlite3.Connection) -> Position:

@@ -21,7 +21,7 @@ from sgpu_decl.storing.journal.lock_lease import (
     kept_renewed,
     silence,
 )
-from sgpu_decl.storing.journal.port import Journal
+from sgpu_decl.storing.journal.port import Compacted, Journal
 from sgpu_decl.storing.journal.position import Head
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.sqlite import queries
@@ -30,6 +30,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
 if TYPE_CHECKING:
     from sgpu_decl.model.owner import Presence
     from sgpu_decl.model.state_log import LogEntry
+    from sgpu_decl.storing.journal.compaction import Compaction
     from sgpu_decl.storing.journal.ops import Op
     from sgpu_decl.storing.journal.writer import JournalWriter
     from sgpu_decl.storing.sqlite.rows import Cell
@@ -130,7 +131,10 @@ class JournalStore:
         from sgpu_decl.storing.journal.log import log_entry
 
         newest = self._head().position.number
-        entries = self._journal.after(max(0, newest - most), most=most)
+        try:
+            entries = self._journal.after(max(0, newest - most), most=most)
+        except Compacted as gap:
+            entries = self._journal.after(gap.first - 1, most=most)
         return [log_entry(item, store=self._journal.name) for item in reversed(entries)]
 
     def read_anew(self) -> tuple[State, tuple[Attempt, ...]] | None:
@@ -146,7 +150,29 @@ class JournalStore:
                 if newest
                 else "it has none yet: `sgpu apply` adds the first one",
             )
-        return self._read_up_to(number)
+        try:
+            return self._read_up_to(number)
+        except Compacted as gap:
+            raise NotFound(
+                f"the state after entry {number} is not known any more: the entries 2 to "
+                f"{gap.first - 1} were deleted by `sgpu state compact`",
+                hint=f"entry {gap.first} is the oldest one that can be shown",
+            ) from gap
+
+    def compact(self, older_than: float, *, patience: Patience = AT_ONCE) -> "Compaction":
+        """Delete the entries that are older than `older_than` seconds, but for the first one and
+        the newest one. A checkpoint takes their place.
+
+        Raises:
+            SgpuError: this user may not delete, or a newer sgpu has written one of them.
+        """
+        from sgpu_decl.storing.journal.compaction import Compaction, compact
+
+        lineage = self._head().lineage
+        if lineage is None:
+            return Compaction(entries=0, first=None)
+        with self.lock("state compact", lineage=lineage, patience=patience):
+            return compact(self._journal, older_than=older_than)
 
     def _read_up_to(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
         import tempfile

@@ -16,7 +16,7 @@ from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
 from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest
 from sgpu_decl.storing.journal.lock_lease import LockLease, elapsed
 from sgpu_decl.storing.journal.ops import Op
-from sgpu_decl.storing.journal.port import Journal, StoreDown
+from sgpu_decl.storing.journal.port import Compacted, Journal, StoreDown
 from sgpu_decl.storing.journal.position import Position, position_of, put_position
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.sqlite import queries
@@ -83,7 +83,10 @@ class JournalWriter:
                 code="lock_lost",
             )
         last = self._last
-        found = self._journal.after(last.number - 1, most=2)
+        try:
+            found = self._journal.after(last.number - 1, most=2)
+        except Compacted:
+            found = ()
         if [digest(item.text) for item in found] != [last.digest]:
             with self._guard:
                 self._catch_up()

@@ -54,6 +54,28 @@ class PostgresTables:
                 self._make_tables()
                 return add()
 
+    def _dropping(self, statement: LiteralString, values: Sequence[object]) -> int:
+        """Delete rows; returns how many. There may be no table of them.
+
+        Raises:
+            SgpuError: the role may add rows, and not delete any.
+        """
+        with self._explained():
+            from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, UndefinedTable
+
+            try:
+                return self._server.execute(statement, values).rowcount
+            except (UndefinedTable, InvalidSchemaName):
+                return 0
+            except InsufficientPrivilege as error:
+                schema = self._server.server.schema
+                raise SgpuError(
+                    f"the role that uses the state in `{self.name}` may not delete anything",
+                    hint="who owns the tables may, or a role that got the right by "
+                    f"`GRANT DELETE ON ALL TABLES IN SCHEMA {schema} TO ROLE`",
+                    code="compact_refused",
+                ) from error
+
     def _make_tables(self) -> None:
         from psycopg.errors import (
             DuplicateObject,
