@@ -112,6 +112,21 @@ def test_a_compacted_state_goes_on_in_both_clones(clones: tuple[Shell, Shell]) -
     assert "no entry is as old" in one.here("state", "compact", "--older-than", "1h").err
 
 
+def test_gc_deletes_nothing_that_has_the_name_of_an_attempt_of_another_machine(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, two = clones
+    assert one.here("apply", "-y").code == 0
+    left = two.folder / ".sgpu" / "default" / "runs" / "hello" / "1"  # of a state that was given up
+    shutil.copytree(one.folder / ".sgpu" / "default" / "runs" / "hello" / "1", left)
+    freed = two.here("gc", "--keep-last", "0", "-o", "json")
+    assert freed.json["data"]["attempts"] == []
+    assert left.is_dir()
+    assert two.here("destroy", "-y", "hello").code == 0
+    assert (left / "code").is_dir()
+    assert one.here("gc", "--keep-last", "0", "-o", "json").json["data"]["attempts"] == ["hello#1"]
+
+
 def test_a_state_of_this_machine_is_not_compacted(sgpu: Shell) -> None:
     sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
     refused = sgpu.here("state", "compact", "--older-than", "1d", "-o", "json")

@@ -961,6 +961,23 @@ def test_a_lock_that_cannot_be_used_is_given_back(
     assert here.holder() is None
 
 
+def test_a_lock_that_cannot_be_read_here_is_given_back(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = machines.store("here")
+    fill(here)
+
+    def full(_: str) -> sqlite3.Connection:
+        raise SgpuError("no space is left", code="state_unreachable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(here._replica, "open", full)
+        with pytest.raises(SgpuError, match="no space is left"), here.lock("x", lineage="lin"):
+            pass
+    assert machines.store("there").holder() is None
+    assert here.log(2)[1].operation == "x"
+
+
 def test_an_entry_of_a_newer_sgpu_is_refused(machines: Machines, journal: Journal) -> None:
     here = machines.store("here")
     fill(here)

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,8 +13,8 @@ from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.state import Attempt, LockHolder, State
-from sgpu_decl.storing.journal.append import StaleReads, append_once
-from sgpu_decl.storing.journal.entry import Author, JournalEntry, read_entry
+from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
+from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest, read_entry
 from sgpu_decl.storing.journal.lock_lease import (
     LockLease,
     elapsed,
@@ -241,7 +242,9 @@ class JournalStore:
             if head.lineage is None or holder is None or holder.id != lock_id:
                 raise no_such_lock(lock_id, holder)
             author = self._author("state unlock", lock_id)
-            if self._append(ops.unlock(lock_id), author, head, head.lineage):
+            appended = self._append(self._entry(ops.unlock(lock_id), author, head, head.lineage))
+            self._catch_up()
+            if appended:
                 return
             stale.wait(self._replica.position().number)
 
@@ -287,14 +290,35 @@ class JournalStore:
             cells, at = new_lock(operation), elapsed()
             author = self._author(operation, str(cells["id"]))
             op = ops.lock(cells, seconds=self._lease.seconds)
-            if self._append(op, author, head, head.lineage or lineage):
+            entry = self._entry(op, author, head, head.lineage or lineage)
+            if self._append(entry):
+                self._catch_up_or_return(entry)
                 return _Taken(cells=cells, author=author, at=at)
+            self._catch_up()
             stale.wait(self._replica.position().number)
 
-    def _append(self, op: "Op", author: Author, head: Head, lineage: str) -> bool:
-        """Append an op that leaves the serial as it is; false if somebody else appended anything
-        since `head`."""
-        entry = JournalEntry(
+    def _catch_up_or_return(self, entry: JournalEntry) -> None:
+        """Read the lock that `entry` has taken. Where the copy of this machine does not take it,
+        give the lock back, which needs no copy."""
+        from sgpu_decl.storing.journal import ops
+
+        try:
+            self._catch_up()
+        except BaseException:
+            unlocking = replace(
+                entry,
+                number=entry.number + 1,
+                prev=digest(entry.text),
+                at=datetime.now(UTC),
+                ops=(ops.unlock(entry.writer.id),),
+            )
+            with suppress(SgpuError):
+                self._append(unlocking, patience=0.0)
+            raise
+
+    def _entry(self, op: "Op", author: Author, head: Head, lineage: str) -> JournalEntry:
+        """The entry after `head` for an op that leaves the serial as it is."""
+        return JournalEntry(
             number=head.position.number + 1,
             prev=head.position.digest,
             lineage=lineage,
@@ -303,9 +327,13 @@ class JournalStore:
             writer=author,
             ops=(op,),
         )
-        appended = append_once(self._journal, entry.number, entry.text, prev=entry.prev)
-        self._catch_up()
-        return appended is not None
+
+    def _append(self, entry: JournalEntry, *, patience: float = PATIENCE) -> bool:
+        """Append an entry; false if somebody else appended one of its number."""
+        return (
+            append_once(self._journal, entry.number, entry.text, prev=entry.prev, patience=patience)
+            is not None
+        )
 
     def _author(self, operation: str, lock_id: str) -> Author:
         import os

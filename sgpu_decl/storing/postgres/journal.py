@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import LiteralString
 
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored
+from sgpu_decl.storing.postgres.server import CONTENT_SECONDS
 from sgpu_decl.storing.postgres.tables import PostgresTables
 
 __all__ = ["TABLES", "PostgresJournal"]
@@ -93,23 +94,26 @@ class PostgresJournal(PostgresTables):
         raise JournalGap(f"entry {number - 1} is missing, or is another one")
 
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
-        rows = self._reading(_AFTER, (self._project, self._target, number, most))
+        limit = CONTENT_SECONDS if most is None else None
+        rows = self._reading(_AFTER, (self._project, self._target, number, most), seconds=limit)
         for expected, row in enumerate(rows, start=number + 1):
             if row[0] != expected:
                 raise self._missing(expected, row[0])
         return [Stored(number=row[0], text=row[1], at=row[2].astimezone(UTC)) for row in rows]
 
     def checkpoint(self) -> tuple[int, bytes] | None:
-        rows = self._reading(_CHECKPOINT, (self._project, self._target))
-        return (rows[0][0], bytes(rows[0][1])) if rows else None
+        return self._checkpoint(_CHECKPOINT)
 
     def oldest_checkpoint(self) -> tuple[int, bytes] | None:
-        rows = self._reading(_OLDEST_CHECKPOINT, (self._project, self._target))
-        return (rows[0][0], bytes(rows[0][1])) if rows else None
+        return self._checkpoint(_OLDEST_CHECKPOINT)
 
     def put_checkpoint(self, number: int, data: bytes) -> bool:
         values = (self._project, self._target, number, data)
-        return self._adding(lambda: self._server.execute(_PUT_CHECKPOINT, values).rowcount) == 1
+
+        def put() -> int:
+            return self._server.execute(_PUT_CHECKPOINT, values, seconds=CONTENT_SECONDS).rowcount
+
+        return self._adding(put) == 1
 
     def drop_before(self, number: int) -> None:
         for statement in (_DROP_CHECKPOINTS, _DROP_ENTRIES):
@@ -121,6 +125,11 @@ class PostgresJournal(PostgresTables):
         assert row is not None  # noqa: S101  a SELECT without FROM has one row
         moment: datetime = row[0]
         return moment.astimezone(UTC)
+
+    def _checkpoint(self, statement: LiteralString) -> tuple[int, bytes] | None:
+        where = (self._project, self._target)
+        rows = self._reading(statement, where, seconds=CONTENT_SECONDS)
+        return (rows[0][0], bytes(rows[0][1])) if rows else None
 
     def _missing(self, number: int, next_one: int) -> JournalGap:
         """The error for an entry that is not there, where `next_one` is."""
