@@ -14,7 +14,7 @@ import pytest
 
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.local.launcher import LocalLauncher
-from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.state import Intent
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.stores import FOLDER, POSTGRES, SharedPlace
@@ -573,6 +573,40 @@ def test_a_launch_that_a_machine_began_which_is_gone_for_good_is_let_go_of(
     assert two.here("apply", "-y", "--detach").code == 0
     until(launches.exists)
     assert actions(one) == {"run.hello": "adopt"}
+    assert launches.read_text() == "launched\n"
+
+
+def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
+    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, launches = machines
+    died = subprocess.run(
+        dying(
+            "sgpu_decl.backends.local.launcher,LocalLauncher,launch,before,1",
+            "apply", "-y", "--detach",
+        ),
+        cwd=one.folder,
+        env=one.environ,
+        capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    def unknown(_: LocalLauncher, launching: LaunchRequest) -> str | None:
+        raise OutcomeUnknown(f"`{launching.ref}` may have been started: you may not use the pool")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalLauncher, "launch", unknown)
+        answer = one.here("apply", "-y", "--detach")
+    assert "an earlier apply began `hello#1`" in answer.err
+    assert "you may not use the pool" in answer.err
+    assert "`sgpu state rm run.hello` lets go of it" in answer.err
+    assert actions(one) == {"run.hello": "adopt"}
+    removed = one.here("state", "rm", "run.hello")
+    assert removed.code == 0, removed.err
+    assert actions(one) == {"run.hello": "create"}
+    assert one.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
     assert launches.read_text() == "launched\n"
 
 
