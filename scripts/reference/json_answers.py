@@ -73,6 +73,7 @@ ANSWERS = {
     "state rm": _answer("removed", "The address.", stable=False),
     "state log": _answer("entries", "Of each entry of a shared state `number`, `at`, `serial`, `who`, `host`, `operation`, `commit`, `tool_version` and `changes`.", stable=False),
     "state migrate": _answer("resources attempts kept", "How many were copied, and the file of the old state.", stable=False),
+    "state claim": _answer("repository folder", "What the state belongs to now.", stable=False),
     "state compact": _answer("entries first proposals", "How many entries and proposals were deleted, and the oldest entry that is left; null where none was deleted.", stable=False),
     "state grants": _answer("sql", "The statements.", stable=False),
     "state unlock": _answer("unlocked", "The id of the lock.", stable=False),

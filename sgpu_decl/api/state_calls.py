@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sgpu_decl.maintenance.state_compaction import CompactedState
+    from sgpu_decl.model.project_home import ProjectHome
     from sgpu_decl.model.state import Attempt, State
     from sgpu_decl.model.state_log import LogEntry
     from sgpu_decl.storing.migration import Migrated
@@ -93,6 +94,17 @@ class StateCalls:
         from sgpu_decl.maintenance.state_migration import migrate
 
         return migrate(self._project)
+
+    def claim(self) -> "ProjectHome":
+        """Record that the shared state belongs to the repository and the folder of this project.
+
+        Raises:
+            SgpuError: the project names no shared store, nothing is recorded there yet, or this is
+                no checkout of a repository that others can reach.
+        """
+        from sgpu_decl.maintenance.state_claim import claim
+
+        return claim(self._project)
 
     def compact(self, older_than: float) -> "CompactedState":
         """Delete entries of a shared state that are older than `older_than` seconds, and proposals

@@ -4,7 +4,6 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.maintenance.state_migration import no_shared_state
 from sgpu_decl.storing.journal.compaction import Compaction
-from sgpu_decl.storing.stores import shared_store
 
 __all__ = ["CompactedState", "compact"]
 
@@ -27,7 +26,7 @@ def compact(project: OpenedProject, *, older_than: float) -> CompactedState:
     place = project.shared_place
     if place is None:
         raise no_shared_state("there is nothing to compact in a state of this machine")
-    store = shared_store(place, project.state_dir, commit=project.commit)
+    store = project.open_shared(place)
     try:
         state = store.compact(older_than, patience=project.patience)
     finally:

@@ -18,7 +18,7 @@ def migrate(project: OpenedProject) -> "Migrated":
             another state of this project.
     """
     from sgpu_decl.storing.migration import migrate as copy_to
-    from sgpu_decl.storing.stores import local_store, shared_store
+    from sgpu_decl.storing.stores import local_store
 
     place = project.shared_place
     if place is None:
@@ -27,10 +27,9 @@ def migrate(project: OpenedProject) -> "Migrated":
     def site(backend: str) -> str | None:
         return project.backend(backend).launcher.site()
 
-    folder = project.state_dir
-    shared = shared_store(place, folder, commit=project.commit)
+    shared = project.open_shared(place)
     try:
-        return copy_to(local_store(folder), shared, site=site, patience=project.patience)
+        return copy_to(local_store(project.state_dir), shared, site=site, patience=project.patience)
     finally:
         shared.close()
 

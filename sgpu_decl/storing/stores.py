@@ -1,6 +1,6 @@
 """State stores by their URLs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
@@ -12,6 +12,7 @@ from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
+    from sgpu_decl.model.project_home import ProjectHome
     from sgpu_decl.storing.journal.lock_lease import LockLease
     from sgpu_decl.storing.journal.offline_store import OfflineStore
     from sgpu_decl.storing.journal.port import Journal
@@ -67,10 +68,11 @@ def shared_store(
     *,
     lease: "LockLease | None" = None,
     commit: Callable[[], str | None] = lambda: None,
+    homes: Callable[[], Sequence["ProjectHome"]] = lambda: (),
 ) -> "JournalStore":
     """The store of a target on this place. Its copy lies in `folder` of this machine, which has the
     target's name. `lease` is that of its locks; `commit` gives the git commit of the project, for
-    the log."""
+    the log, and `homes` what the project may be known as."""
     from sgpu_decl.storing.journal.store import JournalStore
 
     return JournalStore(
@@ -79,6 +81,7 @@ def shared_store(
         url=_url_of(place),
         lease=lease,
         commit=commit,
+        homes=homes,
     )
 
 

@@ -244,6 +244,73 @@ def test_a_state_of_this_machine_is_read_offline_as_always(sgpu: Shell) -> None:
     assert "the state lies on this machine" in answer.err
 
 
+def remote(sgpu: Shell, url: str, name: str = "origin") -> None:
+    """Let the folder of a shell be a checkout with a remote."""
+    for words in (("init", "-q"), ("remote", "add", name, url)):
+        subprocess.run(["git", "-C", str(sgpu.folder), *words], check=True, capture_output=True)
+
+
+def test_a_state_of_another_repository_is_refused_until_it_is_claimed(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, two = clones
+    remote(one, "git@github.com:team/vision.git")
+    remote(two, "https://ci:hunter2hunter2@github.com/other/vision.git")
+    assert one.here("apply", "-y").code == 0
+    for command in (("plan",), ("status",), ("apply", "-y"), ("state", "list")):
+        refused = two.here(*command, "-o", "json")
+        assert (refused.code, refused.json["error"]["code"]) == (3, "other_project")
+    said = two.here("plan").err
+    assert "belongs to another project: github.com/team/vision" in said
+    assert "This one is github.com/other/vision" in said
+    assert "sgpu state claim" in said
+    assert "hunter2" not in said
+
+    remote(two, "https://github.com/Team/Vision", "upstream")  # a fork, which knows its original
+    assert actions(two) == {"run.hello": "no_op"}
+    claimed = two.here("state", "claim", "-o", "json")
+    assert claimed.json["data"] == {"repository": "github.com/other/vision", "folder": "."}
+    assert one.here("plan", "-o", "json").json["error"]["code"] == "other_project"
+    assert one.here("state", "claim").code == 0
+    assert actions(one) == {"run.hello": "no_op"}
+    log = one.here("state", "log").out
+    assert "said that it belongs to github.com/other/vision" in log
+    assert "hunter2" not in log
+
+
+def test_a_project_in_another_folder_of_the_repository_is_another_one(
+    sgpu: Shell, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = new_place(request, FOLDER, tmp_path)
+    text = PROJECT.format(kind=FOLDER, where=where(place))
+    remote(sgpu, "https://github.com/team/vision")
+    found = []
+    for name in ("a", "b"):
+        folder = sgpu.folder / name
+        folder.mkdir()
+        (folder / "sgpu.yml").write_text(text)
+        found.append(replace(sgpu, folder=folder))
+    a, b = found
+    assert a.here("apply", "-y").code == 0
+    assert "github.com/team/vision, folder a. This one is" in b.here("plan").err
+    assert b.here("state", "compact", "--older-than", "0s").code == 3
+    assert b.here("state", "claim").code == 0
+    assert actions(b) == {"run.hello": "no_op"}
+
+
+def test_a_checkout_without_a_remote_is_not_compared_and_claims_nothing(
+    clones: tuple[Shell, Shell], tmp_path: Path
+) -> None:
+    one, two = clones
+    remote(one, "https://github.com/team/vision")
+    remote(two, str(tmp_path / "vision.git"))
+    nothing = one.here("state", "claim", "-o", "json")
+    assert nothing.json["error"]["code"] == "not_found"
+    assert one.here("apply", "-y").code == 0
+    assert actions(two) == {"run.hello": "no_op"}
+    assert two.here("state", "claim", "-o", "json").json["error"]["code"] == "no_remote"
+
+
 def test_two_developers_do_not_meet(
     request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
 ) -> None:

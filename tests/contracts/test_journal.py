@@ -16,11 +16,12 @@ from typing import cast
 
 import pytest
 
-from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
+from sgpu_decl.errors import Locked, NotFound, OtherProject, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.owner import Presence
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.folder.journal import FolderJournal
 from sgpu_decl.storing.folder.shared_folder import MARKER
@@ -225,6 +226,29 @@ def test_a_copy_made_of_a_checkpoint_is_that_made_of_all_entries(
     whole._replica._from_checkpoint = lambda: whole._replica.position()  # type: ignore[method-assign]
     assert whole.read() == here.read()
     assert dumped(machines.replica("whole")) == dumped(machines.replica("here"))
+
+
+def test_whose_state_it_is_is_the_same_on_another_machine_and_in_a_checkpoint(
+    machines: Machines, journal: Journal
+) -> None:
+    here = machines.store("here")
+    fill(here)
+    home = ProjectHome(repository="github.com/team/vision", folder="a")
+    here.claim(home)
+    assert here.read() is not None
+    for compact in (False, True):
+        if compact:
+            compacted(here, journal)
+        there = JournalStore(journal, machines.replica(f"there-{compact}"), url=str)
+        there._homes = lambda: (replace(home, folder="b"), home)
+        assert there.read() == here.read()
+        other = JournalStore(journal, machines.replica(f"other-{compact}"), url=str)
+        other._homes = lambda: (replace(home, folder="b"),)
+        with pytest.raises(OtherProject, match=r"vision, folder a\. This one .* folder b"):
+            other.read()
+        with pytest.raises(OtherProject), other.lock("apply", lineage="lin"):
+            pass
+    assert dumped(machines.replica("there-True")) == dumped(machines.replica("here"))
 
 
 def test_every_kind_of_change_is_the_same_on_another_machine(machines: Machines) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
-from sgpu_decl.storing.journal.position import put_seconds
+from sgpu_decl.storing.journal.position import put_home, put_seconds
 from sgpu_decl.storing.sqlite.lock_row import delete_lock, put_lock
 from sgpu_decl.storing.sqlite.rows import (
     ATTEMPT_COLUMNS,
@@ -41,6 +42,11 @@ def lock(cells: Mapping[str, Cell], *, seconds: float) -> Op:
 
 def unlock(lock_id: str) -> Op:
     return {"op": "unlock", "id": lock_id}
+
+
+def claim(home: ProjectHome) -> Op:
+    """Say which repository and folder the state belongs to."""
+    return {"op": "claim", "repository": home.repository, "folder": home.folder}
 
 
 def begin(intent: Intent) -> Op:
@@ -134,6 +140,9 @@ def perform(op: Any, writer: SqliteWriter, connection: sqlite3.Connection, linea
         case "unlock":
             with writer.together():
                 delete_lock(connection, op["id"])
+        case "claim":
+            with writer.together():
+                put_home(connection, ProjectHome(repository=op["repository"], folder=op["folder"]))
         case "begin":
             writer.begin(_intent_of(op, lineage))
         case "launched":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import LockHolder
 from sgpu_decl.model.times import from_text, to_text
 from sgpu_decl.storing.journal.entry import NO_ENTRY
@@ -46,7 +47,14 @@ class Head:
     seconds: float = 0.0
 
 
+_HOME = (
+    "CREATE TABLE IF NOT EXISTS home (one INTEGER PRIMARY KEY CHECK (one = 1), "
+    "repository TEXT NOT NULL, folder TEXT NOT NULL)"
+)
+
+
 def make_table(connection: sqlite3.Connection) -> None:
+    connection.execute(_HOME)
     connection.execute(
         "CREATE TABLE IF NOT EXISTS journal (one INTEGER PRIMARY KEY CHECK (one = 1), "
         "number INTEGER NOT NULL, digest TEXT NOT NULL, at TEXT, seconds REAL NOT NULL, "
@@ -103,6 +111,8 @@ def _copy_tables(connection: sqlite3.Connection) -> None:
         if table.startswith("sqlite_"):
             continue
         kept = _columns(connection, "main", table) & _columns(connection, "draft", table)
+        if not kept:
+            continue  # a newer sgpu has this table
         names = ", ".join(f'"{name}"' for name in sorted(kept))
         copy = f'INSERT INTO main."{table}" ({names}) SELECT {names} FROM draft."{table}"'  # noqa: S608
         connection.execute(copy)
@@ -120,6 +130,19 @@ def position_of(connection: sqlite3.Connection) -> Position:
     if row is None or row[0] == 0:
         return NOTHING
     return Position(number=row[0], digest=row[1], at=from_text(row[2]))
+
+
+def home_of(connection: sqlite3.Connection) -> ProjectHome | None:
+    """The repository and the folder that the state belongs to, if that was recorded."""
+    made = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'home'").fetchone()
+    row = connection.execute("SELECT repository, folder FROM home").fetchone() if made else None
+    return None if row is None else ProjectHome(repository=row[0], folder=row[1])
+
+
+def put_home(connection: sqlite3.Connection, home: ProjectHome) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO home VALUES (1, ?, ?)", (home.repository, home.folder)
+    )
 
 
 def head_of(connection: sqlite3.Connection) -> Head:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sgpu_decl import __version__
-from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.errors import NotFound, OtherProject, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, LockHolder, State
 from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
 from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest, read_entry
@@ -23,7 +24,7 @@ from sgpu_decl.storing.journal.lock_lease import (
     silence,
 )
 from sgpu_decl.storing.journal.port import Compacted, Journal
-from sgpu_decl.storing.journal.position import Head
+from sgpu_decl.storing.journal.position import Head, home_of
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
@@ -60,6 +61,8 @@ class JournalStore:
         replica: the database on this machine that is made of them.
         url: how `open_state_store` finds the store of a replica again.
         commit: gives the git commit of the project, for the log.
+        homes: gives what the project may be known as, the first one for a new state. Without any, a
+            state of every project is taken for that of this one.
     """
 
     def __init__(
@@ -70,12 +73,14 @@ class JournalStore:
         url: Callable[[Path], str],
         lease: LockLease | None = None,
         commit: Callable[[], str | None] = lambda: None,
+        homes: Callable[[], Sequence[ProjectHome]] = lambda: (),
     ) -> None:
         self._journal = journal
         self._replica = Replica(replica, journal)
         self._url = url
         self._lease = lease or LockLease()
         self._commit = commit
+        self._homes = homes
         self._caught_up = False
 
     @property
@@ -102,6 +107,7 @@ class JournalStore:
             url=self._url,
             lease=self._lease,
             commit=self._commit,
+            homes=self._homes,
         )
 
     def presence(self, lineage: str) -> "Presence":
@@ -175,6 +181,21 @@ class JournalStore:
         with self.lock("state compact", lineage=lineage, patience=patience):
             return compact(self._journal, older_than=older_than)
 
+    def claim(self, home: ProjectHome, *, patience: Patience = AT_ONCE) -> None:
+        """Record which repository and folder the state belongs to.
+
+        Raises:
+            NotFound: nothing is recorded yet.
+        """
+        lineage = self._head().lineage
+        if lineage is None:
+            raise NotFound(
+                f"there is no state of this project and target in `{self.name}` yet",
+                hint="`sgpu apply` makes one, which belongs to your repository",
+            )
+        with self.lock("state claim", lineage=lineage, patience=patience) as writer:
+            writer.claim(home)
+
     def _read_up_to(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
         import tempfile
 
@@ -242,7 +263,7 @@ class JournalStore:
             if head.lineage is None or holder is None or holder.id != lock_id:
                 raise no_such_lock(lock_id, holder)
             author = self._author("state unlock", lock_id)
-            appended = self._append(self._entry(ops.unlock(lock_id), author, head, head.lineage))
+            appended = self._append(self._entry((ops.unlock(lock_id),), author, head, head.lineage))
             self._catch_up()
             if appended:
                 return
@@ -258,7 +279,26 @@ class JournalStore:
 
     def _catch_up(self) -> None:
         self._replica.catch_up()
+        if not self._caught_up:
+            self._refuse_other_project()
         self._caught_up = True
+
+    def _refuse_other_project(self) -> None:
+        """Refuse the state of a project that has the same name by chance.
+
+        Raises:
+            OtherProject: it belongs to another repository, or to another folder of it.
+        """
+        owner = self._replica.read(home_of)
+        homes = self._homes() if owner is not None else ()
+        if owner is None or not homes or any(map(owner.is_same, homes)):
+            return
+        raise OtherProject(
+            f"the state of this project and target in `{self.name}` belongs to another project: "
+            f"{owner}. This one is {homes[0]}",
+            hint="give this project another `project.name` in `sgpu.yml`. If it is the same one, "
+            "and its repository or folder got another name: `sgpu state claim`",
+        )
 
     def _reading(self, ask: Callable[[sqlite3.Connection], _T]) -> _T | None:
         self._catch_up()
@@ -290,7 +330,9 @@ class JournalStore:
             cells, at = new_lock(operation), elapsed()
             author = self._author(operation, str(cells["id"]))
             op = ops.lock(cells, seconds=self._lease.seconds)
-            entry = self._entry(op, author, head, head.lineage or lineage)
+            homes = self._homes() if head.lineage is None else ()
+            claims = [ops.claim(home) for home in homes[:1]]
+            entry = self._entry((*claims, op), author, head, head.lineage or lineage)
             if self._append(entry):
                 self._catch_up_or_return(entry)
                 return _Taken(cells=cells, author=author, at=at)
@@ -316,8 +358,10 @@ class JournalStore:
                 self._append(unlocking, patience=0.0)
             raise
 
-    def _entry(self, op: "Op", author: Author, head: Head, lineage: str) -> JournalEntry:
-        """The entry after `head` for an op that leaves the serial as it is."""
+    def _entry(
+        self, changes: "tuple[Op, ...]", author: Author, head: Head, lineage: str
+    ) -> JournalEntry:
+        """The entry after `head` for ops that leave the serial as it is."""
         return JournalEntry(
             number=head.position.number + 1,
             prev=head.position.digest,
@@ -325,7 +369,7 @@ class JournalStore:
             serial=head.serial,
             at=datetime.now(UTC),
             writer=author,
-            ops=(op,),
+            ops=changes,
         )
 
     def _append(self, entry: JournalEntry, *, patience: float = PATIENCE) -> bool:

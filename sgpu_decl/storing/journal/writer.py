@@ -10,6 +10,7 @@ from sgpu_decl import __version__
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing.journal import ops
 from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
@@ -129,6 +130,10 @@ class JournalWriter:
 
     def remove(self, address: Address) -> None:
         self._write(ops.remove(address))
+
+    def claim(self, home: ProjectHome) -> None:
+        """Record which repository and folder the state belongs to."""
+        self._write(ops.claim(home))
 
     def copy(self, state: State, attempts: Sequence[Attempt], plans: Sequence[str]) -> None:
         """Record a whole state, with its history and the plans that were applied, in one entry."""
