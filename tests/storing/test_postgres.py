@@ -291,8 +291,10 @@ def test_a_statement_that_waits_for_long_ends_and_later_all_goes_on(
 def test_a_server_that_never_answers_lets_many_calls_wait_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.storing.postgres.server._CONNECT_SECONDS", 2)
-    monkeypatch.setattr("sgpu_decl.storing.postgres.server._SILENT_SECONDS", PATIENCE)
+    module = "sgpu_decl.storing.postgres.server"
+    monkeypatch.setattr(f"{module}._CONNECT_SECONDS", 2)
+    monkeypatch.setattr(f"{module}._SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(f"{module}._SILENT_SECONDS", PATIENCE)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://owner@127.0.0.1:{silent.getsockname()[1]}/sgpu"
         server = ServerConnection(Server(url=url, schema="sgpu"))

@@ -94,7 +94,7 @@ class PostgresJournal(PostgresTables):
         raise JournalGap(f"entry {number - 1} is missing, or is another one")
 
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
-        limit = CONTENT_SECONDS if most is None else None
+        limit = CONTENT_SECONDS if most is None or most > 2 else None
         rows = self._reading(_AFTER, (self._project, self._target, number, most), seconds=limit)
         for expected, row in enumerate(rows, start=number + 1):
             if row[0] != expected:

@@ -24,7 +24,7 @@ CONTENT_SECONDS = 300.0
 """How long a statement may take whose answer is large."""
 _STATEMENT_SECONDS = 30.0
 _CONNECT_SECONDS = 10
-_SLOW_SECONDS = 1.0  # what fails sooner is tried again at once
+_SLOW_SECONDS = 3.0  # what fails sooner is tried again at once
 _SILENT_SECONDS = 5.0
 
 
