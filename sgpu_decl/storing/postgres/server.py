@@ -129,7 +129,8 @@ class ServerConnection:
 @contextmanager
 def _cut_after(seconds: float, connection: "psycopg.Connection[Any]") -> Iterator[None]:
     """Cut the connection if the block takes longer: a server that waits for a lock, or for another
-    server, answers nobody. To ask it to cancel would take an answer, too.
+    server, answers nobody. A request to cancel needs a connection of its own, and an answer
+    (https://www.postgresql.org/docs/current/libpq-cancel.html). The statement may happen later.
 
     Raises:
         psycopg.OperationalError: it did.
