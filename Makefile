@@ -94,7 +94,7 @@ test-all: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 
 # These tests wait for Ray part of their time: three of them at once keep two cores busy.
 test-ray: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m ray
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m ray
 
 # Unset, or every import is measured as a compilation.
 bench: .venv/.test
