@@ -92,7 +92,6 @@ test: .venv/.test
 test-all: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m expensive
 
-# These tests wait for Ray part of their time: three of them at once keep two cores busy.
 test-ray: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m ray
 
