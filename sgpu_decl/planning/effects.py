@@ -7,6 +7,7 @@ of their own: they start nothing, and each run holds the digest of its environme
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import canonical
@@ -39,24 +40,20 @@ def effects_of(plan: Plan) -> tuple[Effect, ...]:
 
 
 def _effect(change: Change) -> Effect:
-    inputs = change.launch.inputs if change.launch else None
-    if inputs is None or change.action in _ENDING:
-        return Effect(
-            address=change.address,
-            kind=change.kind,
-            backend=change.backend,
-            action=change.action,
-            destructive=change.destructive,
-            moved_from=change.moved_from,
-        )
-    spec, launched = _launched(change.kind, inputs)
-    return Effect(
+    effect = Effect(
         address=change.address,
         kind=change.kind,
         backend=change.backend,
         action=change.action,
         destructive=change.destructive,
         moved_from=change.moved_from,
+    )
+    inputs = change.launch.inputs if change.launch else None
+    if inputs is None or change.action in _ENDING:
+        return effect
+    spec, launched = _launched(change.kind, inputs)
+    return replace(
+        effect,
         attempt=change.attempt if change.launches else None,
         spec=spec,
         code=launched.code_digest,

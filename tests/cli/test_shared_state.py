@@ -459,18 +459,23 @@ def test_a_run_that_ended_before_its_machine_got_another_name_is_known(
     assert status["state"] == "succeeded"
 
 
-def test_a_launch_that_another_machine_began_is_left_to_it(
-    machines: tuple[Shell, Shell, Path],
-) -> None:
-    one, two, launches = machines
+def killed_after_begin(machine: Shell) -> None:
+    """Have an apply killed that has begun a launch, and has not launched it."""
     died = subprocess.run(
         dying(f"{APPEND[FOLDER]},after,2", "apply", "-y", "--detach"),
-        cwd=one.folder,
-        env=one.environ,
+        cwd=machine.folder,
+        env=machine.environ,
         capture_output=True,
         check=False,
     )
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+
+def test_a_launch_that_another_machine_began_is_left_to_it(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, launches = machines
+    killed_after_begin(one)
     assert actions(two) == {"run.hello": "adopt"}
     assert two.here("apply", "-y").code == 0
     assert "it was launched on" in two.here("status").out
@@ -483,14 +488,7 @@ def test_a_launch_that_a_machine_began_which_is_gone_for_good_is_let_go_of(
     machines: tuple[Shell, Shell, Path],
 ) -> None:
     one, two, launches = machines
-    died = subprocess.run(
-        dying(f"{APPEND[FOLDER]},after,2", "apply", "-y", "--detach"),
-        cwd=one.folder,
-        env=one.environ,
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    killed_after_begin(one)
     removed = two.here("state", "rm", "run.hello")
     assert removed.code == 0, removed.err
     assert actions(two) == {"run.hello": "create"}
