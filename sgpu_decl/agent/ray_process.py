@@ -13,6 +13,7 @@ come over the control wire:
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from _socket import AF_UNIX, SOCK_SEQPACKET, socketpair
@@ -182,7 +183,7 @@ class RayProcess:
             self._over()
             return
         with suppress(OSError):  # it is ending already
-            self._channel.send(encode({"end": True}))
+            self._send({"end": True})
         self._loop.after("ray_end", _LEAVING, self._kill)
 
     def _kill(self) -> None:
@@ -243,9 +244,19 @@ class RayProcess:
             "python_path": python_path(self._spec, self._plain_environment()),
         }
         try:
-            self._channel.send(encode({"start": plan}))
+            self._send({"start": plan})
         except OSError as error:
             raise LaunchError("platform", f"the Ray node cannot be reached: {error}") from error
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        """Send a message to the process.
+
+        Raises:
+            OSError: it has ended, or is ending.
+        """
+        if self._channel is None:  # it may be seen that it closed its end before it is seen to end
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        self._channel.send(encode(message))
 
     def _no_folder(self, error: OSError) -> LaunchError:
         failure = "launch_failed" if self._options["temp_dir"] is None else "launch_failed_user"

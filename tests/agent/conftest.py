@@ -153,11 +153,13 @@ class Attempt:
         assert (status["started_at"] or "") <= (status["ended_at"] or "9")
         if crash:
             return
+        # First: a supervisor that broke leaves a snapshot that was not the last one.
+        assert "Traceback" not in self.text("agent.log"), self.text("agent.log")
         outcome = json.loads(self.text("outcome.json"))
-        assert outcome["state"] == status["state"] == json.loads(self.text("status.json"))["state"]
+        last = json.loads(self.text("status.json"))
+        assert outcome["state"] == status["state"] == last["state"], (outcome, events[-5:])
         left = {path.name for path in self.folder.iterdir()}
         assert not {name for name in left if name.endswith(".tmp") or name == "reserve"}
-        assert "Traceback" not in self.text("agent.log"), self.text("agent.log")
         for name in ("outcome.json", "status.json", "events.log", "identity.json"):
             assert (self.folder / name).stat().st_mode & 0o777 == 0o600
 

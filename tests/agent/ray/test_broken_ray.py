@@ -4,15 +4,20 @@ These tests bring a package `ray` of their own, which is broken, of another vers
 import.
 """
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.node_group import Node
+from sgpu_decl.agent.attempt_record import AttemptRecord
+from sgpu_decl.agent.loop import Loop
+from sgpu_decl.agent.node_group import FIRST, Node
 from sgpu_decl.agent.rank_start import LaunchError
 from sgpu_decl.agent.ray_process import RayProcess
+from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.rendering.spec import RaySpec
 from tests.agent.ray.conftest import SMALL, ray_folder
 
@@ -101,3 +106,25 @@ def test_a_folder_that_a_node_cannot_make_is_a_failed_launch(tmp_path: Path) -> 
     with pytest.raises(LaunchError, match="cannot prepare the folder of Ray") as refused:
         process.join("10.77.0.1:6379", str(tmp_path / "missing" / "folder"))
     assert refused.value.failure == "launch_failed"
+
+
+def test_an_order_to_a_ray_node_that_has_ended_is_a_failed_start(
+    make_attempt: Any, tmp_path: Path
+) -> None:
+    """Agent 0 may send it while the end of the process is on its way."""
+    attempt = make_attempt("", world_size=1, per="node", ray=RaySpec(**SMALL), python="/bin/true")
+    spec = json.loads(attempt.text("spec.json")) | {"run_dir": str(attempt.folder)}
+    record = AttemptRecord(str(attempt.folder), 1, "starting")
+    loop = Loop(lambda _number: None)
+    messages: list[dict[str, Any]] = []
+    process = RayProcess(spec, {}, FIRST, loop, record, Redactor([]), messages.append)
+    process.start(0, [], os.environ, "127.0.0.1")
+    while not messages:
+        loop.turn()
+    assert messages[0]["lost"]["summary"] == "`ray_node` of Ray on node 0 exited with 0"
+    with pytest.raises(LaunchError, match="the Ray node cannot be reached") as refused:
+        process.join("127.0.0.1:6379", str(tmp_path / "folder"))
+    assert refused.value.failure == "platform"
+    process.end(lambda: None, keep=False)
+    process.remove_folder()
+    loop.close()
