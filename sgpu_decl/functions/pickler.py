@@ -4,6 +4,8 @@
   refuses `torch.backends.cudnn`, `torch.ops`, `torch.classes`, which it takes for used by any
   function that has `torch` and an attribute of that name, as in `dataset.classes`.
 - Wrappers of functions of the caller's script go whole: see `wrappers`.
+- Code keeps the name of its file, which tracebacks show with the line. cloudpickle 3.1.3 and newer
+  write `<dynamic-code>` in its place.
 - What else is pickled by a name in that script is refused: ranks have no such script.
 """
 
@@ -20,6 +22,8 @@ import cloudpickle
 from sgpu_decl.functions.wrappers import by_name, rewrapped, wrapper_reducers
 
 __all__ = ["pickler_class"]
+
+_FILENAME = 10  # its place in the arguments of `types.CodeType`, see `Objects/codeobject.c`
 
 Reducers = Mapping[type, Callable[[Any], "tuple[Any, ...] | str"]]
 
@@ -38,6 +42,7 @@ def pickler_class(more: Reducers) -> Any:
         dict(more),
         wrapper_reducers(),
         dict.fromkeys(modules, _by_name),
+        {types.CodeType: _with_file},
         cloudpickle.Pickler.dispatch_table,
     )
 
@@ -61,6 +66,13 @@ def pickler_class(more: Reducers) -> Any:
             return reduced
 
     return Pickler
+
+
+def _with_file(code: types.CodeType) -> tuple[Any, ...]:
+    make, arguments = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
+    # As a string of its own: pickle would write an interned one as a reference or not, by chance.
+    file = "".join(code.co_filename)
+    return make, (*arguments[:_FILENAME], file, *arguments[_FILENAME + 1 :])
 
 
 def _by_name(module: types.ModuleType) -> tuple[Any, ...] | str:

@@ -118,6 +118,20 @@ def test_what_hangs_below_a_captured_variable_is_named() -> None:
     assert "the captured variable `model.cache['guard']` holds" in _message(train)
 
 
+def test_code_keeps_the_name_of_its_file_and_the_rest() -> None:
+    """cloudpickle 3.1.3 and newer leave the name out, which tracebacks need."""
+
+    def train(scale: float) -> object:
+        return list(map(lambda value: value * scale, range(3)))  # noqa: C417  two codes
+
+    found = pickle.loads(pickled(train, "`train`").stream)
+    for code in (found.__code__, *(c for c in found.__code__.co_consts if hasattr(c, "co_code"))):
+        assert code.co_filename == __file__
+    assert found.__code__ == train.__code__
+    assert found(2.0) == [0.0, 2.0, 4.0]
+    assert pickled(train, "`train`").stream == pickled(train, "`train`").stream
+
+
 def test_a_generator_and_an_open_file_are_named(tmp_path: Path) -> None:
     rows = (row for row in range(3))
 
