@@ -6,6 +6,8 @@ import.
 
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,23 +110,38 @@ def test_a_folder_that_a_node_cannot_make_is_a_failed_launch(tmp_path: Path) -> 
     assert refused.value.failure == "launch_failed"
 
 
-def test_an_order_to_a_ray_node_that_has_ended_is_a_failed_start(
+# A Ray node that is about to end: its end of the channel is closed already.
+ENDING = f"""#!{sys.executable}
+import os, signal
+os.close(int(os.environ["SGPU_RAY_FD"]))
+while True: signal.pause()
+"""
+
+
+def test_a_ray_node_that_was_just_killed_takes_no_order_and_ends(
     make_attempt: Any, tmp_path: Path
 ) -> None:
-    """Agent 0 may send it while the end of the process is on its way."""
-    attempt = make_attempt("", world_size=1, per="node", ray=RaySpec(**SMALL), python="/bin/true")
+    """Of a cluster that is killed as a whole, the channel may be seen to close before the driver is
+    seen to end, and that before the node is."""
+    program = tmp_path / "python"
+    program.write_text(ENDING)
+    program.chmod(0o700)
+    attempt = make_attempt("", world_size=1, per="node", ray=RaySpec(**SMALL), python=str(program))
     spec = json.loads(attempt.text("spec.json")) | {"run_dir": str(attempt.folder)}
     record = AttemptRecord(str(attempt.folder), 1, "starting")
     loop = Loop(lambda _number: None)
-    messages: list[dict[str, Any]] = []
-    process = RayProcess(spec, {}, FIRST, loop, record, Redactor([]), messages.append)
+    ended: list[str] = []
+    process = RayProcess(spec, {}, FIRST, loop, record, Redactor([]), lambda _message: None)
     process.start(0, [], os.environ, "127.0.0.1")
-    while not messages:
-        loop.turn()
-    assert messages[0]["lost"]["summary"] == "`ray_node` of Ray on node 0 exited with 0"
+    loop.turn()
+
     with pytest.raises(LaunchError, match="the Ray node cannot be reached") as refused:
         process.join("127.0.0.1:6379", str(tmp_path / "folder"))
     assert refused.value.failure == "platform"
-    process.end(lambda: None, keep=False)
+    process.end(lambda: ended.append("it"), keep=False)
+    assert not ended
+    os.kill(attempt.events("ray_started")[0]["pid"], signal.SIGKILL)
+    while not ended:
+        loop.turn()
     process.remove_folder()
     loop.close()
