@@ -284,6 +284,30 @@ def test_a_cluster_that_grows_is_warned_of(cluster: Answers, planned: Planned) -
     assert "`ranks_per_node`" in found["ranks_per_node_missing"].hint
 
 
+@pytest.mark.parametrize(
+    ("code", "backend"),
+    [
+        ("unknown_resource", "  resources_per_rank: {fpga: 1}\n"),
+        ("unknown_label", "  labels: {market: gone}\n"),
+        ("unknown_label", "  labels: {zone: a}\n  resources_per_rank: {fpga: 0.5, memory: 9TB}\n"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["H100", "GPU", "CPU"])
+def test_an_unknown_name_on_a_cluster_that_grows_leaves_no_launch_without_a_shape(
+    planned: Planned, code: str, backend: str, kind: str
+) -> None:
+    """A new node may have the name, and nothing tells how many ranks it will hold."""
+    growing = f"  autoscaling: true\n{backend}"
+    found = checks(planned(4, kind=kind, backend=growing))
+    assert found[code].severity == "warning"
+    assert found["ranks_per_node_missing"].severity == "error"
+    assert found["ranks_per_node_missing"].place is not None
+    shaped = planned(4, kind=kind, backend=f"{growing}  ranks_per_node: 2\n")
+    assert checks(shaped)[code].severity == "warning"
+    assert "ranks_per_node_missing" not in checks(shaped)
+    assert placement(shaped).ranks_per_node == 2
+
+
 def test_a_head_without_cpus_takes_no_ranks(cluster: Answers, planned: Planned) -> None:
     for row in cluster.by_path[NODES]["data"]["result"]["result"]:
         if row["is_head_node"]:

@@ -104,6 +104,11 @@ def scales(config: "RunConfig", state: ClusterState) -> bool:
     return state.scales if written is None else written
 
 
+def has_shape(config: "RunConfig", state: ClusterState, fit: Fit) -> bool:
+    """Whether a launch knows its rank groups. Nodes that may come can be of any size."""
+    return bool(fit.in_all or (scales(config, state) and options_of(config).ranks_per_node))
+
+
 def in_words(fit: Fit, strategy: Strategy) -> str:
     """`2 nodes × 4 ranks, spread`."""  # noqa: RUF002
     what = "node" if strategy == Strategy.SPREAD else "group"

@@ -9,6 +9,7 @@ from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterSt
 from sgpu_decl.backends.ray.planning.group_shape import (
     Fit,
     has_labels,
+    has_shape,
     is_gpu_run,
     options_of,
     scales,
@@ -39,7 +40,11 @@ def room_findings(
     """
     if not fit.in_all:
         unknown = tuple(_unknown_names(config, places, state))
-        yield from unknown or (_never_fits(config, places, state, fit),)
+        yield from unknown
+        # Warnings about names alone would let a plan pass that has no shape.
+        refused = any(finding.severity is Severity.ERROR for finding in unknown)
+        if not unknown or not (refused or has_shape(config, state, fit)):
+            yield _never_fits(config, places, state, fit)
     elif not fit.now:
         yield _not_now(config, places, fit, holders())
 
@@ -51,11 +56,12 @@ def _never_fits(config: "RunConfig", places: Places, state: ClusterState, fit: F
         have = f"the cluster has {_types(state)}"
     summary = f"needs {_need(config, fit, name)}; {have}"
     place = places.get(field) or places.get("gpus")
-    if scales(config, state) and options_of(config).ranks_per_node is None:
+    if scales(config, state) and not has_shape(config, state, fit):
+        amount = _amount(fit.bundle[name] * fit.groups, name)
         return Diagnostic(
             code="ranks_per_node_missing",
-            summary=f"needs {config.gpus} {_called(config, name)}; {have}: sgpu cannot know how "
-            "many GPUs a new node will have",
+            summary=f"needs {amount} {_called(config, name)}; {have}: sgpu cannot know how many "
+            "ranks a new node will hold",
             place=place,
             hint="set `ranks_per_node` in `backend`",
         )

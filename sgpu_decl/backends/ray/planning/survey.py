@@ -19,6 +19,7 @@ from sgpu_decl.backends.ray.planning.config_rules import config_findings, machin
 from sgpu_decl.backends.ray.planning.group_shape import (
     fit_of,
     has_equal_groups,
+    has_shape,
     in_words,
     is_gpu_run,
     options_of,
@@ -72,9 +73,9 @@ class RaySurvey(RemoteSurvey):
         except BackendError:
             return None, ()  # `check` says why
         fit, options = fit_of(config, answered.state), options_of(config)
-        growing = scales(config, answered.state)
-        if not fit.in_all and not (growing and options.ranks_per_node):
+        if not has_shape(config, answered.state, fit):
             return None, ()  # `check` says that it never fits
+        growing = scales(config, answered.state)
         kind = f", with {fit.kind.name}" if config.type.kind is GPUType.GPU and fit.kind else ""
         url = answered.dashboard.address.url
         note = Diagnostic(
