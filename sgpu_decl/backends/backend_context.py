@@ -1,9 +1,9 @@
 """What a backend is opened with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sgpu_decl.staging.code_store import CodeStore
 
 __all__ = ["BackendContext"]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,16 @@ class BackendContext:
     environments: "Callable[[], EnvironmentStore]"
     pythons: "Callable[[], Pythons]"
     shared_state: Callable[[], bool] = lambda: False
+
+    _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def shared(self, kind: type[_T]) -> _T:
+        """The one object of a class that takes no arguments: the survey and the backend of a kind
+        share it, whichever of them is opened first."""
+        if kind not in self._shared:
+            self._shared[kind] = kind()
+        found: _T = self._shared[kind]
+        return found
 
     @property
     def layout(self) -> AttemptLayout:

@@ -24,7 +24,7 @@ from sgpu_decl.config.run import RunConfig
 
 
 def open_ray(context: BackendContext) -> Backend:
-    clusters = Clusters()
+    clusters = context.shared(Clusters)
 
     @cache
     def shared_area(root: str) -> StagingArea:
@@ -54,7 +54,7 @@ def open_ray(context: BackendContext) -> Backend:
         clusters.close()
 
     return Backend(
-        survey=RaySurvey(context.pythons),
+        survey=RaySurvey(context.pythons, clusters),
         launcher=RayLauncher(context, clusters, launches, attempts),
         attempts=attempts,
         storage=RayStorage(context.layout, attempts, pending, area_with),

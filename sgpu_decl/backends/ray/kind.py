@@ -18,9 +18,10 @@ def _options() -> "type[BackendOptions]":
 
 
 def _survey(context: "BackendContext") -> "Survey":
+    from sgpu_decl.backends.ray.clusters import Clusters
     from sgpu_decl.backends.ray.planning.survey import RaySurvey
 
-    return RaySurvey(context.pythons)
+    return RaySurvey(context.pythons, context.shared(Clusters))
 
 
 def _open(context: "BackendContext") -> "Backend":

@@ -4,6 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +77,12 @@ class RemoteAttempts(Attempts):
         self._looks.shutdown(wait=False, cancel_futures=True)
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
-        # Each may take requests, so several are asked about at once.
-        statuses = self._looks.map(self._status, records)
+        # Each may take requests, so several are asked about at once, in the context of this call.
+        statuses = self._looks.map(
+            lambda context, record: context.run(self._status, record),
+            [copy_context() for _ in records],
+            records,
+        )
         return {
             record.ref: status.view
             for record, status in zip(records, statuses, strict=True)

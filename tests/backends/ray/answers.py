@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.backends.ray.api.allowance import Allowance
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
@@ -37,7 +38,7 @@ class Answers:
 
     def dashboard(self, credentials: Credentials | None = None) -> Dashboard:
         address = DashboardAddress(url=self.url, source="backend.address")
-        return Dashboard(address, credentials or Credentials(), patience=10.0)
+        return Dashboard(address, credentials or Credentials(), Allowance(10.0))
 
 
 def recorded(version: str) -> dict[str, Any]:

@@ -122,8 +122,12 @@ def test_content_goes_to_the_head_after_a_lease_of_each_launch_whose_files_stay_
 def test_a_job_is_under_way_whose_launch_folder_is_not_known(
     answers: Answers, files: PackagedFiles
 ) -> None:
-    job = {"status": "PENDING", "metadata": {FOLDER: LAUNCH}}
-    others = [{"status": "RUNNING", "metadata": None}, {"status": "RUNNING", "metadata": {}}]
+    job = {"submission_id": "a", "status": "PENDING", "metadata": {FOLDER: LAUNCH}}
+    others = [
+        {"submission_id": "b", "status": "RUNNING", "metadata": None},
+        {"submission_id": "c", "status": "RUNNING", "metadata": {}},
+        {"submission_id": None, "status": "RUNNING", "metadata": None},
+    ]
     for jobs, under_way in (
         ([], False),
         (others, False),

@@ -13,7 +13,7 @@ from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.cluster.job_verdict import judge
-from sgpu_decl.backends.ray.launching.jobs import find_job, session_of, stop_job
+from sgpu_decl.backends.ray.launching.jobs import find_job, list_jobs, session_of, stop_job
 from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes, read_cluster
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.errors import BackendError
@@ -41,7 +41,7 @@ READERS: tuple[tuple[str, Callable[[Dashboard], object]], ...] = (
     ("/api/v0/nodes", read_cluster),
     ("/nodes", read_cluster),
     ("/api/version", session_of),
-    ("/api/jobs/", running_attempts),
+    ("/api/jobs/", lambda ray: running_attempts(list_jobs(ray).values())),
     *((f"/api/jobs/{name}", lambda ray, name=name: verdict(ray, name)) for name in JOBS),
     ("/api/v0/nodes", lambda ray: verdict(ray, "run")),
 )
@@ -61,7 +61,7 @@ def test_jobs_of_each_version_are_understood(version: str) -> None:
         }  # fmt: skip
         server.by_path["/api/jobs/run"]["driver_node_id"] = "of-a-node-that-died"
         assert verdict(ray, "run") == "lost"
-        assert running_attempts(ray) == ("`run.train#1`",)
+        assert running_attempts(list_jobs(ray).values()) == ("`run.train#1`",)
         assert session_of(ray).startswith("session_")
 
 

@@ -200,9 +200,10 @@ def test_what_does_not_fit_now_says_what_is_free_and_who_runs(
 ) -> None:
     metadata = {"sgpu.address": "run.other", "sgpu.attempt": "3"}
     cluster.by_path["/api/jobs/"] = [
-        {"status": "RUNNING", "metadata": metadata},
-        {"status": "SUCCEEDED", "metadata": {**metadata, "sgpu.attempt": "2"}},
-        {"status": "RUNNING", "metadata": None},
+        {"submission_id": "a", "status": "RUNNING", "metadata": metadata},
+        {"submission_id": "b", "status": "SUCCEEDED", "metadata": {**metadata, "sgpu.attempt": "2"}},
+        {"submission_id": "c", "status": "RUNNING", "metadata": None},
+        {"submission_id": None, "status": "RUNNING", "metadata": None},  # a driver of others
     ]
     found = checks(planned(6, backend=HALF))
     assert found["not_now"].severity == "warning"

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from sgpu_decl import __version__
+from sgpu_decl.backends.ray.api.allowance import Allowance, is_counted
 from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES, Credentials
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
 from sgpu_decl.backends.ray.api.proxy import Proxy, proxy_of
@@ -75,7 +76,7 @@ class _Answer:
 
 class Dashboard:
     """The dashboard of one cluster. Calls may come from several threads, and take turns. After it
-    was silent to a GET, calls fail at once for ten seconds: who asks about ten attempts waits once.
+    was silent to a GET, calls fail at once for ten seconds.
 
     Paths begin with a slash and are relative to the address. Each call raises BackendError if the
     dashboard does not answer (`host_unreachable`), does not accept the token (`unauthenticated`),
@@ -83,22 +84,20 @@ class Dashboard:
     """
 
     def __init__(
-        self, address: DashboardAddress, credentials: Credentials, *, patience: float | None = None
+        self,
+        address: DashboardAddress,
+        credentials: Credentials,
+        allowance: Allowance | None = None,
     ) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            patience: the seconds that may be spent on all requests together; None for no limit
-                but 60 s without a byte.
-        """
+        """Nothing is asked yet. Requests that do not count in an allowance have no limit but 60 s
+        without a byte."""
         self.address = address
-        self._credentials = credentials
+        self.credentials = credentials
+        self.allowance = allowance
         self._lock = threading.RLock()
         self._connection: http.client.HTTPConnection | None = None
         self._proxy: Proxy | None = None
         self._requires_token: bool | None = None
-        self._patience = patience
-        self._left = patience
         self._deadline: float | None = None
         self._silence: tuple[float, str] | None = None
 
@@ -109,7 +108,7 @@ class Dashboard:
 
     @property
     def has_token(self) -> bool:
-        return self._credentials.token is not None
+        return self.credentials.token is not None
 
     def get(self, path: str, /, **query: str | int) -> Json:
         """The JSON that a path answers with."""
@@ -199,15 +198,16 @@ class Dashboard:
         target = f"{path}?{urlencode(query)}" if query else path
         with self._lock:
             started = time.monotonic()
-            self._deadline = None if self._left is None else started + self._left
+            allowance = self.allowance if is_counted() else None
+            self._deadline = None if allowance is None else started + allowance.left
             try:
                 if method != "GET" and self.has_token and self._requires_token is None:
                     # A request that changes something is not sent twice to find that out.
                     self._exchange("GET", "/api/version", None, None)
                 answer = self._exchange(method, target, content, kind)
             finally:
-                if self._left is not None:
-                    self._left -= time.monotonic() - started
+                if allowance is not None:
+                    allowance.left -= time.monotonic() - started
         if answer.status == 200:
             return answer
         raise self._refusal(f"{method} {path}", answer)
@@ -254,11 +254,11 @@ class Dashboard:
             raise self._unreachable(str(lost)) from lost
 
     def _sent(self, method: str, target: str, content: bytes | None, kind: str | None) -> _Answer:
-        headers = {"User-Agent": f"sgpu/{__version__}", **self._credentials.headers}
+        headers = {"User-Agent": f"sgpu/{__version__}", **self.credentials.headers}
         if kind is not None:
             headers["Content-Type"] = kind
         if self._requires_token:
-            headers |= self._credentials.authorization
+            headers |= self.credentials.authorization
         body = None
         if content is not None:  # in pieces, each of which has the time that one wait may take
             headers["Content-Length"] = str(len(content))
@@ -363,7 +363,7 @@ class Dashboard:
         return Refused(message, hint="see the dashboard's log on the head node", status=status)
 
     def _unauthenticated(self, answer: _Answer) -> BackendError:
-        source = self._credentials.source
+        source = self.credentials.source
         if source is None:
             message = f"`{self.address.url}` needs a token, and none was found"
             hint = f"it was looked for in {TOKEN_PLACES}"
@@ -378,7 +378,9 @@ class Dashboard:
 
     def _reason(self, error: Exception, *, sent: bool) -> str:
         if isinstance(error, TimeoutError):
-            seconds = self._patience or (_SILENCE if sent else _CONNECT)
+            seconds = _SILENCE if sent else _CONNECT
+            if self.allowance is not None and self._deadline is not None:
+                seconds = self.allowance.seconds
             return f"no answer came in {seconds:g} s"
         if isinstance(error, UnicodeError):
             return "no host can have this name"

@@ -13,13 +13,13 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.ray_files import SMALL, RayFiles
+from sgpu_decl.backends.ray.launching.jobs import list_jobs
 from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
 from sgpu_decl.backends.remote.lease import LEASE, YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
@@ -66,10 +66,8 @@ class PackagedFiles(RayFiles):
     def under_way(self, known: Collection[str]) -> bool:
         """Whether a job goes on whose launch folder is not among those `known`. Its driver may not
         have written it yet, also when it has joined the cluster."""
-        dashboard, path = self._reader.dashboard, "/api/jobs/"
-        jobs: Any = dashboard.get(path)
-        active = [job for job in jobs if job.get("status") in ACTIVE]
-        metadata = [dashboard.optional_part(path, job, "metadata", dict) for job in active]
+        jobs = list_jobs(self._reader.dashboard).values()
+        metadata = [job.get("metadata") for job in jobs if job["status"] in ACTIVE]
         folders = {facts[FOLDER] for facts in metadata if facts and FOLDER in facts}
         return not folders.issubset(known)
 

@@ -11,12 +11,15 @@ from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
+JOBS = "/api/jobs/"
+
 _OPTIONAL_FIELDS: Mapping[str, type] = {
     "driver_exit_code": int,
     "driver_node_id": str,
     "end_time": int,  # milliseconds since 1970
     "error_type": str,
     "message": str,
+    "metadata": dict,
     "start_time": int,  # of the submission
 }
 """What a job may have beside its status, of that which is read."""
@@ -35,9 +38,20 @@ def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
     """Return the job of a launch; None if the cluster has none. Fields that are read elsewhere are
     of their kinds."""
     path = f"/api/jobs/{token}"
-    job: Any = dashboard.find(path)
-    if job is None:
-        return None
+    job = dashboard.find(path)
+    return None if job is None else _checked(dashboard, path, job)
+
+
+def list_jobs(dashboard: Dashboard) -> dict[str, Mapping[str, Any]]:
+    """Return all jobs that were submitted to the cluster, by their ids."""
+    jobs: Any = dashboard.get(JOBS)
+    if not isinstance(jobs, list):
+        raise dashboard.unknown_answer(JOBS, "no list of jobs")
+    submitted = (job for job in jobs if isinstance(job, Mapping) and job.get("submission_id"))
+    return {str(job["submission_id"]): _checked(dashboard, JOBS, job) for job in submitted}
+
+
+def _checked(dashboard: Dashboard, path: str, job: Any) -> Mapping[str, Any]:
     dashboard.part(path, job, "status", str)
     for name, kind in _OPTIONAL_FIELDS.items():
         dashboard.optional_part(path, job, name, kind)
@@ -81,7 +95,7 @@ def submit_job(
         "entrypoint_resources": dict(_HEAD),
     }
     try:
-        dashboard.post("/api/jobs/", body)
+        dashboard.post(JOBS, body)
     except BackendError as error:
         # Ray answers 500 to the second submission of a job, and to much else.
         try:

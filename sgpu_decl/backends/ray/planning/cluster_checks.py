@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import options_of
@@ -85,11 +84,11 @@ def head_limit(state: ClusterState) -> tuple[int | None, Diagnostic | None]:
 
 
 def access_findings(
-    config: "RunConfig", places: Places, dashboard: Dashboard, credentials: Credentials
+    config: "RunConfig", places: Places, dashboard: Dashboard
 ) -> Iterator[Diagnostic]:
     """Findings about who may use the cluster, and who can see what is sent. The dashboard has
     answered."""
-    address = dashboard.address
+    address, credentials = dashboard.address, dashboard.credentials
     place = places.get("backend.address") or _block(places)
     if credentials.exposed is not None and dashboard.requires_token:
         yield Diagnostic(

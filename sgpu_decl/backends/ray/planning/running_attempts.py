@@ -1,27 +1,17 @@
 """The attempts that run on a cluster, as its jobs tell."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.errors import BackendError
-
-_ACTIVE = ("PENDING", "RUNNING")
-_JOBS = "/api/jobs/"
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 
 
-def running_attempts(dashboard: Dashboard) -> tuple[str, ...]:
-    """The attempts that are active there, such as `` `run.train#3` ``; none if the cluster does not
-    say."""
-    try:
-        jobs = dashboard.get(_JOBS)
-    except BackendError:
-        return ()  # what is free is known without them
+def running_attempts(jobs: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The attempts that are active there, such as `` `run.train#3` ``."""
     names = []
-    for job in jobs if isinstance(jobs, list) else ():
-        metadata = job.get("metadata") if isinstance(job, Mapping) else None
-        if not isinstance(metadata, Mapping) or job.get("status") not in _ACTIVE:
-            continue
+    for job in jobs:
+        metadata = job.get("metadata") or {}
         address, attempt = metadata.get("sgpu.address"), metadata.get("sgpu.attempt")
-        if address and attempt:
+        if address and attempt and job["status"] in ACTIVE:
             names.append(f"`{address}#{attempt}`")
     return tuple(sorted(names))

@@ -6,9 +6,11 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
+from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import address_of
+from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
+from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
@@ -41,14 +43,13 @@ from sgpu_decl.model.ray_size import NodeShape
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-_PATIENCE = 10.0  # seconds that all answers together may take
 Places = Mapping[str, Place]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
     dashboard: Dashboard
-    credentials: Credentials
+    answers: ClusterAnswers
     state: ClusterState
 
 
@@ -58,8 +59,9 @@ class RaySurvey(RemoteSurvey):
 
     sent = (*RemoteSurvey.sent, "dependencies")
 
-    def __init__(self, pythons: Callable[[], Pythons]) -> None:
+    def __init__(self, pythons: Callable[[], Pythons], clusters: Clusters) -> None:
         super().__init__(pythons)
+        self._clusters = clusters
         self._questions: dict[str | None, _Question] = {}
 
     def expect(self, config: "RunConfig") -> None:
@@ -136,7 +138,7 @@ class RaySurvey(RemoteSurvey):
             answered = self._answered(config)
             sent = python.version if python is not None else None
             findings += cluster_findings(config, places, answered.state, python=sent, called=called)
-            findings += access_findings(config, places, answered.dashboard, answered.credentials)
+            findings += access_findings(config, places, answered.dashboard)
             if has_equal_groups(config):
                 fit = fit_of(config, answered.state)
                 findings += room_findings(
@@ -144,7 +146,7 @@ class RaySurvey(RemoteSurvey):
                     places,
                     answered.state,
                     fit,
-                    lambda: running_attempts(answered.dashboard),
+                    lambda: _holders(answered),
                 )
         except BackendError as error:
             ways = ("backend.address", "backend.kind", "backend")
@@ -156,7 +158,7 @@ class RaySurvey(RemoteSurvey):
         """Ask a cluster, unless that was begun before."""
         question = self._questions.get(address)
         if question is None:
-            question = self._questions[address] = _Question(address)
+            question = self._questions[address] = _Question(self._clusters, address)
             question.start()
         return question
 
@@ -165,32 +167,45 @@ class RaySurvey(RemoteSurvey):
         return self._begin(options_of(config).address).answer()
 
 
+def _holders(answered: _Answered) -> Sequence[str]:
+    """The attempts that run on a cluster; none if it does not say."""
+    try:
+        with counted():
+            return running_attempts(answered.answers.jobs())
+    except BackendError:
+        return ()  # what is free is known without them
+
+
 class _Question(Thread):
     """A cluster is asked while the plan goes on. (`concurrent.futures` is slow to import.)"""
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, clusters: Clusters, address: str | None) -> None:
         super().__init__(name="ray-cluster", daemon=True)
+        self._clusters = clusters
         self._address = address
         self._answered: _Answered | None = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            credentials = credentials_of(os.environ)
-            address = address_of(self._address, os.environ)
-            dashboard = Dashboard(address, credentials, patience=_PATIENCE)
-            self._answered = _Answered(dashboard, credentials, read_cluster(dashboard))
+            dashboard = self._clusters.dashboard(address_of(self._address, os.environ))
+            with self._clusters.asking([f"the cluster of {self._address}"]):
+                state = read_cluster(dashboard)
+            answers = self._clusters.answers(dashboard)
+            answers.note_living([node.id for node in state.nodes])
+            self._answered = _Answered(dashboard, answers, state)
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
             self._error = error
 
     def answer(self) -> _Answered:
         """Wait for the answer. Raises BackendError."""
-        self.join(_PATIENCE + 1)  # a name server may be silent for longer than any socket
+        patience = self._clusters.allowance
+        self.join(patience + 1)  # a name server may be silent for longer than any socket
         if self._error is not None:
             raise self._error
         if self._answered is None:
             raise BackendError(
-                f"the cluster does not answer: nothing came in {_PATIENCE:g} s",
+                f"the cluster does not answer: nothing came in {patience:g} s",
                 hint="see that `address` in `backend` is right, and that this network reaches it",
                 code="host_unreachable",
             )

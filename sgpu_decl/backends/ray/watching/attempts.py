@@ -1,7 +1,6 @@
 """Attempts on a Ray cluster: what the driver wrote, and the job that it is."""
 
 import json
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,23 +8,22 @@ from datetime import datetime
 from typing import Any
 
 from sgpu_decl.backends.base import LogReader
-from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
-from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.launch import LaunchRecord
 
 _STATUS = "status.json"
-_SELDOM = 5.0  # seconds between two looks at the nodes of a cluster
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
 
 
@@ -35,8 +33,13 @@ class RayAttempts(RemoteAttempts):
     def __init__(self, launches: RemoteLaunches, clusters: Clusters) -> None:
         super().__init__(launches)
         self._clusters = clusters
-        self._nodes = _LivingNodes()
+        self._several = False  # attempts are looked at
         self._known: dict[str, dict[str, Any]] = {}  # what drivers wrote last, by token
+
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        self._several = len(records) > 1
+        with self._clusters.asking(record.token for record in records):
+            return super().look(records)
 
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         if not is_started(marker):
@@ -82,8 +85,9 @@ class RayAttempts(RemoteAttempts):
             return False
         dashboard = self._clusters.at(marker["address"])
         job = find_job(dashboard, record.token)
-        goes_on = job is not None and job["status"] in ACTIVE
-        return goes_on and self._nodes.alive(dashboard, job or {})
+        if job is None or job["status"] not in ACTIVE:
+            return False
+        return self._clusters.answers(dashboard).lives(job)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         folder = f"{self._launches.folder(record)}/logs"
@@ -99,7 +103,8 @@ class RayAttempts(RemoteAttempts):
         if driver_status["state"] == "ended":
             return driver_status["outcome"], True
         dashboard = self._clusters.at(marker["address"])
-        job = find_job(dashboard, record.token)
+        answers = self._clusters.answers(dashboard)
+        job = answers.job(record.token, several=self._several)
         goes_on = job is not None and job["status"] in ACTIVE
         if not goes_on:
             driver_status = self._driver_status(record)  # the driver writes it before it ends
@@ -108,7 +113,7 @@ class RayAttempts(RemoteAttempts):
         # Another program, and another cluster, answer that they have no such job.
         if job is None and session_of(dashboard) != marker["session"] and _alive(driver_status):
             raise _another_session(marker["address"])
-        alive = not goes_on or self._nodes.alive(dashboard, job or {})
+        alive = job is None or not goes_on or answers.lives(job)
         results = self._launches.results(record)
         brought = None if goes_on and alive else results.newest()
         outcome = results.outcome(brought) if brought is not None else None
@@ -119,7 +124,8 @@ class RayAttempts(RemoteAttempts):
         """Bring the results here that would end with the session of Ray."""
         if isinstance(self._launches.area(record).files, RayFiles):
             results = self._launches.results(record)
-            results.values(brought, [(rank.rank, rank.node_rank or 0) for rank in view.ranks])
+            with counted(on=False):  # they may be large
+                results.values(brought, [(rank.rank, rank.node_rank or 0) for rank in view.ranks])
 
     def _last_driver_status(self, record: LaunchRecord) -> dict[str, Any]:
         """What the driver wrote last, as far as that is known without its cluster."""
@@ -157,25 +163,3 @@ def _another_session(address: str) -> BackendError:
     )
     error.retryable = True
     return error
-
-
-class _LivingNodes:
-    """Which nodes of a cluster live, asked now and then."""
-
-    def __init__(self) -> None:
-        self._answers: dict[str, tuple[float, frozenset[str]]] = {}
-        self._lock = threading.Lock()
-
-    def alive(self, dashboard: Dashboard, job: Mapping[str, Any]) -> bool:
-        """Whether the node of a job's driver lives, as far as Ray knows where that is."""
-        node = job.get("driver_node_id")
-        return not node or node in self._living(dashboard)
-
-    def _living(self, dashboard: Dashboard) -> frozenset[str]:
-        url = dashboard.address.url
-        with self._lock:
-            asked_at, nodes = self._answers.get(url, (float("-inf"), frozenset[str]()))
-            if time.monotonic() - asked_at > _SELDOM:
-                nodes = living_nodes(dashboard)
-                self._answers[url] = (time.monotonic(), nodes)
-            return nodes

@@ -1,0 +1,71 @@
+"""What a cluster said last of its jobs and nodes: a command asks once about all attempts."""
+
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.launching.jobs import find_job, list_jobs
+from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
+
+__all__ = ["ClusterAnswers"]
+
+_SELDOM = 5.0  # seconds between two looks at the nodes, or for which a list of jobs is used
+
+
+class ClusterAnswers:
+    """The answers of one dashboard. Calls may come from several threads; each raises BackendError
+    if the dashboard does not answer."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._dashboard = dashboard
+        self._jobs_at = self._nodes_at = float("-inf")
+        self._jobs: tuple[Mapping[str, Any], ...] = ()
+        self._unused: dict[str, Mapping[str, Any]] = {}  # jobs that nobody looked at, by token
+        self._nodes: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def jobs(self) -> Sequence[Mapping[str, Any]]:
+        """All jobs, as they were a moment ago."""
+        with self._lock:
+            if time.monotonic() - self._jobs_at > _SELDOM:
+                self._list_jobs()
+            return self._jobs
+
+    def job(self, token: str, *, several: bool) -> Mapping[str, Any] | None:
+        """The job of a launch; None if the cluster has none. Who asks again gets a new answer.
+
+        Args:
+            several: others are asked about, too: one request for all jobs is enough.
+        """
+        with self._lock:
+            known = token in self._unused and time.monotonic() - self._jobs_at < _SELDOM
+            if several and not known:
+                self._list_jobs()
+            job = self._unused.pop(token, None) if several or known else None
+        # It may have been submitted since the list was made.
+        return job if job is not None else find_job(self._dashboard, token)
+
+    def lives(self, job: Mapping[str, Any]) -> bool:
+        """Whether the node of a job's driver lives, as far as Ray knows where that is."""
+        node = job.get("driver_node_id")
+        if not node:
+            return True
+        with self._lock:
+            if time.monotonic() - self._nodes_at > _SELDOM:
+                self._note(living_nodes(self._dashboard))
+            return node in self._nodes
+
+    def note_living(self, nodes: Collection[str]) -> None:
+        """The nodes that are alive, as somebody else was told."""
+        with self._lock:
+            self._note(nodes)
+
+    def _note(self, nodes: Collection[str]) -> None:
+        self._nodes, self._nodes_at = frozenset(nodes), time.monotonic()
+
+    def _list_jobs(self) -> None:
+        jobs = list_jobs(self._dashboard)
+        self._jobs, self._jobs_at = tuple(jobs.values()), time.monotonic()
+        self._unused = jobs
