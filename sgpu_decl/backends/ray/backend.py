@@ -34,7 +34,13 @@ def open_ray(context: BackendContext) -> Backend:
     def head_area(url: str) -> StagingArea:
         files = PackagedFiles(clusters.at(url), context.state_dir / "ray-packages")
         key = {"address": url}
-        return StagingArea(RemoteLayout(ROOT), files, key=key, under_way=files.under_way)
+        return StagingArea(
+            RemoteLayout(ROOT),
+            files,
+            key=key,
+            under_way=files.under_way,
+            delete_copies=files.free_nodes,
+        )
 
     def area_of(config: RunConfig) -> StagingArea:
         storage = options_of(config).storage

@@ -92,6 +92,8 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
                 refresh()
                 files.delete(path)
                 size += item.size
+    refresh()
+    size += area.delete_copies()
     area.forget()
     return size
 

@@ -20,6 +20,7 @@ class StagingArea:
         command_files: those that `layout.commands` is among, where these are others.
         key: what the backend finds the staging folder again by, in another process too.
         under_way: whether a launch may need objects that none of these launch folders names.
+        delete_copies: deletes copies elsewhere of objects that are gone; returns their bytes.
     """
 
     def __init__(
@@ -30,9 +31,11 @@ class StagingArea:
         *,
         key: Mapping[str, Json],
         under_way: Callable[[Collection[str]], bool] = lambda _: False,
+        delete_copies: Callable[[], int] = lambda: 0,
     ) -> None:
         self.key = key
         self.under_way = under_way
+        self.delete_copies = delete_copies
         self.layout = layout
         self.files = files
         self.command_files = command_files or files

@@ -8,6 +8,7 @@ import pytest
 
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.ray.cluster.node_folder import delete_content
 
 AGENT = agent_zip()[1]
 
@@ -40,6 +41,24 @@ def test_folders_of_node_programs_that_are_gone_are_deleted(
 
     assert (gone.parent, gone.exists(), living.exists()) == (shared, False, True)
     os.close(lock)
+
+
+def test_gc_deletes_what_the_head_does_not_have_unless_a_node_program_runs(
+    new_folder: Callable[[], Path], shared: Path
+) -> None:
+    running = new_folder()
+    lock = create_held(f"{running}.lock")
+    for name, size in (("code/a", 10), ("code/b", 20), ("packs/c", 30)):
+        path = shared / "objects" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(size))
+
+    assert delete_content({"code/b"}) == 0
+    os.close(lock)
+    assert delete_content({"code/b"}) == 40
+
+    left = [path for path in (shared / "objects").rglob("*") if path.is_file()]
+    assert left == [shared / "objects/code/b"]
 
 
 def test_two_actors_may_delete_the_same_folder_at_once(

@@ -201,7 +201,11 @@ def test_what_does_not_fit_now_says_what_is_free_and_who_runs(
     metadata = {"sgpu.address": "run.other", "sgpu.attempt": "3"}
     cluster.by_path["/api/jobs/"] = [
         {"submission_id": "a", "status": "RUNNING", "metadata": metadata},
-        {"submission_id": "b", "status": "SUCCEEDED", "metadata": {**metadata, "sgpu.attempt": "2"}},
+        {
+            "submission_id": "b",
+            "status": "SUCCEEDED",
+            "metadata": {**metadata, "sgpu.attempt": "2"},
+        },
         {"submission_id": "c", "status": "RUNNING", "metadata": None},
         {"submission_id": None, "status": "RUNNING", "metadata": None},  # a driver of others
     ]

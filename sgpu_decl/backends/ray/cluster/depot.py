@@ -12,6 +12,8 @@ do with `path`, which is relative to the folder:
     join      write the file that the `pieces` of `upload` are
     folder    make a folder and those above it
     delete    delete a file, or a folder with all in it
+    gc        delete what nodes keep of the content that this folder does not have any more;
+              `freed` of the answer says how many bytes
 
 IDs and the names of uploads are hexadecimal digits and dashes. `sha256` is that of the bytes.
 `sent` is when the client sent it, by the clock of the head: what is older than five minutes is not
@@ -31,7 +33,6 @@ import re
 import shutil
 import time
 
-import ray
 from ray.exceptions import RaySystemError, RpcError
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_list
 
@@ -45,6 +46,8 @@ from sgpu_decl.backends.ray.cluster.head_folder import (
     make_folder,
 )
 from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
+from sgpu_decl.backends.ray.cluster.node_gc import free_nodes
+from sgpu_decl.backends.ray.cluster.own_job import join_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +76,7 @@ def main(folder: str) -> int:
     with open(os.path.join(folder, DEPOT_FILE), encoding="utf-8") as file:
         about = json.load(file)
     os.chdir("/")
-    ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False)
+    join_cluster()
     limits = {name: about[name] for name in ("idle", "most") if name in about}
     depot = _Depot(head_folder(), **limits)
     shutil.rmtree(folder, ignore_errors=True)
@@ -146,7 +149,7 @@ class _Depot:
             return
         answer: dict[str, Any] = {"v": 1}
         try:
-            self._do(value)
+            answer |= self._do(value)
         except _Refused as error:
             answer["error"] = {"code": error.code, "message": str(error)}
         except OSError as error:
@@ -160,7 +163,8 @@ class _Depot:
         except OSError as error:  # the client gives up by itself
             attempt_files.say(f"the answer to a client cannot be written: {error}")
 
-    def _do(self, value: bytes) -> None:
+    def _do(self, value: bytes) -> dict[str, Any]:
+        """Do what a message says; return what the answer says of it."""
         end = value.find(b"\n")
         message, data = json.loads(value[:end]), memoryview(value)[end + 1 :]
         if "sent" in message and time.time() - message["sent"] > _OLD:
@@ -183,8 +187,11 @@ class _Depot:
             make_folder(self._root, path)
         elif do == "delete":
             self._delete(path)
+        elif do == "gc":
+            return {"freed": free_nodes(os.path.join(self._root, "objects"))}
         elif do != "hello":
             raise _Refused("remote_broken", "it is a message of another version")
+        return {}
 
     def _put(self, path: str, data: memoryview) -> None:
         folder = os.path.dirname(path)

@@ -31,6 +31,7 @@ from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
 from sgpu_decl.backends.ray.cluster.key_values import find_job, pop_value
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
+from sgpu_decl.backends.ray.cluster.own_job import join_cluster
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
 from sgpu_decl.backends.ray.cluster.upstream_wait import UpstreamFailed, await_upstreams
@@ -63,7 +64,7 @@ def main(folder: str) -> int:
         reason = _unusable(launch["launch"])
     else:
         try:
-            _connect()
+            join_cluster()
             root = head_folder()
             launch = _on_head(root, launch)
             write_launch(root, launch["launch"], files, last=launch["sent"]["marker"])
@@ -91,7 +92,7 @@ class _Driver:
         self._status.keep_alive()
         try:
             if not ray.is_initialized():
-                _connect()
+                join_cluster()
             signal.signal(signal.SIGTERM, self._on_sigterm)
             outcome = self._run()
         except Exception as error:  # noqa: BLE001  whatever it is, it ends the run, and is said
@@ -310,15 +311,6 @@ def _unusable(folder: str) -> str | None:
             f"{os.getuid()}: both must be the same"
         )
     return None
-
-
-def _connect() -> None:
-    """Join the cluster as the driver of the job, but without its working folder: nodes get what
-    they need from this process."""
-    name = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-    config = json.loads(os.environ.get(name, "{}"))
-    os.environ[name] = json.dumps({**config, "runtime_env": {}})
-    ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False)
 
 
 def _failed(failure: str, summary: str, status: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
 import os
 import shlex
 import shutil
 import signal
 import socket
-import stat
 import sys
 import tempfile
 import threading
@@ -22,6 +20,7 @@ from secrets import randbelow
 import ray
 
 from sgpu_decl.backends.ray.cluster.node_files import OWN_FILES, NodeFiles
+from sgpu_decl.backends.ray.cluster.node_folder import LOCKS, private_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _LEAKED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SGPU_PLAN_KEY", "SPT_NOENV")
 _LIFELINE, _LOCK, _VARIABLES = 3, 4, 5  # descriptors of the node program
 _ARCHIVE = "agent.zip"
-_LOCKS = ".lock"
 
 
 class NodeActor(NodeFiles):
@@ -99,9 +97,14 @@ class NodeActor(NodeFiles):
             return {"code": 128 + signal.SIGTERM}
         code = self._wait(self._pid)
         self._idle.set()
+        self._forget_lock()
         if code is None and os.path.exists(self._run):  # at its own end it deletes that
             return {"refused": ["killed", f"the node program on node {here} was killed or crashed"]}
         return {"code": code}
+
+    def discard(self) -> None:
+        super().discard()
+        self._forget_lock()
 
     def agent_status(self) -> dict[str, Any] | None:
         """What the agent of this node says of the run."""
@@ -116,6 +119,12 @@ class NodeActor(NodeFiles):
             self._stopped = True
             if self._pid is not None:
                 os.kill(self._pid, signal.SIGTERM)
+
+    def _forget_lock(self) -> None:
+        """Delete the lock once nothing is left that it protects. A later actor deletes the rest."""
+        if not os.path.exists(self._run) and not os.path.exists(f"{self._run}{OWN_FILES}"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._run}{LOCKS}")
 
     def _stop_with(self, connection: socket.socket) -> None:
         """Stop when the connection to the driver ends, and end this process, too: without its head,
@@ -217,7 +226,7 @@ def _python_folder(python: str, run: str) -> str:
 def _run_folder(agent: bytes) -> str:
     """Return a new folder for the node program, with the agent in it. Those of node programs that
     were killed are deleted."""
-    above = _private_folder()
+    above = private_folder()
     run = tempfile.mkdtemp(dir=above)
     archive = os.path.join(run, _ARCHIVE)
     with open(archive, "wb") as file:
@@ -225,20 +234,6 @@ def _run_folder(agent: bytes) -> str:
     _add_packages(archive)
     _sweep(above)
     return run
-
-
-def _private_folder() -> str:
-    """The folder of all node programs of this user here. If somebody else has taken its name, or
-    could write there, it is one with a longer name, which later actors find again and sweep."""
-    name = os.path.join(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}")
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, 0o700)
-    for folder in (name, *sorted(glob.glob(f"{glob.escape(name)}-*"))):
-        status = os.lstat(folder)
-        private = status.st_uid == os.getuid() and not status.st_mode & 0o077
-        if private and stat.S_ISDIR(status.st_mode):
-            return folder
-    return tempfile.mkdtemp(prefix=f"{os.path.basename(name)}-")
 
 
 def _add_packages(archive: str) -> None:
@@ -254,10 +249,10 @@ def _sweep(above: str) -> None:
     from sgpu_decl.agent.locks import held, try_lock
 
     for name in os.listdir(above):
-        if not name.endswith(_LOCKS):
+        if not name.endswith(LOCKS):
             continue
         path = os.path.join(above, name)
-        run = path[: -len(_LOCKS)]
+        run = path[: -len(LOCKS)]
         records = [run, *(entry.path for entry in _entries(os.path.join(run, "nodes")))]
         try:
             lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -285,7 +280,7 @@ def _held_lock(run: str) -> int:
     """Hold the lock of a folder; the node program inherits it."""
     from sgpu_decl.agent.locks import create_held
 
-    return create_held(run + _LOCKS)
+    return create_held(run + LOCKS)
 
 
 def _watch_peer(connection: socket.socket) -> None:

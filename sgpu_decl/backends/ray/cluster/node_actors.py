@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.fast_stdlib import signal_name
-from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files
+from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files, node_folder
 from sgpu_decl.backends.ray.cluster.actor_answers import NO_ROOM, SilentNode
 from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
 from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
@@ -34,7 +34,7 @@ _CONNECTED = 30.0  # seconds until they must be connected: each is before it ans
 
 
 # Nodes have no copy of this package.
-for _module in (node_actor, node_files, content_limit):
+for _module in (node_actor, node_files, node_folder, content_limit):
     ray.cloudpickle.register_pickle_by_value(_module)
 
 

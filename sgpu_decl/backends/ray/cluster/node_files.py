@@ -12,6 +12,7 @@ import shutil
 import threading
 
 from sgpu_decl.backends.ray.cluster.content_limit import prune, use
+from sgpu_decl.backends.ray.cluster.node_folder import OBJECTS, content_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class NodeFiles:
     @property
     def folders(self) -> dict[str, str]:
         """What stands for the folders in the arguments of the node program."""
-        names = {"LAUNCH": "launch", "OBJECTS": "objects", "BACK": self._back}
+        names = {"LAUNCH": "launch", "OBJECTS": OBJECTS, "BACK": self._back}
         return {word: self._path(name) for word, name in names.items()}
 
     def missing(self, names: list[str], back: str) -> list[str]:
@@ -58,10 +59,11 @@ class NodeFiles:
         from sgpu_decl.agent.growing_log import GrowingLog
 
         self._log, self._back = GrowingLog(self.log), back
-        for name in ("launch", back, "objects"):
+        for name in ("launch", back, OBJECTS):
             os.makedirs(self._path(name), exist_ok=True)
-        lacking = [name for name in names if not use(self._path(name))]
-        prune(self._path("objects"))
+        with content_lock(self._above):
+            lacking = [name for name in names if not use(self._path(name))]
+            prune(self._path(OBJECTS))
         return lacking
 
     def receive(self, name: str, offset: int, size: int, data: bytes) -> None:
@@ -133,7 +135,7 @@ class NodeFiles:
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _path(self, name: str) -> str:
-        kept = name == "objects" or name.startswith("objects/")
+        kept = name == OBJECTS or name.startswith(f"{OBJECTS}/")
         return os.path.join(self._above if kept else self._own, name)
 
 

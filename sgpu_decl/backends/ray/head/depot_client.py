@@ -44,9 +44,11 @@ class DepotClient:
         self._learn_clock()
         return time.time() + (self._clock_offset or 0.0)
 
-    def ask(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> None:
-        """Have the depot do something; return when it is done. Raises BackendError."""
-        self.await_answer(self.send(do, path, data, **fields))
+    def ask(
+        self, do: str, path: str = "", data: bytes | None = None, **fields: Json
+    ) -> Mapping[str, Any]:
+        """Have the depot do something; return its answer. Raises BackendError."""
+        return self.await_answer(self.send(do, path, data, **fields))
 
     def send(self, do: str, path: str = "", data: bytes | None = None, **fields: Json) -> str:
         """Send a message; return its id, for `await_answer`."""
@@ -59,9 +61,9 @@ class DepotClient:
         self._learn_clock()
         return self._send({"do": "piece", **fields}, data)
 
-    def await_answer(self, message: str) -> None:
-        """Wait until a message was answered. Raises BackendError if it was refused, or is not
-        answered."""
+    def await_answer(self, message: str) -> Mapping[str, Any]:
+        """Wait until a message was answered, and return the answer. Raises BackendError if it was
+        refused, or is not answered."""
         answer = self._answer(message)
         error = answer.get("error")
         if error is not None:
@@ -72,6 +74,7 @@ class DepotClient:
             if error["code"] == "no_room":
                 hint = "free space on the disk of the head node, with `sgpu gc` for example"
             raise BackendError(summary, hint=hint, code=error["code"])
+        return answer
 
     @property
     def _url(self) -> str:

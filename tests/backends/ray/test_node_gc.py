@@ -1,0 +1,34 @@
+"""gc on the nodes of a cluster without a shared folder."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.testing.ray_cluster import ray_cluster
+from tests.backends.ray.cluster_run import ClusterRun
+from tests.ray_versions import BOTH_RAYS
+from tests.support import until
+
+SIZE = 3_000_000
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+@pytest.mark.parametrize("ray_python", BOTH_RAYS, indirect=True)
+def test_what_the_head_forgets_the_nodes_forget(ray_python: str, tmp_path: Path) -> None:
+    place = tmp_path / "nodes"
+    place.mkdir()
+    own = place / f"sgpu-nodes-{os.getuid()}"
+    with ray_cluster(nodes=2, cpus=8, python=ray_python, environ={"TMPDIR": str(place)}) as cluster:
+        run = ClusterRun(cluster, tmp_path, storage=False)
+        run.bench.declare("value", args={"gate": str(run.bench.gate)})
+        (run.bench.project / "data.bin").write_bytes(os.urandom(SIZE))
+        run.bench.ran()
+        until(lambda: not list(own.glob("*.lock")))  # no node program runs
+        assert sum(path.stat().st_size for path in own.rglob("objects/code/*")) > SIZE
+
+        freed = run.bench.done("gc", "--keep-last", "0", "-o", "json")
+
+        assert [path for path in own.rglob("*") if path.is_file()] == [own / ".content"], freed
+        run.bench.close()
