@@ -454,7 +454,12 @@ INSECURE = "  insecure: true\n"
         (None, "", INSECURE, {"ray_open": "warning"}),
         ("t-1", "", "", {"ray_unencrypted": "warning"}),
         ("t-1", "", INSECURE, {}),
-        (None, '{"X-Team": "a"}', "", {"ray_unencrypted": "warning"}),
+        (None, '{"Authorization": "Basic YTpi"}', "", {"ray_unencrypted": "warning"}),
+        (None, '{"x-api-key": "a"}', "", {"ray_unencrypted": "warning"}),
+        (None, '{"CF-Access-Client-Secret": "a"}', "", {"ray_unencrypted": "warning"}),
+        (None, '{"X-Team": "a"}', "", {"ray_insecure": "error"}),
+        (None, '{"X-Monkey": "a", "Cookie": ""}', "", {"ray_insecure": "error"}),
+        (None, '{"X-Team": "a"}', INSECURE, {"ray_open": "warning"}),
     ],
 )
 def test_what_crosses_the_network_openly(

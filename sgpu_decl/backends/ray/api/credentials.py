@@ -24,6 +24,11 @@ _DEFAULT_FILE = "~/.ray/auth_token"
 _TOKEN = re.compile(r"[!-~]+")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _HEADER_VALUE = re.compile(r"[\t -~]*")
+_SECRET_WORDS = frozenset(
+    ("apikey", "auth", "authorization", "cookie", "credential", "credentials", "jwt", "key")
+    + ("password", "secret", "session", "token")
+)
+"""Words of the names of headers that say who sends a request: `Authorization`, `X-Api-Key`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,15 @@ class Credentials:
     source: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     exposed: Path | None = None
+
+    @property
+    def has_secret_header(self) -> bool:
+        """Whether a header of the user's carries a credential, as far as its name tells. One such
+        as `X-Team` keeps nobody out."""
+        return any(
+            value.strip() and _SECRET_WORDS.intersection(re.split(r"[-_]", name.lower()))
+            for name, value in self.headers.items()
+        )
 
     @property
     def authorization(self) -> Mapping[str, str]:

@@ -100,7 +100,7 @@ def access_findings(
         )
     if address.is_loopback:
         return
-    if dashboard.requires_token or credentials.headers:
+    if dashboard.requires_token or credentials.has_secret_header:
         if not address.is_encrypted and not options_of(config).insecure:
             what = "the token" if dashboard.requires_token else "the headers of `RAY_JOB_HEADERS`"
             yield Diagnostic(
