@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import InvalidInput, Locked, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.launch import LaunchRecord, Provenance
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.state import Attempt, Resource
@@ -29,6 +29,11 @@ def launch_of(plan: Plan, change: Change) -> LaunchRecord:
         inputs=launch.inputs,
         wait_for=tuple(ref.number for ref in change.waits_for),
         after=tuple(upstream.ref for upstream in change.after),
+        provenance=Provenance(
+            reason=str(change.reason),
+            commit=plan.git.commit if plan.git else None,
+            dirty=plan.git.dirty if plan.git else None,
+        ),
     )
 
 

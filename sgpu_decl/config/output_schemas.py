@@ -122,6 +122,9 @@ def state_schema() -> Schema:
         backend=_TEXT,
         plan_id=_described(_maybe(_TEXT), "The plan that launched it."),
         reference=_described(_maybe(_TEXT), "Where its backend has it, in the backend's words."),
+        reason=_described(_maybe(_TEXT), "Why it was launched: the `reason` of its plan."),
+        commit=_described(_maybe(_TEXT), "The git commit that it was launched from."),
+        dirty=_described(_maybe(_FLAG), "Whether a tracked file differed from the commit."),
         **{"class": _maybe(_one_of(FailureClass))},
     )
     resource = _object(

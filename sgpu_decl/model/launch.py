@@ -7,7 +7,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.codec import FLAT, written_as
 
-__all__ = ["LaunchInputs", "LaunchRecord"]
+__all__ = ["LaunchInputs", "LaunchRecord", "Provenance"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,18 @@ class LaunchInputs:
     packages_digest: str | None = None
     placement: str | None = field(default=None, metadata=written_as("pool"))
     cell: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Why a launch was decided, and from which files. `reason` is that of the plan; it is text,
+    since another version may know other reasons. `commit` is what was checked out, and `dirty` says
+    whether a tracked file differed from it. What is not known is None: launches of an older sgpu
+    have none of it."""
+
+    reason: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +66,4 @@ class LaunchRecord:
     after: tuple[AttemptRef, ...] = ()
     reference: str | None = None
     formerly: tuple[Address, ...] = ()
+    provenance: Provenance = field(default=Provenance(), metadata=FLAT)

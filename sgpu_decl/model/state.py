@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 
 if TYPE_CHECKING:  # `sgpu status` reads no package list
     from sgpu_decl.model.attempt_view import AttemptView
@@ -22,7 +22,8 @@ KEEP_LAST = 3  # attempts of each run that gc keeps unless it is told otherwise
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A line of history. `state` is what was known when it was last recorded: while it is active
-    the truth is the backend's. `reference` and `formerly` are those of its `LaunchRecord`."""
+    the truth is the backend's. `reference`, `formerly` and `provenance` are those of its
+    `LaunchRecord`."""
 
     ref: AttemptRef
     token: str
@@ -37,6 +38,7 @@ class Attempt:
     plan_id: str | None = None
     reference: str | None = None
     formerly: tuple[Address, ...] = ()
+    provenance: Provenance = Provenance()
 
     def seen_as(self, status: "AttemptView") -> "Attempt":
         """The same attempt as its backend sees it now."""
@@ -100,6 +102,7 @@ class Intent:
             created_at=self.created_at,
             plan_id=self.plan_id,
             reference=self.launch.reference,
+            provenance=self.launch.provenance,
         )
 
 
@@ -129,6 +132,7 @@ class State:
             inputs=attempt.inputs,
             reference=attempt.reference,
             formerly=attempt.formerly,
+            provenance=attempt.provenance,
         )
 
     def launches(self) -> dict[AttemptRef, LaunchRecord]:

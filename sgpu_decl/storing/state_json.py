@@ -76,6 +76,7 @@ def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
         "class": attempt.failure.value if attempt.failure else None,
         "plan_id": attempt.plan_id,
         "reference": attempt.reference,
+        **cast("dict[str, Json]", to_json(attempt.provenance)),
     }
 
 

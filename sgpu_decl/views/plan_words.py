@@ -22,6 +22,7 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.views.launch_reason import AGAIN, ALWAYS, REASONS
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
@@ -60,26 +61,6 @@ _EFFECT_NOTES: Mapping[FieldEffect, str] = MappingProxyType(
         FieldEffect.STATE_ONLY: "recorded only",
     }
 )
-
-_REASONS: Mapping[Reason, str] = MappingProxyType(
-    {
-        Reason.REQUESTED_RERUN: "a rerun was requested",
-        Reason.REMOVED_FROM_CONFIG: "the file no longer declares it",
-        Reason.ALREADY_RUNNING: "it is running already",
-        Reason.PREVIOUS_LOST: "the last attempt was lost",
-        Reason.PREVIOUS_FAILED: "the last attempt failed",
-        Reason.FIRST_RUN: "first run",
-        Reason.CONFIG_CHANGED: "the config changed",
-        Reason.CODE_CHANGED: "the code changed",
-        Reason.ENVIRONMENT_CHANGED: "the environment changed",
-        Reason.LIVE_DRIFTED: "the live run differs from what was applied",
-        Reason.FAILED_NOT_RETRIED: "failed, not retried: `--retry-failed` launches it again",
-        Reason.CANCELLED_BY_USER: "cancelled: `--rerun` launches it again",
-        Reason.UPSTREAM_FAILED: "a run that it comes after has not succeeded",
-        Reason.UP_TO_DATE: "up to date",
-    }
-)
-
 
 _JOB_ACTIONS: Mapping[Action, str] = MappingProxyType(
     {
@@ -281,16 +262,16 @@ def reason_words(change: Change, plan: Plan, *, literal: Callable[[str], str] | 
     if change.kind is Kind.JOB and change.reason in _JOB_REASONS:
         return _JOB_REASONS[change.reason]
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
-        return "first run since it was destroyed or forgotten"
+        return AGAIN
     if change.reason is Reason.REQUESTED_RERUN and _always(change):
-        return "every apply, or call, launches it (`until: always`)"
+        return ALWAYS
     if change.reason is Reason.REQUESTED_RERUN and change.prior is None:
-        return _REASONS[Reason.FIRST_RUN]
+        return REASONS[Reason.FIRST_RUN]
     moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
     if moved and not change.fields and change.launch is not None:
         owner = change.launch.owner
         return f"{literal(owner) if literal else f'`{escape(owner)}`'} declares it now"
-    return _REASONS[change.reason]
+    return REASONS[change.reason]
 
 
 def _always(change: Change) -> bool:

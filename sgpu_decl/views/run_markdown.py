@@ -9,6 +9,7 @@ from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.attempt_history import changed_words, changes_of
+from sgpu_decl.views.launch_reason import commit_words, launch_reason
 from sgpu_decl.views.markdown import cell, code, fenced, link, prose
 from sgpu_decl.views.status_text import (
     files_of,
@@ -77,12 +78,12 @@ def _history(run: RunHistory, now: datetime) -> Iterator[str]:
     if len(run.attempts) < 2:
         return
     changes = changes_of([attempt for attempt, _ in run.attempts])
-    rows = list(zip([view for _, view in run.attempts], changes, strict=True))
+    rows = list(enumerate(zip(run.attempts, changes, strict=True)))
     table = [
-        "| attempt | state | class | restarts | ended | took | changed |",
-        "|---:|---|---|---:|---|---|---|",
+        "| attempt | state | class | restarts | ended | took | reason | changed | commit |",
+        "|---:|---|---|---:|---|---|---|---|---|",
     ]
-    for view, changed in reversed(rows[-_HISTORY_SHOWN:]):
+    for number, ((attempt, view), changed) in reversed(rows[-_HISTORY_SHOWN:]):
         started, ended = view.started_at, view.ended_at
         row = (
             view.ref.number,
@@ -91,7 +92,9 @@ def _history(run: RunHistory, now: datetime) -> Iterator[str]:
             view.restart or "",
             age(ended, now) if ended else "",
             duration((ended - started).total_seconds()) if started and ended else "",
+            cell(prose(launch_reason(attempt, first=number == 0))),
             cell(prose(changed_words(changed))),
+            cell(prose(commit_words(attempt))),
         )
         table.append(f"| {' | '.join(map(str, row))} |")
     yield from _folded(count(len(rows), "attempt"), table)

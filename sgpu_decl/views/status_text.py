@@ -272,12 +272,19 @@ def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> st
 
 def _history(run: "RunHistory", now: datetime) -> list[str]:
     from sgpu_decl.views.attempt_history import changed_words, changes_of
+    from sgpu_decl.views.launch_reason import commit_words, launch_reason
 
     changes = changes_of([attempt for attempt, _ in run.attempts])
-    return [
-        _history_line(past, now) + (f"; changed: {changed_words(changed)}" if changed else "")
-        for (_, past), changed in zip(run.attempts, changes, strict=True)
-    ]
+    lines = []
+    for number, ((attempt, past), changed) in enumerate(zip(run.attempts, changes, strict=True)):
+        why = {
+            "reason": launch_reason(attempt, first=number == 0),
+            "changed": changed_words(changed),
+            "commit": commit_words(attempt),
+        }
+        said = [f"{name}: {text}" for name, text in why.items() if text]
+        lines.append("; ".join([_history_line(past, now), *said]))
+    return lines
 
 
 def _history_line(past: AttemptView, now: datetime) -> str:

@@ -39,6 +39,13 @@ def test_an_attempt_knows_the_commit_the_branch_and_whether_files_differed(check
     checkout.write("a.txt", "changed\n")
     assert checkout.here("apply", "-y").code == 0
     assert noted(checkout, 2) == {"commit": commit, "branch": "work", "dirty": "true"}
+    history = checkout.here("show", "a", "-o", "json").json["data"]["history"]
+    assert [(item["reason"], item["commit"], item["dirty"]) for item in history] == [
+        ("first_run", commit, False),
+        ("code_changed", commit, True),
+    ]
+    last = f"; reason: the code changed; changed: code; commit: {commit[:12]} and local changes\n"
+    assert checkout.here("show", "a").out.endswith(last)
 
 
 def test_a_saved_plan_keeps_the_commit_that_it_was_made_from(checkout: Any) -> None:

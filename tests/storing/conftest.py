@@ -9,7 +9,7 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.storing.sqlite.store import SqliteStore
 
@@ -18,6 +18,7 @@ NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
+    record: LaunchRecord
     intent: Intent
     resource: Resource
     attempt: Attempt
@@ -37,6 +38,7 @@ def make_launch(
             spec='{"gpus":2}', fingerprint="sha256:aa", code_digest="sha256:bb", placement="p-1"
         ),
         wait_for=tuple(range(1, number)),
+        provenance=Provenance(reason="first_run", commit="c0ffee", dirty=True),
     )
     attempt = Attempt(
         ref=record.ref,
@@ -46,6 +48,7 @@ def make_launch(
         state=state,
         created_at=NOON,
         plan_id="plan-1",
+        provenance=record.provenance,
     )
     intent = Intent(
         token=attempt.token,
@@ -60,7 +63,7 @@ def make_launch(
     resource = Resource(
         address=address, backend="local", owner="run.yaml", spec=attempt.inputs.spec, last=attempt
     )
-    return Launched(intent=intent, resource=resource, attempt=attempt)
+    return Launched(record=record, intent=intent, resource=resource, attempt=attempt)
 
 
 @pytest.fixture

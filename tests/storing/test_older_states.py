@@ -3,12 +3,14 @@
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import Package, PackageList
+from sgpu_decl.model.launch import Provenance
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.storing.conftest import make_launch
 
@@ -60,16 +62,18 @@ def test_a_state_of_version_3_is_read_whole_and_written(older: SqliteStore) -> N
     state = older.read()
     assert state is not None
     assert (state.lineage, state.serial) == ("lin", 6)
-    assert older.history(TRAIN) == (first.attempt,)
-    assert state.active == (first.attempt,)
-    assert state.intents == (second.intent,)
+    launched = replace(first.attempt, provenance=Provenance())  # was not recorded then
+    begun = replace(second.record, provenance=Provenance())
+    assert older.history(TRAIN) == (launched,)
+    assert state.active == (launched,)
+    assert state.intents == (replace(second.intent, launch=begun),)
     assert state.resources[Address.parse("job.nightly")].remote == '{"id":7}'
     packages = PackageList.of([Package("torch", "2.13.0")])
     assert state.package_lists == {packages.digest: packages}
     with older.lock("apply", lineage="another") as writer:
         assert writer.applied("plan-1")
         writer.launched(second.intent, second.resource, second.attempt)
-    assert older.history(TRAIN) == (first.attempt, second.attempt)
+    assert older.history(TRAIN) == (launched, second.attempt)
 
 
 def test_reading_an_older_state_leaves_every_byte(older: SqliteStore) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sgpu_decl.errors import SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent
 from sgpu_decl.storing.sqlite.rows import attempt_of, attempt_row, intent_of, intent_row
 from sgpu_decl.storing.sqlite.store import SqliteStore
@@ -181,6 +181,12 @@ inputs = st.builds(
     packages_digest=st.none() | text,
     placement=st.none() | text,
 )
+provenances = st.builds(
+    Provenance,
+    reason=st.none() | text,
+    commit=st.none() | text,
+    dirty=st.none() | st.booleans(),
+)
 attempts = st.builds(
     Attempt,
     ref=refs,
@@ -194,6 +200,7 @@ attempts = st.builds(
     exit_code=st.none() | st.integers(-255, 255),
     failure=st.none() | st.sampled_from(FailureClass),
     plan_id=st.none() | text,
+    provenance=provenances,
 )
 launches = st.builds(
     LaunchRecord,

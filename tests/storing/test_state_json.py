@@ -53,6 +53,9 @@ def test_everything_recorded_is_in_it_as_json(
                     "class": None,
                     "plan_id": "plan-1",
                     "reference": None,
+                    "reason": "first_run",
+                    "commit": "c0ffee",
+                    "dirty": True,
                 }
             ],
         }

@@ -1,16 +1,18 @@
 """What each attempt of a run has changed against the one before."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.launch import LaunchInputs, Provenance
 from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.attempt_history import changed_words, changes_of
+from sgpu_decl.views.launch_reason import ALWAYS, launch_reason
 from sgpu_decl.views.run_markdown import render
 from sgpu_decl.views.status_json import run_object
 from sgpu_decl.views.status_text import run_details
@@ -22,6 +24,13 @@ TOLD: list[tuple[dict[str, object], str | None]] = [
     ({"gpus": 1, "args": {"n": 2}}, "sha256:b"),
     ({"gpus": 2, "args": {"n": 2}, "retry": {"max": 1}}, None),
 ]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+WHY = (
+    Provenance(),  # launched by an older sgpu
+    Provenance(reason="config_changed", commit=COMMIT, dirty=False),
+    Provenance(reason="requested_rerun", commit=COMMIT, dirty=True),
+    Provenance(reason="first_run"),  # after a destroy
+)
 
 
 def attempt(number: int, spec: dict[str, object], code: str | None) -> Attempt:
@@ -33,6 +42,7 @@ def attempt(number: int, spec: dict[str, object], code: str | None) -> Attempt:
                             code_digest=code),
         state=AttemptState.SUCCEEDED,
         created_at=NOW,
+        provenance=WHY[number - 1],
     )  # fmt: skip
 
 
@@ -68,15 +78,32 @@ def test_fields_and_content_that_differ_are_named() -> None:
     assert changed_words([f"a.{n}" for n in range(7)]) == "a.0, a.1, a.2, a.3, a.4 and 2 more"
 
 
-def test_every_view_has_durations_restarts_and_changes() -> None:
+def test_every_view_has_reasons_commits_durations_restarts_and_changes() -> None:
     assert run_details(RUN, now=NOW, colour=False).endswith(
         "history:\n"
         "  #1 succeeded, 1 m ago, took 1 m 30 s\n"
-        "  #2 succeeded, 1 m ago, took 1 m 30 s; changed: args.n, code\n"
-        "  #3 succeeded, 1 m ago, took 1 m 30 s, 2 restarts\n"
-        "  #4 succeeded, 1 m ago, took 1 m 30 s; changed: gpus, retry.max, code"
+        "  #2 succeeded, 1 m ago, took 1 m 30 s; reason: the config changed; changed: args.n, "
+        "code; commit: 0123456789ab\n"
+        "  #3 succeeded, 1 m ago, took 1 m 30 s, 2 restarts; reason: a rerun was requested; "
+        "commit: 0123456789ab and local changes\n"
+        "  #4 succeeded, 1 m ago, took 1 m 30 s; "
+        "reason: first run since it was destroyed or forgotten; changed: gpus, retry.max, code"
     )
-    assert "| 2 | succeeded |  |  | 1 m ago | 1 m 30 s | args.n, code |" in render(RUN, now=NOW)
+    line = "| 2 | succeeded |  |  | 1 m ago | 1 m 30 s | the config changed | args.n, code | "
+    assert f"\n{line}{COMMIT[:12]} |\n" in render(RUN, now=NOW)
     history = run_object(RUN)["history"]
     assert isinstance(history, list)
     assert [item["changed"] for item in history] == [list(one) for one in changes_of(ATTEMPTS)]
+    assert [(item["reason"], item["commit"], item["dirty"]) for item in history] == [
+        (why.reason, why.commit, why.dirty) for why in WHY
+    ]
+
+
+def test_the_reason_is_that_of_the_plan_and_a_first_run_is_no_rerun() -> None:
+    always = attempt(1, {"gpus": 1, "until": "always"}, None)
+    rerun = replace(ATTEMPTS[0], provenance=WHY[2])
+    newer = replace(ATTEMPTS[0], provenance=Provenance(reason="the_moon"))
+    assert launch_reason(replace(always, provenance=WHY[2]), first=False) == ALWAYS
+    assert launch_reason(rerun, first=True) == "first run"
+    assert launch_reason(newer, first=False) == "the_moon"
+    assert launch_reason(ATTEMPTS[0], first=True) == ""

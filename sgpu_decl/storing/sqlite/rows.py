@@ -8,7 +8,7 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.codec import JsonObject, key_of, to_json
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.model.times import from_text, to_text
 
@@ -24,6 +24,9 @@ LAUNCH_COLUMNS = {
     },
     "reference": "TEXT",
     "formerly": "TEXT",
+    "reason": "TEXT",
+    "git_commit": "TEXT",  # `commit` is a word of SQL
+    "git_dirty": "TEXT",
 }
 _IDENTITY = ("address", "number", "token", "backend", "state")
 _OBSERVED = ("created_at", "started_at", "ended_at", "exit_code", "failure", "plan_id")
@@ -53,6 +56,9 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         *(getattr(attempt.inputs, name) for name in _INPUTS),
         attempt.reference,
         "\n".join(map(str, attempt.formerly)) or None,
+        attempt.provenance.reason,
+        attempt.provenance.commit,
+        None if attempt.provenance.dirty is None else json.dumps(attempt.provenance.dirty),
         to_text(attempt.created_at),
         to_text(attempt.started_at),
         to_text(attempt.ended_at),
@@ -65,9 +71,8 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
 def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
     """`address` saves reading it again where the caller has it already."""
     where, number, token, backend, state = row[:_BEFORE]
-    reference, formerly, created_at, started_at, ended_at, exit_code, failure, plan_id = row[
-        _AFTER:
-    ]
+    reference, formerly, reason, commit, dirty, *observed = row[_AFTER:]
+    created_at, started_at, ended_at, exit_code, failure, plan_id = observed
     return Attempt(
         ref=AttemptRef(address or Address.parse(_text(where)), _number(number)),
         token=_text(token),
@@ -82,6 +87,11 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         plan_id=_maybe(plan_id),
         reference=_maybe(reference),
         formerly=_addresses(formerly),
+        provenance=Provenance(
+            reason=_maybe(reason),
+            commit=_maybe(commit),
+            dirty=None if dirty is None else _text(dirty) == "true",
+        ),
     )
 
 

@@ -1,0 +1,57 @@
+"""Why something is launched, or is not, in words."""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sgpu_decl.model.plan import Reason
+from sgpu_decl.model.state import Attempt
+from sgpu_decl.views.terminal import escape
+
+__all__ = ["AGAIN", "ALWAYS", "REASONS", "commit_words", "launch_reason"]
+
+AGAIN = "first run since it was destroyed or forgotten"
+ALWAYS = "every apply, or call, launches it (`until: always`)"
+
+REASONS: Mapping[Reason, str] = MappingProxyType(
+    {
+        Reason.REQUESTED_RERUN: "a rerun was requested",
+        Reason.REMOVED_FROM_CONFIG: "the file no longer declares it",
+        Reason.ALREADY_RUNNING: "it is running already",
+        Reason.PREVIOUS_LOST: "the last attempt was lost",
+        Reason.PREVIOUS_FAILED: "the last attempt failed",
+        Reason.FIRST_RUN: "first run",
+        Reason.CONFIG_CHANGED: "the config changed",
+        Reason.CODE_CHANGED: "the code changed",
+        Reason.ENVIRONMENT_CHANGED: "the environment changed",
+        Reason.LIVE_DRIFTED: "the live run differs from what was applied",
+        Reason.FAILED_NOT_RETRIED: "failed, not retried: `--retry-failed` launches it again",
+        Reason.CANCELLED_BY_USER: "cancelled: `--rerun` launches it again",
+        Reason.UPSTREAM_FAILED: "a run that it comes after has not succeeded",
+        Reason.UP_TO_DATE: "up to date",
+    }
+)
+
+
+def launch_reason(attempt: Attempt, *, first: bool) -> str:
+    """Return why a recorded attempt was launched; empty where an older sgpu launched it. `first`
+    says that the run had no attempt before."""
+    reason = attempt.provenance.reason
+    if reason == Reason.REQUESTED_RERUN:
+        if json.loads(attempt.inputs.spec).get("until") == "always":
+            return ALWAYS
+        if first:  # one may ask to rerun what never ran
+            return REASONS[Reason.FIRST_RUN]
+    if reason == Reason.FIRST_RUN and not first:
+        return AGAIN
+    if reason is not None and reason in REASONS:
+        return REASONS[Reason(reason)]
+    return escape(reason or "")
+
+
+def commit_words(attempt: Attempt) -> str:
+    """Return the commit that an attempt was launched from; empty if it is not known."""
+    commit, dirty = attempt.provenance.commit, attempt.provenance.dirty
+    if commit is None:
+        return ""
+    return escape(commit[:12]) + (" and local changes" if dirty else "")
