@@ -63,10 +63,10 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
 
     An attempt that waits has `waiting_for` too. A queued one waits for `earlier attempts`, for
     attempts of other runs, which are named, for `max_parallel` or for `gpus`; one whose ranks start
-    again, for its `backoff`; a starting one, for what its tracker names, or for a part of its Ray
-    cluster. `mlflow` is there once the tracker has made the run or has given up, `ray` once the
-    run's Ray cluster is complete, and `working_files` after the end, if ranks wrote into their
-    working folder.
+    again, for its `backoff`; a starting one, for what its tracker names, for what its ranks import
+    ahead, or for a part of its Ray cluster. `mlflow` is there once the tracker has made the run or
+    has given up, `ray` once the run's Ray cluster is complete, and `working_files` after the end,
+    if ranks wrote into their working folder.
     """
     path = os.fspath(folder)
     outcome = attempt_files.read_json(path, attempt_files.OUTCOME)

@@ -45,6 +45,7 @@ _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
 _PATIENCE = 1.0  # seconds for the end of a process that was killed
+_SHORT = 0.5  # seconds of importing before the status shows it
 _LEAVING = 5.0  # seconds for the end of a process that closed its channel
 _forks_parents = False
 
@@ -92,6 +93,7 @@ class WarmParent:
         self._state = "absent" if self._warm else "gone"
         self._channel: Any = None
         self._go = -1
+        self._announced: str | None = None
         self.pid = -1
 
     @property
@@ -179,10 +181,21 @@ class WarmParent:
             theirs.close()
         self._state = "importing"
         self._record.event("warm_started", pid=self.pid)
+        self._loop.after("warm_imports", _SHORT, self._announce)
         self._loop.watch(self.pid, self._ended)
         problem = exec_error(failure, argv[0], self._spec["code_dir"])
         if problem is not None:
             self._turn_cold(str(problem))
+
+    def _announce(self) -> None:
+        names = ", ".join(name for name, _ in self._warm["imports"])
+        self._announced = f"its imports ({names})"
+        self._record.update(waiting_for=self._announced)
+
+    def _end_imports(self) -> None:
+        self._loop.cancel("warm_imports")
+        if self._announced and self._record.snapshot["waiting_for"] == self._announced:
+            self._record.update(waiting_for=None)
 
     def _ask(self) -> None:
         """Send the request. Environments, with secrets, are in memory that only ranks read."""
@@ -213,6 +226,7 @@ class WarmParent:
             self._loop.after("warm", _LEAVING, self._kill)
         elif "ready" in message:
             self._state = "ready"
+            self._end_imports()
             self._record.event("warm_ready")
             self._ask()
         elif "pids" in message:
@@ -276,6 +290,7 @@ class WarmParent:
     def _leave(self) -> None:
         """Give the parent up; ranks that still wait for `go` end."""
         self._state = "gone"
+        self._end_imports()
         self._drop_go()
         self._loop.release_orphans()
         self._hang_up()

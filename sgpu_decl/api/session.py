@@ -397,6 +397,7 @@ class Session:
         call: "Call | None" = None,
         on_wait: Callable[[], None] = lambda: None,
         reviewed: bool = False,
+        progress: "Progress | None" = None,
     ) -> "Applied":
         """Carry a plan out. Returns when everything is launched; `runs` waits for the ends.
 
@@ -410,6 +411,8 @@ class Session:
             call: the function that the one run of the plan calls.
             on_wait: called repeatedly while this waits for the lock; may raise to give up.
             reviewed: go on only if open proposals show all that the plan does.
+            progress: is told how much of the code has been copied for the launches, by one thread
+                at a time.
 
         Raises:
             StateMoved: the state has changed since the plan was made.
@@ -430,6 +433,7 @@ class Session:
             call=call,
             on_wait=on_wait,
             reviewed=reviewed,
+            progress=progress,
         )
         plan = prepared.plan
         records = (launch_of(plan, change) for change in plan.changes if change.launches)

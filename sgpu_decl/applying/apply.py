@@ -56,6 +56,7 @@ def apply(
     call: Call | None,
     on_wait: Callable[[], None],
     reviewed: bool = False,
+    progress: Progress | None = None,
 ) -> Applied:
     """Carry a plan out; see `Session.apply`."""
     idle = all(change.idle for change in prepared.plan.changes)
@@ -97,6 +98,7 @@ def apply(
             clock=now,
             parallelism=parallelism,
             call=call,
+            progress=progress,
         )
         needs_now = needs_of(writer.state)
         if needs_now != needs:

@@ -14,6 +14,7 @@ from sgpu_decl.applying.launch_group import (
     joined_records,
     stage_and_launch,
 )
+from sgpu_decl.applying.launch_progress import LaunchProgress
 from sgpu_decl.applying.launch_records import (
     launch_of,
     never_recorded,
@@ -35,6 +36,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent, State
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.joined_launches import launch_groups
 from sgpu_decl.planning.run_order import launch_levels
 from sgpu_decl.storing.state_store import StateWriter
@@ -80,11 +82,13 @@ def execute(
     clock: Clock,
     parallelism: int,
     call: Call | None = None,
+    progress: Progress | None = None,
 ) -> Applied:
     """Carry out every change of `plan` under the state lock that `writer` holds.
 
     `launches` are those that were active when it was planned: it may stop them. `call` is the
-    function that its one run calls, if it was planned for one.
+    function that its one run calls, if it was planned for one. `progress` is told how much of the
+    code has been copied for all launches.
 
     A change that fails leaves its siblings alone; its intent is closed, since a backend that
     refuses a launch leaves nothing behind. It stays open where the backend cannot tell, and where
@@ -130,6 +134,7 @@ def execute(
         sink=sink,
         clock=clock,
         call=call,
+        progress=LaunchProgress(progress or Quiet()),
     )
     for change in plan.changes:
         if not _launches(change):
@@ -152,6 +157,7 @@ class _Walk:
     sink: Sink
     clock: Clock
     call: Call | None
+    progress: LaunchProgress
     launched: list[AttemptRef] = field(default_factory=list)
     adopted: list[AttemptRef] = field(default_factory=list)
     stopping: list[AttemptRef] = field(default_factory=list)
@@ -256,6 +262,7 @@ class _Walk:
             joined=joined_records([other.launch for other in group]),
             call=self.call,
             git=self.plan.git.of_launch if self.plan.git else {},
+            progress=self.progress.of(one.launch.ref),
         )
 
     def _require_upstreams(self, change: Change) -> None:

@@ -22,6 +22,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.step_progress import Progress, Quiet
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.backends.job_backend import JobBackend
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.desired import Interpreter, Placement
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
-    from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = [
@@ -58,6 +58,7 @@ class LaunchRequest:
     plan. `earlier` are the launches of `record.wait_for` that are still active. `upstreams` are
     those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
     `joined` are the launches that are started as one, this one among them, if they are several.
+    `progress` is told how much of the code has been copied for this launch alone.
     A launch that a crash left staged is completed without them."""
 
     record: LaunchRecord
@@ -66,6 +67,7 @@ class LaunchRequest:
     joined: tuple[LaunchRecord, ...] = ()
     call: "Call | None" = None
     git: Mapping[str, str] = field(default_factory=dict)
+    progress: Progress = field(default_factory=Quiet, compare=False)
 
     @property
     def ref(self) -> AttemptRef:

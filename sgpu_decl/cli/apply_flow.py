@@ -13,7 +13,7 @@ from sgpu_decl.cli.options import rank_count, refuse_ranks
 from sgpu_decl.cli.plan_errors import failed_runs_error, plan_error
 from sgpu_decl.cli.run_endings import FollowEnd, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.run_follower import attach
-from sgpu_decl.cli.staging_progress import open_progress
+from sgpu_decl.cli.staging_progress import SharedProgress, open_progress
 from sgpu_decl.cli.terminal_output import answer, interactive, note, plan_text, show
 from sgpu_decl.errors import Interrupted, SgpuError, StalePlan, StateMoved
 from sgpu_decl.frozen_dataclass import dataclass
@@ -183,7 +183,7 @@ def _apply(
         upstreams = tuple(upstream.ref for upstream in change.after) if change else ()
         line = event_line(event, waits_for=change.waits_for if change else (), after=upstreams)
         if line is not None:
-            note(line)
+            copying.note(line)
         pending -= event.step in _DONE
         # After the last change, `attach` decides what a signal means.
         if signals.any and event.step in _DONE and pending > 0:
@@ -202,13 +202,16 @@ def _apply(
     with open_progress() as progress:
         staged, findings = session.stage(prepared, progress=_Interruptible(progress, signals))
     _show_findings(findings, events)
-    applied = session.apply(
-        staged,
-        sink=sink,
-        parallelism=settings.parallelism,
-        on_wait=waiting,
-        reviewed=settings.reviewed,
-    )
+    with open_progress() as progress:
+        copying = SharedProgress(progress)
+        applied = session.apply(
+            staged,
+            sink=sink,
+            parallelism=settings.parallelism,
+            on_wait=waiting,
+            reviewed=settings.reviewed,
+            progress=copying,
+        )
     _show_findings(applied.unrecorded, events)
     refs = (*applied.launched, *applied.adopted)
     end = FollowEnd.ENDED

@@ -50,6 +50,10 @@ class Bar:
         self._live.start()
         self._live.refresh()
 
+    def erase(self) -> None:
+        """Make room for a line; the next call draws the bar below it."""
+        self._live.stop()
+
     def _line(self) -> Table:
         grid = Table.grid(padding=(0, 1))
         has_total = self._total > 0

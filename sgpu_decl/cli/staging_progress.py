@@ -3,15 +3,19 @@ terminal, else a line now and then."""
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sgpu_decl.cli.terminal_output import note
-from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.views.phase_text import CONNECTING, phase_line
 
-__all__ = ["ProgressLines", "open_progress"]
+if TYPE_CHECKING:
+    from sgpu_decl.cli.progress_bar import Bar
+
+__all__ = ["ProgressLines", "SharedProgress", "open_progress"]
 
 _FIRST = 1.0  # seconds that a phase takes before it has a line off a terminal
 _EVERY = 30.0  # seconds between two of its lines
@@ -37,9 +41,30 @@ class ProgressLines:
             self._last_line_at = now
             note(phase_line(phase, done, total, seconds=now - self._began))
 
+    def erase(self) -> None:
+        """Make room for a line: its own are there to stay."""
+
+
+class SharedProgress:
+    """A progress that threads report to while lines are printed: none of them cuts into a bar."""
+
+    def __init__(self, progress: "ProgressLines | Bar") -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        with self._lock:
+            self._progress.advance(phase, done, total)
+
+    def note(self, line: str) -> None:
+        """Print a line of sgpu on stderr."""
+        with self._lock:
+            self._progress.erase()
+            note(line)
+
 
 @contextmanager
-def open_progress() -> Iterator[Progress]:
+def open_progress() -> "Iterator[ProgressLines | Bar]":
     """The progress to report to while something is prepared; a bar is erased at the end."""
     if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
         yield ProgressLines()

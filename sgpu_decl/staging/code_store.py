@@ -51,7 +51,7 @@ class CodeStore(SharedStore):
 
     def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
         """Store the missing files of a snapshot. Idempotent. `progress` is told `storing`, in
-        files.
+        bytes.
 
         Raises:
             SgpuError: a file changed since the snapshot was taken, or the disk is full.
@@ -113,8 +113,11 @@ class CodeStore(SharedStore):
             return None
         return content if hashlib.sha256(content).hexdigest() == entry.digest else None
 
-    def materialize(self, code_digest: str, destination: Path) -> None:
-        """Make a writable copy of a snapshot at `destination`, a new folder.
+    def materialize(
+        self, code_digest: str, destination: Path, progress: Progress | None = None
+    ) -> None:
+        """Make a writable copy of a snapshot at `destination`, a new folder. `progress` is told
+        `staging`, in bytes.
 
         Raises:
             SgpuError: the snapshot is missing, or a file of the store is damaged.
@@ -123,6 +126,7 @@ class CodeStore(SharedStore):
         snapshot = self.require(code_digest)
         destination.mkdir(mode=0o700, parents=True)
         folders, top = {""}, os.fspath(destination)
+        steps = _FileSteps("staging", snapshot.entries, progress)
         with self._packs.reader() as read:
             for entry in snapshot.entries:
                 folder = entry.path.rpartition("/")[0]
@@ -132,7 +136,8 @@ class CodeStore(SharedStore):
                 if entry.target is not None:
                     os.symlink(entry.target, f"{top}/{entry.path}")
                 else:
-                    self._copy_out(entry, f"{top}/{entry.path}", code_digest, read)
+                    self._copy_out(entry, f"{top}/{entry.path}", code_digest, read, steps)
+                steps.end(entry)
 
     def touch(self, code_digest: str) -> bool:
         """Keep a snapshot young, so that the next collection leaves it; false if it is missing
@@ -211,30 +216,34 @@ class CodeStore(SharedStore):
     def _put_files(self, root: Path, missing: Sequence[SnapshotEntry], progress: Progress) -> None:
         temporary = os.fspath(self._root / f".put-{uuid.uuid4().hex}")
         files = list({entry.digest: entry for entry in missing}.values())
+        steps = _FileSteps("storing", files, progress)
         small = [entry for entry in files if entry.size < SMALL]
         if len(small) >= PACKED:
-            contents = self._contents(root, small, progress)
+            contents = self._contents(root, small, steps)
             self._packs.write([(e.digest, e.size) for e in small], contents, temporary)
             files = [entry for entry in files if entry.size >= SMALL]
         for folder in {entry.digest[:2] for entry in files}:
             Path(self._objects, folder).mkdir(mode=0o700, exist_ok=True)
-        for number, entry in enumerate(files):
-            progress.advance("storing", number, len(files))
-            self._put_file(root, entry, temporary)
+        for entry in files:
+            self._put_file(root, entry, temporary, steps)
+            steps.end(entry)
 
     def _contents(
-        self, root: Path, entries: Sequence[SnapshotEntry], progress: Progress
+        self, root: Path, entries: Sequence[SnapshotEntry], steps: "_FileSteps"
     ) -> Iterator[bytes]:
-        for number, entry in enumerate(entries):
-            progress.advance("storing", number, len(entries))
+        for entry in entries:
             content = read_small(f"{root}/{entry.path}", entry.size)
             if hashlib.sha256(content).hexdigest() != entry.digest:
                 raise _changed(entry)
             yield content
+            steps.end(entry)
 
-    def _put_file(self, root: Path, entry: SnapshotEntry, temporary: str) -> None:
+    def _put_file(
+        self, root: Path, entry: SnapshotEntry, temporary: str, steps: "_FileSteps"
+    ) -> None:
         try:
-            if copy_into(f"{root}/{entry.path}", temporary, 0o600) != entry.digest:
+            content = copy_into(f"{root}/{entry.path}", temporary, 0o600, steps.within)
+            if content != entry.digest:
                 raise _changed(entry)
             os.rename(temporary, self._object_path(entry.digest))
         except BaseException:
@@ -242,7 +251,9 @@ class CodeStore(SharedStore):
                 os.unlink(temporary)
             raise
 
-    def _copy_out(self, entry: SnapshotEntry, path: str, code_digest: str, read: Read) -> None:
+    def _copy_out(
+        self, entry: SnapshotEntry, path: str, code_digest: str, read: Read, steps: "_FileSteps"
+    ) -> None:
         mode = 0o700 if entry.executable else 0o600
         packed = read(entry.digest)
         if packed is not None:
@@ -253,7 +264,7 @@ class CodeStore(SharedStore):
             return
         source = self._object_path(entry.digest)
         try:
-            content = copy_into(source, path, mode)
+            content = copy_into(source, path, mode, steps.within)
         except FileNotFoundError:
             raise self._damaged(entry, code_digest) from None
         if content != entry.digest:
@@ -270,6 +281,26 @@ class CodeStore(SharedStore):
             hint="plan again: it is stored again from your files",
             code="store_damaged",
         )
+
+
+class _FileSteps:
+    """The progress of a step that handles files one after the other, in bytes."""
+
+    def __init__(
+        self, phase: str, entries: Sequence[SnapshotEntry], progress: Progress | None
+    ) -> None:
+        self._phase = phase
+        self._progress = progress or Quiet()
+        self._before, self._total = 0, sum(entry.size for entry in entries)
+
+    def within(self, done: int) -> None:
+        """So much of a file is done."""
+        self._progress.advance(self._phase, self._before + done, self._total)
+
+    def end(self, entry: SnapshotEntry) -> None:
+        """A file is done."""
+        self._before += entry.size
+        self.within(0)
 
 
 def _changed(entry: SnapshotEntry) -> SgpuError:

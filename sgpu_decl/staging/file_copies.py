@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 
+from sgpu_decl.model.step_progress import Sent
 from sgpu_decl.system_errors import path_in_errors
 
 FICLONE = 0x40049409  # linux/fs.h
@@ -16,9 +17,9 @@ _OLD = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-def copy_into(source: str, destination: str, mode: int) -> str:
+def copy_into(source: str, destination: str, mode: int, copied: Sent) -> str:
     """Copy the content of `source` to the new file `destination`; return the SHA-256 of the copied
-    content in hex.
+    content in hex. `copied` is told how many bytes have been copied, after each part.
 
     Raises:
         OSError: the source is missing, the destination exists, or the disk is full.
@@ -27,7 +28,7 @@ def copy_into(source: str, destination: str, mode: int) -> str:
     try:
         handle = os.open(destination, _NEW, mode)
         try:
-            return _copy(source_handle, handle, source, destination)
+            return _copy(source_handle, handle, source, destination, copied)
         finally:
             os.close(handle)
     finally:
@@ -64,18 +65,22 @@ def write_new(path: str, content: bytes, mode: int) -> None:
         os.close(handle)
 
 
-def _copy(source_handle: int, handle: int, source: str, destination: str) -> str:
-    sha = hashlib.sha256()
+def _copy(source_handle: int, handle: int, source: str, destination: str, copied: Sent) -> str:
+    sha, done = hashlib.sha256(), 0
     with path_in_errors(source):
         piece = os.read(source_handle, SMALL)
     if len(piece) == SMALL and _clone(source_handle, handle):
         with path_in_errors(destination):
             while piece := os.read(handle, CHUNK):
                 sha.update(piece)
+                done += len(piece)
+                copied(done)
         return sha.hexdigest()
     while piece:
         sha.update(piece)
         _write(handle, piece, destination)
+        done += len(piece)
+        copied(done)
         with path_in_errors(source):
             piece = os.read(source_handle, CHUNK)
     return sha.hexdigest()

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_cache
@@ -20,8 +20,8 @@ CHUNK = 1 << 20  # bytes
 LIMIT = 50_000  # entries; a larger cache keeps only those of this command
 
 
-def digest_file(path: str) -> str:
-    """Return the SHA-256 of a regular file's content in hex.
+def digest_file(path: str, read_part: Callable[[], None] = lambda: None) -> str:
+    """Return the SHA-256 of a regular file's content in hex. `read_part` is called after each part.
 
     Raises:
         OSError: the file cannot be read.
@@ -31,6 +31,7 @@ def digest_file(path: str) -> str:
         sha, piece = hashlib.sha256(), os.read(handle, HEAD)
         while piece:
             sha.update(piece)
+            read_part()
             piece = os.read(handle, CHUNK)
         return sha.hexdigest()
     finally:
@@ -60,15 +61,17 @@ class HashCache:
             digests = {}
         return cls(path, digests if isinstance(digests, dict) else {})
 
-    def digest(self, path: str, facts: os.stat_result) -> str:
+    def digest(
+        self, path: str, facts: os.stat_result, read_part: Callable[[], None] = lambda: None
+    ) -> str:
         """Return the SHA-256 of the regular file `path` in hex; `facts` is the current result of
-        `lstat`.
+        `lstat`. `read_part` is called after each part that is read.
 
         Raises:
             OSError: the file cannot be read.
         """
         if time.time() - max(facts.st_mtime, facts.st_ctime) < YOUNG:
-            return digest_file(path)
+            return digest_file(path, read_part)
         key = (
             f"{path}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ctime_ns}"
             f"\0{facts.st_ino}\0{facts.st_dev}"
@@ -76,7 +79,7 @@ class HashCache:
         self._used.add(key)
         content = self._digests.get(key)
         if not isinstance(content, str) or len(content) != 64:
-            content = self._digests[key] = digest_file(path)
+            content = self._digests[key] = digest_file(path, read_part)
             self._dirty = True
         return content
 

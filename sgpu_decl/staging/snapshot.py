@@ -3,8 +3,9 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -279,8 +280,9 @@ class _Walk:
             )
             return
         for number, file in enumerate(files):
-            self._progress.advance("hashing", number, len(files))
-            self._take(file)
+            advance = partial(self._progress.advance, "hashing", number, len(files))
+            advance()
+            self._take(file, advance)
         shown_paths = {item.path for item in self.exclusions}
         for path in sorted(self._selection.linked):  # some lie in excluded folders
             shown = f"{path}/" if os.path.isdir(os.path.join(self._root, path)) else path
@@ -334,7 +336,7 @@ class _Walk:
             else:
                 self.exclusions.append(exclusion)
 
-    def _take(self, item: tuple[str, os.DirEntry[str]]) -> None:
+    def _take(self, item: tuple[str, os.DirEntry[str]], advance: Callable[[], None]) -> None:
         path, entry = item
         try:
             facts = entry.stat(follow_symlinks=False)
@@ -346,7 +348,7 @@ class _Walk:
             if stat.S_ISLNK(facts.st_mode):
                 self._take_link(path, entry)
                 return
-            content = self._cache.digest(entry.path, facts)
+            content = self._cache.digest(entry.path, facts, advance)
         except OSError as error:
             self._unreadable(path, error)
             return

@@ -9,12 +9,11 @@ _COUNTED = {
     "resolving": "packages",
     "building": "packages",
     "hashing": "files",
-    "storing": "files",
 }
 """What the phases count that do not count bytes."""
 
 
-_CODE = frozenset({"hashing", "storing", "archiving", "uploading"})
+_CODE = frozenset({"hashing", "storing", "staging", "archiving", "uploading"})
 """The phases that are about the code of a run; the others are about its environment."""
 
 _FETCHING = "fetching"

@@ -340,6 +340,22 @@ def test_a_killed_supervisor_takes_parent_and_ranks_with_it(
     record_fault(attempt)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_attempt_says_which_imports_it_waits_for(warm_attempt: Make, killed: bool) -> None:
+    slow = WAIT + "if 'RANK' not in os.environ:\n    say('importing')\n    until('imported')\n"
+    attempt = warm_attempt(BLOCK, {"slow": slow}).launch()
+    attempt.until(lambda: attempt.read().get("waiting_for") == "its imports (plain, slow)")
+    assert attempt.read()["state"] == "starting"
+    if killed:  # and the ranks start cold
+        os.kill(parent_of(attempt), signal.SIGKILL)
+    go(attempt, "imported")
+    for rank in range(2):
+        said(attempt, f"up{rank}")
+    attempt.until(lambda: attempt.read().get("waiting_for") is None)
+    go(attempt)
+    assert values(attempt) == [None, None]
+
+
 # ── the parent dies ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -1,6 +1,7 @@
 """A plan and all that its apply needs: what happens between both is no part of it."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,3 +54,36 @@ def test_what_a_launch_needs_is_kept_before_it_is_launched(
     (ref,) = session.apply(prepared, sink=started).launched
     session.runs.wait([ref], timeout=60)
     assert kept == [[tree.digest for tree in prepared.code_trees]]
+
+
+def test_every_copy_of_the_code_is_reported_in_bytes(
+    written: Path, open_file: Callable[..., Session]
+) -> None:
+    """The code is stored and then copied for each launch: one long file of it, in parts."""
+    weights = 3 * 2**20 + 7
+    (written / "weights.bin").write_bytes(os.urandom(weights))
+    (written / "run.yaml").write_text(f"{RUN}args: {{n: 1}}\nmatrix: {{n: [1, 2]}}\n")
+    (written / "train.py").write_text("def main(n):\n    return n\n")
+    session, told = open_file(), _Told()
+    prepared = session.plan(progress=told)
+    hashing = told.steps["hashing"]
+    assert max(map(hashing.count, hashing)) > 3  # while one file is read
+    size = sum(entry.size for tree in prepared.code_trees for entry in tree.entries)
+    staged, _ = session.stage(prepared, progress=told)
+    assert {total for _, total in told.steps["storing"]} == {size}
+    refs = session.apply(staged, progress=told).launched
+    session.runs.wait(refs, timeout=60)
+    copied = [done for done, _ in told.steps["staging"]]
+    assert copied == sorted(copied)
+    assert told.steps["staging"][-1] == (2 * size, 2 * size)
+    assert len(copied) > 6
+
+
+class _Told:
+    """Remembers what a progress is told."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, list[tuple[int, int]]] = {}
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        self.steps.setdefault(phase, []).append((done, total))

@@ -21,6 +21,18 @@ with open_progress() as progress:
         progress.advance("copying", done, 10_000_000)
 print("after")
 """
+PRINTS = """
+import time
+from sgpu_decl.cli.staging_progress import SharedProgress, open_progress
+with open_progress() as progress:
+    shared = SharedProgress(progress)
+    end = time.monotonic() + 0.6
+    while time.monotonic() < end:
+        shared.advance("staging", 1, 10)
+    shared.note("a line")
+    shared.advance("staging", 2, 10)
+print("after")
+"""
 
 
 def test_lines_come_only_when_it_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,13 +47,15 @@ def test_lines_come_only_when_it_takes_long(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_the_phases_of_code_count_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_phases_of_code_count_files_or_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     lines = ProgressLines(every=0)
     lines.advance("hashing", 1200, 14000)
-    lines.advance("storing", 3, 20)
+    lines.advance("storing", 3_000_000, 20_000_000)
+    lines.advance("staging", 0, 1_500_000_000)
     assert capsys.readouterr().err.splitlines() == [
         "hashing the code: 1,200 of 14,000 files",
-        "storing the code: 3 of 20 files",
+        "storing the code: 3.0 MB of 20.0 MB",
+        "staging the code: 0 B of 1.5 GB",
     ]
 
 
@@ -53,9 +67,23 @@ def test_nothing_is_drawn_off_a_terminal() -> None:
 
 
 def test_a_bar_is_drawn_on_a_terminal_and_gone_afterwards() -> None:
+    drawn = drawn_by(DRAWS)
+    assert b"copying the environment: " in drawn
+    assert b"MB/s" not in drawn.split(b"copying")[0]
+    assert drawn.rstrip().endswith(b"\x1b[2K") or b"\x1b[2K" in drawn  # erased
+
+
+def test_a_line_takes_the_place_of_a_bar() -> None:
+    before, _, _ = drawn_by(PRINTS).partition(b"a line\r\n")
+    assert b"staging the code: " in before
+    assert before.endswith(b"\x1b[2K")  # the bar was erased, and nothing was drawn since
+
+
+def drawn_by(program: str) -> bytes:
+    """What a program that prints `after` draws on its terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", DRAWS],
+        [sys.executable, "-c", program],
         stderr=theirs,
         stdout=subprocess.PIPE,
         text=True,
@@ -71,6 +99,4 @@ def test_a_bar_is_drawn_on_a_terminal_and_gone_afterwards() -> None:
         assert process.stdout is not None
         assert process.stdout.read() == "after\n"
     os.close(ours)
-    assert b"copying the environment: " in drawn
-    assert b"MB/s" not in drawn.split(b"copying")[0]
-    assert drawn.rstrip().endswith(b"\x1b[2K") or b"\x1b[2K" in drawn  # erased
+    return drawn

@@ -161,7 +161,8 @@ class LocalLauncher(Launcher):
         folder.mkdir(mode=0o700)
         (folder / "output").mkdir(mode=0o700)
         if launching.inputs.code_digest is not None:
-            self._store().materialize(launching.inputs.code_digest, folder / "code")
+            digest, progress = launching.inputs.code_digest, launching.progress
+            self._store().materialize(digest, folder / "code", progress)
         else:
             (folder / "code").mkdir(mode=0o700)
         self._link(launching, folder / "code")

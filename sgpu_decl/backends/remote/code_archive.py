@@ -23,7 +23,7 @@ def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress)
     tar, whoever packs it and when.
 
     Args:
-        progress: told `archiving`, in bytes of content.
+        progress: told `staging` and then `archiving`, in bytes of content.
 
     Raises:
         SgpuError: the code is not in the store, or a file of it is damaged.
@@ -37,7 +37,7 @@ def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress)
     ):
         archive.addfile(_member(TOP, tarfile.DIRTYPE, 0o755))
         tree = Path(scratch, TOP)
-        store.materialize(snapshot.digest, tree)
+        store.materialize(snapshot.digest, tree, progress)
         folders = {""}
         total, before = sum(entry.size for entry in snapshot.entries), 0
         for entry in snapshot.entries:

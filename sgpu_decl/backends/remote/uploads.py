@@ -133,7 +133,7 @@ def fill_launch_folder(
         code = None
         if launching.inputs.code_digest is not None and not alone:
             code = Path(scratch, "code")
-            store.materialize(launching.inputs.code_digest, code)
+            store.materialize(launching.inputs.code_digest, code, launching.progress)
         files = launch_files(
             launching, program, area.layout, folder, project=project, root=root,
             scratch=pickles, code=code, environment=environment, part=area.files.part,
