@@ -7,6 +7,7 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import file_and_names, open_named
+from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
 
 __all__ = ["command"]
@@ -37,7 +38,8 @@ def command(*, source: ProjectSource, before: str | None, after: str | None, out
     if after is None or len(refs) == 1:
         ref = runs.find_one(*names)
         refs = [runs.previous(ref), ref]
-    diff = runs.diff(refs[0], refs[1])
+    with slow_step(f"reading code, results and MLflow metrics of {refs[0]} and {refs[1]}"):
+        diff = runs.diff(refs[0], refs[1])
     from sgpu_decl.views.attempt_diff_text import attempt_diff_json, attempt_diff_text
 
     if output == "json":

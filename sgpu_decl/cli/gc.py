@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options, whole
+from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.state import KEEP_LAST
 
@@ -48,7 +49,10 @@ def command(
     from sgpu_decl.views.terminal import count, size
 
     age = read_duration(older_than) if older_than is not None else None
-    freed = source.recorded().gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
+    session = source.recorded()
+    verb = "looking for" if dry_run else "deleting"
+    with slow_step(f"{verb} attempts, code and environments that are not needed any more"):
+        freed = session.gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
     if output == "json":
         answer(freed)
         return 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 
 if TYPE_CHECKING:
@@ -46,8 +47,11 @@ def show_table(
     """
     from sgpu_decl.views.results_text import table_secrets_note
     from sgpu_decl.views.run_table_text import table_csv, table_json, table_markdown, table_text
+    from sgpu_decl.views.terminal import count
 
-    table, moment = session.runs.table(refs), now()
+    with slow_step(f"reading results and MLflow metrics of {count(len(refs), 'run')}"):
+        table = session.runs.table(refs)
+    moment = now()
     for problem in table.problems:
         note(f"warning: metrics are missing from the table: {problem}")
     if warning := table_secrets_note(table.rows):

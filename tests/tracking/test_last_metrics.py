@@ -1,6 +1,7 @@
 """The last values of metrics, as each kind of store gives them."""
 
 import math
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -42,6 +43,30 @@ def test_the_table_of_a_sweep_has_the_last_metrics(project: Shell) -> None:
     assert [line[-1] for line in lines[1:4]] == ["1", "0.333333", "0.666667"]
     best = project.here("show", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
     assert [run["axes"]["lr"] for run in best] == [1, 2, 3]
+    cells = project.here("status", "-o", "json").json["data"]["runs"]
+    assert len({cell["links"]["mlflow"]["run_id"] for cell in cells}) == 3
+    assert len({cell["links"]["mlflow"]["experiment_id"] for cell in cells}) == 1
+    compared = ("diff", 'sweep["lr=3"]', 'sweep["lr=1"]')
+    metrics = project.here(*compared, "-o", "json").json["data"]["metrics"]
+    assert metrics == [{"name": "loss", "before": 1.0, "after": 1 / 3}]
+    text = project.here(*compared).out
+    assert "metrics:\n  ~ loss  1 -> 0.333333\n" in text
+
+
+@pytest.mark.expensive
+def test_a_table_and_a_diff_say_that_they_wait_for_a_server(project: Shell, door: Door) -> None:
+    project.write(
+        "run.yaml", SWEEP + f"mlflow: {{system_metrics: false, tracking_uri: '{door.uri}'}}\n"
+    )
+    project.write("train.py", "def main(lr):\n    return lr\n")
+    assert project("apply", "-y").code == 0
+    door.close()
+    with socket.create_server(("127.0.0.1", door.port)):  # takes connections, and never answers
+        table = project("results", "sweep")
+        compared = project("diff", 'sweep["lr=3"]', 'sweep["lr=1"]')
+    assert "reading results and MLflow metrics of 3 runs\nwarning: metrics are missing" in table.err
+    begun = "reading code, results and MLflow metrics of"
+    assert f'{begun} sweep["lr=3"]#1 and sweep["lr=1"]#1\n' in compared.err
 
 
 def _logged(uri: str) -> dict[str, str]:
