@@ -8,6 +8,8 @@ from pathlib import Path
 from sgpu_decl.backends.kinds import our_kinds
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.field_help import FieldHelp, describe
+from sgpu_decl.model.plan import FieldEffect
+from sgpu_decl.planning.jobs.job_policy import effect_of
 from sgpu_decl.planning.policy import POLICY, FieldClass, FieldRule
 
 EXAMPLES = tomllib.loads(
@@ -26,6 +28,8 @@ Every field of a run file and of a project file. `sgpu schema run.retry` prints 
 - **kept in the state**: it is recorded, and nothing else happens.
 - **another run**: the field is part of the address.
 
+Fields that only some backends have name them. All others hold on every backend.
+
 ## Fields of a run
 
 They stand at the top of a run file, and in each entry of `runs` in a project file. A decorated function takes most of them.
@@ -33,7 +37,8 @@ They stand at the top of a run file, and in each entry of `runs` in a project fi
 PROJECT_HEAD = """\
 ## Fields of a project file
 
-`variables` and `targets` may stand in a run file, too.
+`variables` and `targets` may stand in a run file, too. What stands in `defaults`, `presets`, `variables` and `targets`
+lands in fields of runs and jobs: a change of it does what a change of those fields does.
 """
 REST = """\
 The other fields of a job ({names}) mean what they mean in a run. An entry of `environments` has the fields of `env`, without
@@ -45,6 +50,38 @@ CHANGES = {
     FieldClass.META: "kept in the state",
     FieldClass.IDENTITY: "another run",
 }
+JOB_CHANGES = {
+    FieldEffect.IN_PLACE: "the next apply changes the job in place; what it has launched goes on",
+    FieldEffect.STATE_ONLY: "kept in the state",
+}
+OTHER_STATE = (
+    "another state: the runs of the old one are not known there until they are "
+    "[brought along](../state.md)"
+)
+PROJECT_CHANGES = {
+    "project": "nothing is launched: it is shown to people",
+    "project.name": "nothing is launched: it is shown in plans, and is `${project.name}`",
+    "mode": "nothing is launched; jobs get the names, tags and schedules of the mode with the next apply",
+    "sealed": "nothing is launched: it decides which saved plans are taken from now on",
+    "runs": "a new run is launched, a changed one as its fields say; one that is gone is stopped if it is active, and forgotten; its history stays",
+    "jobs": "a new job is made in the workspace, a changed one is changed in place, and one that is gone is deleted",
+    "jobs.NAME.renamed_from": "the job stays, with its history, and gets the new name",
+    "environments": "a new attempt of the runs that use it, if what is installed differs",
+    "functions": "none by itself: later calls are made with it",
+    "state": OTHER_STATE,
+    "state.password": "none: the next command logs in with it",
+    "removed": "what it names is forgotten, and goes on",
+    "include": "as if what stands in those files was added to the project, or removed",
+    "defaults": "that of the fields of the runs and jobs which do not say otherwise",
+    "presets": "that of the fields of runs and jobs which it sets",
+    "presets.name_prefix": "jobs are renamed in place",
+    "presets.tags": "kept in the state for runs, changed in place for jobs",
+    "presets.paused": "schedules and triggers of jobs are suspended or go on",
+    "variables": "that of the fields that refer to it",
+    "targets": "that of the fields which the target sets, for that target alone",
+}
+"""What a change of a field of a project does, for it and the fields below it."""
+
 AS_IN_A_RUN = frozenset({"tags", "permissions", "budget", "on_finish", "lifecycle", "backend"})
 """Fields of a job that mean what they mean in a run."""
 
@@ -56,8 +93,7 @@ def page() -> str:
         parts += [*_backends(_path(field)), ""]
     parts.append(PROJECT_HEAD)
     for field in project_fields():
-        parts += _section(field, "project")
-        parts.append("")
+        parts += [*_section(field, "project"), *_change_in_project(_path(field)), ""]
     names = ", ".join(f"`{name}`" for name in sorted(AS_IN_A_RUN))
     return "\n".join([*parts, REST.format(names=names)])
 
@@ -128,6 +164,20 @@ def _change(path: str) -> Iterator[str]:
     ]  # fmt: skip
     if kinds:
         yield f"- While an attempt is active, a change is made in place on {_names(kinds)}"
+
+
+def _change_in_project(path: str) -> Iterator[str]:
+    top, _, setting = path.replace(".NAME", "").partition(".")
+    if top == "jobs" and setting and path not in PROJECT_CHANGES:
+        change = JOB_CHANGES[effect_of(setting)]
+    else:
+        named = path
+        while named not in PROJECT_CHANGES:
+            named = named.rpartition(".")[0]
+        change = PROJECT_CHANGES[named]
+    yield f"- A change: {change}"
+    if top == "jobs":
+        yield f"- Backends: {_names(kind.name for kind in our_kinds() if kind.jobs is not None)}"
 
 
 def _rule(path: str) -> FieldRule:

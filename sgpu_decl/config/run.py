@@ -191,7 +191,9 @@ class RunConfig(Block):
         "`args` under its axis' name, and wherever `${matrix.axis}` stands.",
     )
     max_parallel: Positive | None = Field(
-        None, description="How many runs of the matrix at once; the others wait."
+        None,
+        description="How many runs of the matrix are active at once on this machine; the others "
+        "wait. Default: no limit, so that they wait for GPUs alone.",
     )
     until: Literal["success", "always"] = Field(
         "success",

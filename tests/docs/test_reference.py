@@ -38,13 +38,14 @@ def test_the_pages_are_current(tmp_path: Path) -> None:
         check_golden(REFERENCE / name, (tmp_path / name).read_text())
 
 
-def test_every_field_has_an_example_that_names_it() -> None:
+def test_every_field_says_what_a_change_does_and_has_an_example_that_names_it() -> None:
     """The pages are not written while a field has none."""
     page = (REFERENCE / "fields.md").read_text()
     fields = re.findall(r"^#{3,4} `([^`]+)`$", page, re.MULTILINE)
     shown = {**EXAMPLES["run"], **EXAMPLES["project"]}
     assert sorted(fields) == sorted(shown)
     assert page.count("- Example:") == len(fields)
+    assert page.count("\n- A change: ") == len(fields)
     assert {
         path: example
         for path, example in shown.items()
