@@ -77,6 +77,7 @@ def read_targets(
     text: str | bytes,
     file: str,
     *,
+    target: str | None,
     variables: Sequence[tuple[str, str]],
     sets: Sequence[tuple[str, str]],
     environ: Mapping[str, str],
@@ -86,7 +87,8 @@ def read_targets(
 ) -> Mapping[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]]:
     """Read a file as it is for each of its targets, and before them without one (`None`).
 
-    Args and what is returned for each: see `read`.
+    Args and what is returned for each: see `read`. The answer has an entry for `target` too if the
+    files are so wrong that nobody knows their targets.
     """
     files, findings = read_files(text, file, read_included)
     given, more = read_values(variable_files)
@@ -97,7 +99,7 @@ def read_targets(
         name: _read(
             files, findings, name, tuple(variables), tuple(sets), environ, cached_git, given
         )
-        for name in (None, *targets)
+        for name in dict.fromkeys((None, *targets, target))
     }
 
 

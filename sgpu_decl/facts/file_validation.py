@@ -78,8 +78,8 @@ def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
     variables, sets = location.variables, location.sets
     if not opened.target_named:
         return read_targets(
-            raw, opened.shown, variables=variables, sets=sets, environ=os.environ, git=git,
-            read_included=reader, variable_files=values,
+            raw, opened.shown, target=opened.target, variables=variables, sets=sets,
+            environ=os.environ, git=git, read_included=reader, variable_files=values,
         )  # fmt: skip
     only = read(
         raw, opened.shown, target=opened.target, variables=variables, sets=sets,
