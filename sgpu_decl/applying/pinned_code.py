@@ -1,6 +1,6 @@
 """The code behind a plan: in the local store, or built again from the tree that it names."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sgpu_decl.config.code import Code
@@ -32,7 +32,7 @@ def pin(
     for digest, launch in launched_code(plan).items():
         if project.store.touch(digest):
             continue
-        code = snapshots.get(digest) or _rebuild(project.root, launch)
+        code = snapshots.get(digest) or _rebuild(project.root, launch, plan.values_left_out)
         if code is None or code.digest != digest:
             raise StalePlan(
                 "the code here is not the code that was planned",
@@ -51,7 +51,7 @@ def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:
     }
 
 
-def _rebuild(root: Path, launch: PlannedLaunch) -> Snapshot | None:
+def _rebuild(root: Path, launch: PlannedLaunch, values: Sequence[str]) -> Snapshot | None:
     spec = parse((launched_by(launch.inputs.spec) or launch.inputs).spec)
     code = Code.model_validate(spec.get("code", {}))
     owner = root / launch.owner
@@ -61,7 +61,7 @@ def _rebuild(root: Path, launch: PlannedLaunch) -> Snapshot | None:
         include=tuple(code.include),
         exclude=tuple(code.exclude),
         link=tuple(code.link),
-        owners=files_of(owner),
+        owners=(*files_of(owner), *(root / file for file in values)),
         outputs=own_outputs(),
         cache=cache,
     )

@@ -110,7 +110,12 @@ def prepare(
     if base is not None and git is not None:
         plan = _compared(project, plan, base, checkout, seen, request, owner, jobs)
         git = replace(git, base=base)
-    plan = replace(plan, project_name=gathered.project_name, git=git)
+    plan = replace(
+        plan,
+        project_name=gathered.project_name,
+        git=git,
+        values_left_out=gathered.values_left_out,
+    )
     prepared = Prepared(
         plan=plan,
         checkout=checkout,
@@ -199,12 +204,13 @@ def _compared(
 ) -> Plan:
     """The plan with what the files at the base would do, by the same state and observations. Where
     these files are not valid, all changes are those of this branch."""
+    from sgpu_decl.environments.declared.environment_files import fetch_files
     from sgpu_decl.facts.base_files import BaseFiles
     from sgpu_decl.facts.project_file import read_file
     from sgpu_decl.planning.causes import all_caused_here, with_causes
 
     with BaseFiles(project.opened, base) as files:
-        there = project.at(files.opened)
+        there = project.at(files.opened, files.values(project.location.variable_files))
         try:
             loaded = read_file(there.opened, there.location, checkout).loaded
         except InvalidInput as error:
@@ -212,6 +218,12 @@ def _compared(
         folder = absolute(files.file).parent
         for root in {run.config.code.root for run in loaded.runs}:
             files.add((folder / (root or ".")).resolve())
+        blocks = {
+            (env.dependencies, env.requirements, env.lock): env
+            for env in (run.config.env for run in loaded.runs)
+        }
+        for env in blocks.values():
+            fetch_files(env, folder, files.add)
         renames = renames_of(loaded)
         state = moved(seen.state, moves_of(renames, seen.state))
         gathered = gather(there, loaded, state, renames=renames)

@@ -1,9 +1,12 @@
 """The files of a project at another commit, from git's object store, in a temporary folder. No
-checkout is touched, and no filter, hook or other program of the repository is run."""
+checkout is touched, and no filter, hook or other program of the repository is run.
+
+What lies outside of the project's folder is taken as it is needed: a repository may be large.
+"""
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,11 +18,15 @@ from sgpu_decl.facts.checkout import git_command, git_environment, git_text
 from sgpu_decl.facts.location import Opened, absolute
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.selection import RULES
 
 __all__ = ["BaseFiles", "resolve_base"]
 
 _FILE_MODES = {"100644": 0o644, "100755": 0o755}
 _LINK = "120000"
+_ABOVE = (*RULES, "pyproject.toml", "uv.toml")
+"""Files in the folders above a project that say something about it: what is ignored, and the
+settings of uv."""
 _AT_ONCE = 500  # blobs that are asked for before the first answer is read; 41 bytes each
 
 
@@ -86,7 +93,7 @@ class BaseFiles:
         self._copy = Path(os.path.realpath(self._folder.name)) / top.name
         (self._copy / ".git").mkdir(parents=True)  # here the repository ends, for ignored files
         inside = Path(os.path.realpath(opened.root)).relative_to(top)
-        above = [(folder / ".gitignore").as_posix() for folder in inside.parents]
+        above = [(folder / name).as_posix() for folder in inside.parents for name in _ABOVE]
         self._take([inside.as_posix(), *above] if above else [])
         root = self._copy / inside
         file = root / os.path.relpath(absolute(opened.file), opened.root)
@@ -106,14 +113,31 @@ class BaseFiles:
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def add(self, folder: Path) -> None:
-        """Take a folder of the repository too, such as the root of some code.
+    def add(self, path: Path) -> None:
+        """Take a file or folder of the repository too, such as the root of some code.
 
         Args:
-            folder: where it would lie in the copy.
+            path: where it would lie in the copy.
         """
-        if folder.is_relative_to(self._copy) and not folder.is_relative_to(self.opened.root):
-            self._take([folder.relative_to(self._copy).as_posix()])
+        path = Path(os.path.normpath(path))
+        if path.is_relative_to(self._copy) and not path.is_relative_to(self.opened.root):
+            self._take([path.relative_to(self._copy).as_posix()])
+
+    def values(self, files: Iterable[Path]) -> tuple[Path, ...]:
+        """The files of values as they are at the commit. One that the commit lacks is new here, and
+        left out; but one that git does not keep gives its values to both sides."""
+        found = (self._value_file(absolute(file)) for file in files)
+        return tuple(file for file in found if file is not None)
+
+    def _value_file(self, file: Path) -> Path | None:
+        if not file.is_relative_to(self._top):
+            return file
+        there = self._copy / file.relative_to(self._top)
+        self.add(there)
+        if there.is_file():
+            return there
+        ignored = git_text(self._top, "check-ignore", "--quiet", "--", os.fspath(file))
+        return None if ignored is None else file
 
     def _take(self, paths: Sequence[str]) -> None:
         """Write the files at or below these paths of the repository; all files for no path."""

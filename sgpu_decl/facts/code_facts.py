@@ -1,11 +1,13 @@
 """The code of runs: its files, its digest, and checks that the entrypoint exists and takes the
 arguments. Runs that select the same files share one snapshot."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.finding_places import from_here, locator, placed
 from sgpu_decl.facts.needed_files import files_of_arguments, files_of_source
 from sgpu_decl.model.desired import CodeFacts
@@ -13,7 +15,7 @@ from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.repository import repository_top
-from sgpu_decl.staging.selection import Exclusion, SelectionRule
+from sgpu_decl.staging.selection import Exclusion, SelectionRule, exclusion_of
 from sgpu_decl.staging.signatures import check_entrypoint
 from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
 
@@ -31,6 +33,7 @@ class CodeReader:
     Attributes:
         by_digest: the files behind each digest.
         copies: the folder of copied modules, once `imported_modules` was called.
+        values_left_out: the files of values that only this command keeps out of the code.
     """
 
     def __init__(
@@ -42,15 +45,17 @@ class CodeReader:
         progress: Progress | None = None,
         *,
         owners: Sequence[Path] = (),
+        values: Sequence[Path] = (),
     ) -> None:
         """`shown` is the run or project file, `folder` what its paths start from, and `owners` all
-        files of the project, which are no code. `progress` is told how much of the code has been
-        read."""
+        files of the project, which are no code. Neither are `values`, the files of `--var-file`.
+        `progress` is told how much of the code has been read."""
         self._progress = progress
         self._project = project
         self._folder = folder
         self._shown = shown
         self._owners = owners
+        self._values = values
         self._store = store
         self._roots: dict[Code, Path] = {}
         self._snapshots: dict[Code, Snapshot | None] = {}
@@ -60,6 +65,7 @@ class CodeReader:
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
         self.copies: ModuleFolder | None = None
+        self.values_left_out: set[Path] = set()
 
     def code_of(self, run: "LoadedRun") -> Snapshot | None:
         """The code of a run as it is now; `None` if something is wrong with it."""
@@ -73,7 +79,7 @@ class CodeReader:
                 include=tuple(block.include),
                 exclude=tuple(block.exclude),
                 link=tuple(block.link),
-                owners=self._owners,
+                owners=(*self._owners, *self._values),
                 outputs=own_outputs(),
                 cache=self._cache,
                 progress=self._progress,
@@ -83,7 +89,20 @@ class CodeReader:
             if code is not None:
                 self.by_digest[code.digest] = code
                 self.findings.extend(_left_out(code))
+                self._note_values(block)
         return code
+
+    def _note_values(self, block: "Code") -> None:
+        """Warn of files of values that are code for commands that do not name them."""
+        root = self.root(block)
+        for file in self._values:
+            if file in self.values_left_out or not file.is_relative_to(root):
+                continue
+            path = file.relative_to(root).as_posix()
+            rules = {"include": block.include, "exclude": block.exclude, "link": block.link}
+            if exclusion_of(root, path, owners=self._owners, **rules) is None:
+                self.values_left_out.add(file)
+                self.findings.append(_values_among_code(root, path))
 
     def imported_modules(self, path: Sequence[str]) -> Snapshot:
         """Copies of the modules that this process has imported from the folders of `path`, as code.
@@ -182,6 +201,19 @@ def entrypoint_findings(
         installed=lambda top: "PYTHONPATH" in config.env.variables or installed(top),
     )
     return [from_here(root, finding, shown) for finding in findings]
+
+
+def _values_among_code(root: Path, path: str) -> Diagnostic:
+    option = f"--var-file {os.path.relpath(root / path)}"
+    return Diagnostic(
+        code="values_among_code",
+        severity=Severity.WARNING,
+        summary=f"`{path}` holds values of variables, and is code for each command without "
+        f"`{option}`",
+        place=Place(option, 1, 1),
+        hint=f"add the line `/{path}` to `{os.path.relpath(root / '.sgpuignore')}`: then it is "
+        "code for none",
+    )
 
 
 def _left_out(code: Snapshot) -> list[Diagnostic]:

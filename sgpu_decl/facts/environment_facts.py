@@ -110,7 +110,8 @@ class DeclaredEnvironments:
     def _find(self, request: "_Request", places: Mapping[str, Place]) -> Lookup:
         from sgpu_decl.environments.interpreters import NoPython
 
-        python = self._project.pythons().find(request.env.python, request.folder)
+        folder = self._project.checkout_folder(request.folder)
+        python = self._project.pythons().find(request.env.python, folder)
         if isinstance(python, NoPython):
             return None, (python.diagnostic(places.get("env.python")),)
         if request.env.snapshot:

@@ -5,7 +5,7 @@ import copy
 import os
 import shlex
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ class OpenedProject:
         self.opened = opened
         self.patience = patience
         self.location = location
-        self.root = opened.root
+        self.root = self._checkout = opened.root
         self.state_dir = opened.state_dir
         self._states: StateStore | None = None
         self._closed = False
@@ -58,14 +58,28 @@ class OpenedProject:
         self.guarded = True  # whether interpreters of the project may not be run
         self._job_backends: dict[BackendOptions, JobBackend] = {}
 
-    def at(self, opened: Opened) -> "OpenedProject":
-        """The same project with other files: its state, stores and backends are shared."""
+    def at(self, opened: Opened, variable_files: Sequence[Path]) -> "OpenedProject":
+        """The same project with other files, those of values included: its state, stores and
+        backends are shared."""
         _ = self._context  # of the project, for backends that only the other files name
         other = copy.copy(self)
         other.opened = opened
         other.root = opened.root
-        other.location = replace(self.location, file=opened.file, project=opened.root)
+        other.location = replace(
+            self.location,
+            file=opened.file,
+            project=opened.root,
+            variable_files=tuple(variable_files),
+        )
         return other
+
+    def checkout_folder(self, folder: Path) -> Path:
+        """The folder of the checkout for one of the project: another one only if the project has
+        the files of another commit. Interpreters and secrets are looked for there: no commit keeps
+        them, and a program of a commit must not run."""
+        if not folder.is_relative_to(self.root):
+            return folder
+        return self._checkout / folder.relative_to(self.root)
 
     @property
     def states(self) -> StateStore:
@@ -212,7 +226,7 @@ class OpenedProject:
         from sgpu_decl.environments.interpreters import Pythons
 
         if self.guarded not in self._pythons:
-            guarded = self.root if self.guarded else None
+            guarded = self._checkout if self.guarded else None
             self._pythons[self.guarded] = Pythons(os.environ, guarded=guarded)
         return self._pythons[self.guarded]
 

@@ -1,6 +1,7 @@
 """What the planner is told: the runs of the YAML, the digests of their code and environments, what
 the backends offer. Everything here only reads; caches are the exception."""
 
+import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ class PlanFacts:
     whole_project: false for a run file.
     config_digest: the digest of the file.
     removed: what the project lets go.
+    values_left_out: the files of values that only this command keeps out of the code, relative to
+        the project.
     renames: the addresses that runs and jobs had before, as the file says it.
     recipes: what makes each environment, by its digest.
     """
@@ -57,6 +60,7 @@ class PlanFacts:
     whole_project: bool = True
     config_digest: str = ""
     removed: frozenset[Address] = frozenset()
+    values_left_out: tuple[str, ...] = ()
     renames: tuple[Rename, ...] = ()
     keep_warm: float = 0.0
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
@@ -113,6 +117,11 @@ def gather(
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
         removed=frozenset(loaded.removed),
+        values_left_out=tuple(
+            sorted(
+                os.path.relpath(file, project.root) for file in reader.code_reader.values_left_out
+            )
+        ),
         renames=renames,
         keep_warm=loaded.keep_warm,
         project_name=loaded.project_name,
@@ -143,6 +152,7 @@ class _FactReader:
         self._clusters: dict[Hashable, RaySize | None] = {}
         # A call takes its paths from the file of the project.
         self._folder = opened.root if call_path is not None else absolute(opened.file).parent
+        self._checkout_folder = project.checkout_folder(self._folder)
         self._owner = opened.owner
         files = (absolute(opened.file), *(self._folder / path for path in included))
         self._owners = Owners(opened.root, now=files)
@@ -152,7 +162,8 @@ class _FactReader:
             opened.shown,
             project.store,
             progress,
-            owners=(*files, *map(absolute, project.location.variable_files)),
+            owners=files,
+            values=tuple(map(absolute, project.location.variable_files)),
         )
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
@@ -274,7 +285,7 @@ class _FactReader:
             return None
         key = (config.backend.kind, env.python, origins)
         if key not in self._interpreters:
-            self._interpreters[key] = backend.interpreter(env, self._folder)
+            self._interpreters[key] = backend.interpreter(env, self._checkout_folder)
         return self._interpreters[key]
 
     def _check(
@@ -290,7 +301,9 @@ class _FactReader:
         if backend is None:
             return
         self.findings.extend(
-            backend.check(config, run.places, self._folder, called=self._call_path is not None)
+            backend.check(
+                config, run.places, self._checkout_folder, called=self._call_path is not None
+            )
         )
         if code is not None and self._call_path is None:
             findings = list(backend.check_code(config, run.places, code))

@@ -256,7 +256,9 @@ class Plan:
     all was asked for. `changes` is sorted by address and holds every resource. `applyable` is false
     when nothing would be done or an error stands in the way; `complete` is false when something was
     left out of it (`--select`, an unreadable backend). `package_lists` are those that its launches
-    speak of. `git` says which commit its files are from, `None` outside of a checkout."""
+    speak of. `values_left_out` are files, relative to the project, that are no part of the code
+    because the command of the plan named them with `--var-file`. `git` says which commit its files
+    are from, `None` outside of a checkout."""
 
     tool_version: str
     target: str | None
@@ -274,6 +276,7 @@ class Plan:
     summary: Summary
     package_lists: tuple[PackageList, ...] = field(default=(), metadata=UNWRITTEN)
     project_name: str | None = None
+    values_left_out: tuple[str, ...] = ()
     git: GitFacts | None = field(default=None, compare=False)
 
     @property

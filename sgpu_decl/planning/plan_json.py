@@ -1,9 +1,9 @@
 """A plan as JSON: the public object, and the saved one that apply can be given later.
 
 Both are the fields of `model/plan`. The saved object has more keys than the public one: `project`,
-`destroy` and `package_lists`, and for each change `launch`, `unchanged`, `nulls` and `drifted`. It
-is read strictly, since apply carries it out without deciding again: a key that is unknown is
-refused, unless a newer 1.x wrote it, and one that is missing, unless an older 1.x did.
+`destroy`, `values_left_out` and `package_lists`, and for each change `launch`, `unchanged`, `nulls`
+and `drifted`. It is read strictly, since apply carries it out without deciding again: a key that is
+unknown is refused, unless a newer 1.x wrote it, and one that is missing, unless an older 1.x did.
 """
 
 import json
@@ -30,7 +30,7 @@ from sgpu_decl.model.plan import (
 from sgpu_decl.planning.plan_seal import SEAL, has_good_seal, with_seal
 
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
-_SAVED = frozenset({"project", "destroy"})
+_SAVED = frozenset({"project", "destroy", "values_left_out"})
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
 _LONGEST_BRANCH = 1000  # files have shorter names
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -252,9 +252,11 @@ def _of_1_0(value: dict[str, Json]) -> dict[str, Json]:
         git = {"commit": None, "branch": None, "base": None, "tree": None, **git, "dirty": dirty}
     changes = value.get("changes")
     if isinstance(changes, list):
-        more = {"cause": None, "moved_from": None}
-        changes = [{**more, **one} if isinstance(one, dict) else one for one in changes]
-    return {**value, "git": git, "project_name": None, "changes": changes}
+        lacking = {"cause": None, "moved_from": None}
+        changes = [{**lacking, **one} if isinstance(one, dict) else one for one in changes]
+    return {
+        **value, "git": git, "project_name": None, "values_left_out": [], "changes": changes
+    }  # fmt: skip
 
 
 def _read_plan(saved: JsonObject) -> Plan:

@@ -1,12 +1,15 @@
 """`plan --base`: which changes are those of this branch, by files of git's object store."""
 
+import hashlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.agent.environments.conftest import pack_wheel
 from tests.cli.conftest import Shell
 from tests.cli.test_git_references import git
 
@@ -64,6 +67,98 @@ def test_a_change_of_the_code_is_one_of_all_its_runs(project: Shell) -> None:
     assert set(causes(project, "--base", "main").values()) == {"pending"}
     project.write("gpu/data.txt", "2")
     assert set(causes(project, "--base", "main").values()) == {"change"}
+
+
+VALUED = """\
+project: {name: p}
+variables: {n: 1}
+runs:
+  a: {gpus: 1, type: CPU, entrypoint: 'train.py:main', args: {n: '${var.n}'}}
+"""
+
+
+@pytest.fixture
+def valued(project: Shell) -> Shell:
+    """The project with a variable, and files that give it values: one among the code, one beside
+    the project, and one that git does not keep."""
+    project.write("gpu/sgpu.yml", VALUED)
+    project.write("gpu/train.py", "def main(n): ...\n")
+    project.write("gpu/values.yml", "n: 2\n")
+    project.write("values/shared.yml", "n: 3\n")
+    project.write("values/mine.yml", "n: 4\n")
+    project.write(".gitignore", ".sgpu\n*.plan\nleft-out.txt\nmine.yml\n")
+    commit(project, "with values")
+    return project
+
+
+@pytest.mark.parametrize("file", ["values.yml", "../values/shared.yml", "../values/mine.yml"])
+def test_the_same_values_are_no_change(valued: Shell, file: str) -> None:
+    assert causes(valued, "--base", "work", "--var-file", file) == {"a": "pending"}
+
+
+@pytest.mark.parametrize("file", ["values.yml", "../values/shared.yml"])
+def test_other_values_are_a_change_of_the_branch(valued: Shell, file: str) -> None:
+    valued.write(f"gpu/{file}", "n: 9\n")
+    assert causes(valued, "--base", "work", "--var-file", file) == {"a": "change"}
+
+
+def test_a_new_file_of_values_is_a_change_of_the_branch(valued: Shell) -> None:
+    valued.write("values/new.yml", "n: 9\n")
+    assert causes(valued, "--base", "work", "--var-file", "../values/new.yml") == {"a": "change"}
+    valued.write("values/new.yml", "n: 1\n")
+    assert causes(valued, "--base", "work", "--var-file", "../values/new.yml") == {"a": "pending"}
+
+
+WHEEL = "demo-1.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        "{lock: ../locks/pylock.toml}",
+        "{requirements: ../locks/all.txt}",
+        "{dependencies: ['-r ../locks/all.txt']}",
+        f"{{dependencies: [../locks/{WHEEL}]}}",
+        "{dependencies: ['-r ../locks/all.txt'], python: ./python}",
+    ],
+)
+def test_an_environment_of_files_beside_the_project_is_no_change(project: Shell, env: str) -> None:
+    locked = "[[packages]]\nname = 'demo'\nversion = '1.0'\n[[packages.wheels]]\n"
+    (project.folder / "locks").mkdir()
+    wheel = pack_wheel(project.folder / "locks", "demo", "1.0", {"demo.py": ""})
+    assert wheel.name == WHEEL
+    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    project.write(
+        "locks/pylock.toml",
+        f"lock-version = '1.0'\ncreated-by = 'x'\n{locked}path = '{WHEEL}'\n"
+        f"hashes = {{sha256 = '{found}'}}\n",
+    )
+    project.write("locks/all.txt", "-r deep/more.txt\n")
+    project.write("locks/deep/more.txt", f"../locks/{WHEEL}\n")
+    project.write("gpu/sgpu.yml", HEAD + RUN.replace("mlflow:", f"env: {env}, mlflow:") % "a")
+    project.write(".gitignore", ".sgpu\npython\n")
+    (project.folder / "gpu/python").symlink_to(sys.executable)
+    commit(project, "with an environment")
+    assert causes(project, "--base", "work") == {"a": "pending", "environment.a": "pending"}
+
+
+def test_no_program_of_the_base_is_run(project: Shell) -> None:
+    script = project.write("gpu/python.sh", "#!/bin/sh\ntouch ../ran\n")
+    script.chmod(0o755)
+    env = "env: {dependencies: [six==1.17.0], python: ./python.sh}, mlflow:"
+    project.write("gpu/sgpu.yml", HEAD + RUN.replace("mlflow:", env) % "a")
+    commit(project, "with a program")
+    project.write("gpu/sgpu.yml", runs("a"))
+    assert causes(project, "--base", "work")["a"] == "change"
+    assert not list(project.folder.parent.rglob("ran"))
+
+
+def test_what_is_ignored_above_the_project_is_no_change(project: Shell) -> None:
+    project.write(".sgpuignore", "notes.txt\n")
+    project.write("gpu/notes.txt", "1")
+    commit(project, "with notes")
+    project.write("gpu/notes.txt", "2")
+    assert set(causes(project, "--base", "work").values()) == {"pending"}
 
 
 def test_views_fold_what_the_branch_does_not_cause(project: Shell) -> None:

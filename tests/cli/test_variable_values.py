@@ -1,6 +1,7 @@
 """Where the values of variables come from, as a user gives them."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -62,17 +63,50 @@ def test_a_change_of_a_value_is_seen_by_the_next_plan(project: Shell) -> None:
     assert arguments(project)["lr"] == 1e-3
 
 
-def test_a_file_of_values_is_no_code(project: Shell) -> None:
-    def digest() -> str:
-        planned = project.here("plan", "-o", "json", "--var-file", "values.yml")
-        (change,) = planned.json["data"]["changes"]
-        value: str = change["code"]["digest"]
-        return value
+def code_digest(shell: Shell, *words: str) -> str:
+    (change,) = shell.here("plan", "-o", "json", *words).json["data"]["changes"]
+    digest: str = change["code"]["digest"]
+    return digest
 
+
+def test_a_file_of_values_is_no_code(project: Shell) -> None:
+    named = ("--var-file", "values.yml")
     project.write("values.yml", "lr: 1\n")
-    before = digest()
+    before = code_digest(project, *named)
     project.write("values.yml", "lr: 2\n")
-    assert digest() == before
+    assert code_digest(project, *named) == before
+
+
+def test_a_file_of_values_among_the_code_is_a_warning_until_it_is_ignored(project: Shell) -> None:
+    project.write("values/dev.yml", "lr: 1\n")
+    project.write("values/prod.yml", "lr: 2\n")
+    named = ("--var-file", "values/dev.yml")
+    warned = project.here("plan", *named)
+    assert "values_among_code" in warned.out
+    assert "add the line `/values/dev.yml` to `.sgpuignore`" in warned.out
+    assert project.here("plan", "--strict", *named).code == 1
+    project.write(".sgpuignore", "/values/\n")
+    assert "values_among_code" not in project.here("plan", *named).out
+    digests = {code_digest(project), code_digest(project, *named)}
+    project.write("values/prod.yml", "lr: 3\n")
+    digests |= {code_digest(project, *named), code_digest(project, "--var-file", "values/prod.yml")}
+    assert len(digests) == 1
+
+
+def test_a_file_of_values_outside_of_the_code_is_no_warning(project: Shell) -> None:
+    outside = project.folder.parent / "values.yml"
+    outside.write_text("lr: 1\n")
+    assert "values_among_code" not in project.here("plan", "--var-file", str(outside)).out
+
+
+def test_a_saved_plan_knows_the_files_of_values_without_the_store(project: Shell) -> None:
+    project.write("values.yml", "lr: 1\nsteps: [3]\n")
+    planned = project.here("plan", "--var-file", "values.yml", "--out", "x.plan")
+    assert planned.code == 0, planned.err
+    Path(project.environ["XDG_DATA_HOME"], "sgpu").rename(project.folder / "../emptied")
+    project.write("values.yml", "lr: 2\n")
+    applied = project("apply", "x.plan", "-o", "json")
+    assert applied.code == 0, applied.err
 
 
 def test_wrong_values_are_refused_with_their_origin(project: Shell) -> None:

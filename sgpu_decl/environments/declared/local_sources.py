@@ -26,10 +26,8 @@ _HINT = "build a wheel of it and name that, or put it into `code.root`"
 
 def local_requirement(line: str, place: Place | None) -> Diagnostic | None:
     """The error for a requirement that is a path or file URL, and not a wheel."""
-    target = _END.split(line, maxsplit=1)[0].strip()
-    match = _NAMED.fullmatch(target)
-    path = _path_of(match[1] if match else target, alone=match is None)
-    if path is None or path.partition("#")[0].endswith(".whl"):
+    path = _local_path(line)
+    if path is None or _is_wheel(path):
         return None
     return Diagnostic(
         code="requirement_local",
@@ -37,6 +35,22 @@ def local_requirement(line: str, place: Place | None) -> Diagnostic | None:
         place=place,
         hint=_HINT,
     )
+
+
+def local_wheel(line: str) -> str | None:
+    """The path of a requirement that is a wheel on this machine."""
+    path = _local_path(line)
+    return path.partition("#")[0] if path is not None and _is_wheel(path) else None
+
+
+def _local_path(line: str) -> str | None:
+    target = _END.split(line, maxsplit=1)[0].strip()
+    match = _NAMED.fullmatch(target)
+    return _path_of(match[1] if match else target, alone=match is None)
+
+
+def _is_wheel(path: str) -> bool:
+    return path.partition("#")[0].endswith(".whl")
 
 
 def local_index(target: str, folder: Path, place: Place | None) -> Diagnostic | None:

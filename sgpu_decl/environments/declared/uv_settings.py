@@ -30,8 +30,13 @@ def uv_settings(environ: Mapping[str, str], folder: Path) -> list[list[str]]:
     variables = [
         [name, without_credentials(environ[name])] for name in _VARIABLES if name in environ
     ]
-    files = [[os.fspath(path), text] for path, text in _files(environ, folder)]
-    return variables + files
+    return variables + [[_named(path, folder), text] for path, text in _files(environ, folder)]
+
+
+def _named(path: Path, folder: Path) -> str:
+    """The path of a file as part of a key: a project is the same wherever it lies."""
+    above = path.parent in (folder, *folder.parents)
+    return os.path.relpath(path, folder) if above else os.fspath(path)
 
 
 def project_settings(environ: Mapping[str, str], folder: Path) -> tuple[Path, str] | None:

@@ -5,7 +5,7 @@ https://pip.pypa.io/en/stable/reference/requirements-file-format/
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,10 +61,14 @@ class RequirementsReader:
 
     Args:
         constraints: whether constraints files are followed too; without them `-c` is an option.
+        fetch: is called with each file before it is opened.
     """
 
-    def __init__(self, *, constraints: bool) -> None:
+    def __init__(
+        self, *, constraints: bool, fetch: Callable[[Path], None] = lambda _: None
+    ) -> None:
         self.texts: dict[str, str] = {}
+        self._fetch = fetch
         self._constraints = constraints
 
     def file(
@@ -87,6 +91,7 @@ class RequirementsReader:
         if whole in above or len(above) >= _DEEPEST:
             yield _bad(f"`{shown}` includes itself", at, "remove one of the includes")
             return
+        self._fetch(path)
         if path.is_dir() or not path.exists():
             yield Diagnostic(
                 code="requirements_missing",
