@@ -4,7 +4,7 @@ and without the SDK."""
 import configparser
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,20 +16,24 @@ _CREDENTIALS = ("DATABRICKS_", "ARM_", "GOOGLE_")  # variables that the SDK read
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What `backend` says: the profile and the host, each maybe left to the environment."""
+    """What a block of the YAML says: the profile and the host, each maybe left to the environment.
+    `block` is the name of the block, for messages."""
 
     profile: str | None = None
     host: str | None = None
+    block: str = field(default="backend", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
     """The profile and the host that the SDK gets. `interactive` says that a person has to log in
-    with a browser. `who` is a digest of the credentials: the same digest is the same user."""
+    with a browser. `who` is a digest of the credentials: the same digest is the same user. `block`
+    is that of the account."""
 
     profile: str | None
     host: str
     who: str
+    block: str
     interactive: bool = False
 
 
@@ -53,9 +57,9 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
     from_environment = environ.get("DATABRICKS_HOST") or None
     profile = named
     if profile is None and from_environment is None:
-        profile = _only_profile(account.host, profiles, file)
+        profile = _only_profile(account, profiles, file)
     named_hosts = {
-        "`backend.host`": account.host,
+        f"`{account.block}.host`": account.host,
         "the variable `DATABRICKS_HOST`": from_environment,
         f"the profile `{profile}`": profiles[profile].get("host") if profile else None,
     }
@@ -63,14 +67,16 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
     if not hosts:
         raise BackendError(
             "nothing says which Databricks workspace is meant",
-            hint="log in with `databricks auth login --host URL`, or set `backend.profile`",
+            hint="log in with `databricks auth login --host URL`, or set "
+            f"`{account.block}.profile`",
             code="no_workspace",
         )
     if len(set(hosts.values())) > 1:
         listed = ", ".join(f"{source} says `{host}`" for source, host in hosts.items())
         raise BackendError(
             f"it is not clear which workspace is meant: {listed}",
-            hint="let them agree, or set `backend.profile` alone and unset `DATABRICKS_HOST`",
+            hint=f"let them agree, or set `{account.block}.profile` alone and unset "
+            "`DATABRICKS_HOST`",
             code="host_differs",
         )
     kind = (profiles[profile].get("auth_type") if profile else None) or environ.get(
@@ -80,6 +86,7 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
         profile=profile,
         host=next(iter(hosts.values())),
         who=_digest(profiles.get(profile or "", {}), environ),
+        block=account.block,
         interactive=kind == "external-browser",
     )
 
@@ -113,9 +120,10 @@ def _profiles(file: Path) -> dict[str, Mapping[str, str]]:
 
 
 def _only_profile(
-    host: str | None, profiles: Mapping[str, Mapping[str, str]], file: Path
+    account: Account, profiles: Mapping[str, Mapping[str, str]], file: Path
 ) -> str | None:
     """The profile if none is named: that of the host, else the default one."""
+    host = account.host
     if host is None:
         return "DEFAULT" if profiles.get("DEFAULT") else None
     fitting = [
@@ -127,7 +135,7 @@ def _only_profile(
         names = ", ".join(f"`{name}`" for name in fitting)
         raise BackendError(
             f"`{file}` has several profiles for `{host}`: {names}",
-            hint="say which with `backend.profile`",
+            hint=f"say which with `{account.block}.profile`",
             code="no_profile",
         )
     raise BackendError(

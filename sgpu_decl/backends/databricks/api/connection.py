@@ -309,7 +309,7 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
             raise BackendError(
                 f"there are no credentials for `{login.host}`: {_first_sentence(error)}",
                 hint=f"log in with `databricks auth login --host {login.host}`, or set "
-                "`backend.profile`",
+                f"`{login.block}.profile`",
                 code="no_credentials",
             ) from error
         answer: dict[str, Any] = WorkspaceClient(config=config).api_client.do(
@@ -349,7 +349,7 @@ def _import_sdk() -> None:
     """Raises SgpuError where it is not installed."""
     if find_spec("databricks") is None or find_spec("databricks.sdk") is None:
         raise SgpuError(
-            "runs on Databricks need the package `databricks-sdk`, which is not installed",
+            "Databricks needs the package `databricks-sdk`, which is not installed",
             hint="install it with `pip install 'sgpu[databricks]'`",
             code="sdk_missing",
         )

@@ -7,6 +7,7 @@ is not there.
 import io
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import quote
@@ -63,6 +64,25 @@ class _Files(ABC):
         with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
             save_stream(stream, file, received)
 
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file that is not there yet; false if anything is there. Of several that do so at
+        once, the workspace lets one. Raises RemoteMissing where its folder is not there, which a
+        volume may make instead."""
+        from databricks.sdk.errors.platform import ResourceConflict
+
+        try:
+            with self._connection.explained(f"adding `{path}`"):
+                self.upload_new(path, content)
+        except BackendError as error:
+            if isinstance(error.__cause__, ResourceConflict):
+                return False
+            raise
+        return True
+
+    @abstractmethod
+    def upload_new(self, path: str, content: bytes) -> None:
+        """Send a file that overwrites nothing. Raises what the SDK does."""
+
     @abstractmethod
     def contents(self, path: str) -> BinaryIO:
         """A stream of a file. Raises what the SDK does."""
@@ -86,26 +106,46 @@ class WorkspaceFiles(_Files):
         return None if status is None else int(status.get("size") or 0)
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        _refuse_large(path, byte_count(content))
+        with self._connection.explained(f"uploading `{path}`", _WRITING):
+            self._upload(path, content, sent, overwrite=True)
+
+    def upload_new(self, path: str, content: bytes) -> None:
+        """Send a file that overwrites nothing. Raises what the SDK does: ResourceConflict for a
+        path that is taken, RESOURCE_ALREADY_EXISTS of `workspace/import`, or 409 of `import-file`,
+        on which the lock of the platform's own client stands.
+
+        Sources: https://docs.databricks.com/api/workspace/workspace/import,
+        https://github.com/databricks/cli/blob/main/libs/filer/workspace_files_client.go,
+        https://github.com/databricks/cli/blob/main/libs/locker/locker.go
+        """
+        self._upload(path, content, ignore_bytes, overwrite=False)
+
+    def _upload(self, path: str, content: bytes | Path, sent: Sent, *, overwrite: bool) -> None:
         from databricks.sdk.errors.base import DatabricksError
 
-        size = byte_count(content)
-        _refuse_large(path, size)
-        with self._connection.explained(f"uploading `{path}`", _WRITING):
-            # An empty file is refused by `workspace/import`, and taken by `import-file`.
-            if not 0 < size <= MOST_AS_FORM:
-                self.put_raw(path, content, sent)
-                return
-            try:
-                self.put_form(path, content, sent)
-            except DatabricksError as error:
-                if error.error_code not in _NO_SUCH_API and not says_too_large(error):
-                    raise
-                self.put_raw(path, content, sent)
+        # An empty file is refused by `workspace/import`, and taken by `import-file`.
+        if not 0 < byte_count(content) <= MOST_AS_FORM:
+            self.put_raw(path, content, sent, overwrite=overwrite)
+            return
+        try:
+            self.put_form(path, content, sent, overwrite=overwrite)
+        except DatabricksError as error:
+            if error.error_code not in _NO_SUCH_API and not says_too_large(error):
+                raise
+            self.put_raw(path, content, sent, overwrite=overwrite)
 
-    def put_form(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+    def put_form(
+        self,
+        path: str,
+        content: bytes | Path,
+        sent: Sent = ignore_bytes,
+        *,
+        overwrite: bool = True,
+    ) -> None:
         """By the API that the platform's own clients use (evidence: A5). Raises what the SDK
         does."""
-        form = {"path": path, "format": "AUTO", "overwrite": "true"}
+        form = {"path": path, "format": "AUTO", "overwrite": _flag(overwrite=overwrite)}
         with upload_stream(content, sent) as stream, UploadForm(form, "content", stream) as body:
             self._connection.client.api_client.do(
                 "POST",
@@ -114,16 +154,38 @@ class WorkspaceFiles(_Files):
                 data=body,
             )
 
-    def put_raw(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+    def put_raw(
+        self,
+        path: str,
+        content: bytes | Path,
+        sent: Sent = ignore_bytes,
+        *,
+        overwrite: bool = True,
+    ) -> None:
         """By the older API, which is being deprecated. Raises what the SDK does."""
         with upload_stream(content, sent) as stream:
             self._connection.client.api_client.do(
                 "POST",
                 f"/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}",
-                query={"overwrite": "true"},
+                query={"overwrite": _flag(overwrite=overwrite)},
                 headers={"Content-Type": "application/octet-stream"},
                 data=stream,
             )
+
+    def modified(self, path: str) -> float | None:
+        """When a file was written, in seconds of the epoch by the workspace's clock; None where it
+        is not there."""
+        status = self._connection.find(
+            f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
+        )
+        return None if status is None else int(status.get("modified_at") or 0) / 1000
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is such a folder, and the user may see it."""
+        status = self._connection.find(
+            f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
+        )
+        return status is not None and status.get("object_type") in ("DIRECTORY", "REPO")
 
     def contents(self, path: str) -> BinaryIO:
         """A stream of a file. Raises what the SDK does."""
@@ -195,6 +257,35 @@ class VolumeFiles(_Files):
                 code="remote_broken",
             ) from error
 
+    def upload_new(self, path: str, content: bytes) -> None:
+        """Send a file that overwrites nothing. Raises what the SDK does: ResourceConflict for a
+        path that is taken.
+
+        Sources: https://docs.databricks.com/api/workspace/files/upload,
+        https://github.com/databricks/cli/blob/main/libs/filer/files_client.go
+        """
+        self._connection.client.files.upload(path, io.BytesIO(content), overwrite=False)
+
+    def modified(self, path: str) -> float | None:
+        """When a file was written, to the second; see `WorkspaceFiles.modified`."""
+        client = self._connection.client
+        try:
+            with self._connection.explained(f"looking at `{path}`"):
+                date = client.files.get_metadata(path).last_modified
+        except RemoteMissing:
+            return None
+        return parsedate_to_datetime(date).timestamp() if date else 0.0
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is such a folder, and the user may see it."""
+        client = self._connection.client
+        try:
+            with self._connection.explained(f"looking at `{path}`"):
+                client.files.get_directory_metadata(path)
+        except RemoteMissing:
+            return False
+        return True
+
     def contents(self, path: str) -> BinaryIO:
         """A stream of a file. Raises what the SDK does."""
         return self._connection.client.files.download(path).contents or io.BytesIO()
@@ -235,6 +326,10 @@ class VolumeFiles(_Files):
                 files.delete_directory(path)
             else:
                 files.delete(path)
+
+
+def _flag(*, overwrite: bool) -> str:
+    return "true" if overwrite else "false"
 
 
 def _refuse_large(path: str, size: int) -> None:
