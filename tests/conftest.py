@@ -7,13 +7,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.postgres_server import binaries, running_server
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with
+from tests.workspace_login import log_in
 
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -51,6 +54,28 @@ def postgres() -> Iterator[str]:
         pytest.skip("there is no PostgreSQL: neither that of the system nor that of the wheel")
     with running_server(programs) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def files_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
+    """A workspace that keeps the files of tests, and runs nothing."""
+    with WorkspaceServer(tmp_path_factory.mktemp("files")) as running:
+        yield running
+
+
+@pytest.fixture
+def files_token(
+    files_server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> str:
+    """A user of that workspace; the environment says so to the SDK."""
+    pytest.importorskip("databricks.sdk")
+    return log_in(files_server, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def files_tenant(files_server: WorkspaceServer, files_token: str) -> Path:
+    """What the user's part of that workspace is on disk."""
+    return files_server.tenants.of_token(files_token).folder
 
 
 @pytest.fixture(params=BOTH_RAYS)

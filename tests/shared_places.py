@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.storing.folder.journal import MARKER
-from sgpu_decl.storing.stores import POSTGRES, SharedPlace, shared_store
+from sgpu_decl.storing.stores import DATABRICKS, POSTGRES, SHARED, SharedPlace, shared_store
 
-__all__ = ["break_lock", "new_place"]
+__all__ = ["PLACES", "VOLUME", "break_lock", "folder_on_disk", "new_place"]
+
+VOLUME = "volume"
+PLACES = (*SHARED, VOLUME)
+"""What `new_place` knows: a state of the kind `databricks` may lie on a volume, too."""
+
+_IN_WORKSPACE = {DATABRICKS: "/Workspace/Shared/team/state", VOLUME: "/Volumes/main/ml/state"}
 
 
 def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> SharedPlace:
@@ -17,10 +23,22 @@ def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Shared
         name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
         url = request.getfixturevalue("postgres")
         return SharedPlace(kind=kind, address=url, project="p", schema=f"test_{name}")
+    if kind in _IN_WORKSPACE:
+        place = SharedPlace(kind=DATABRICKS, address=_IN_WORKSPACE[kind], project="p")
+        folder_on_disk(request, place).mkdir(parents=True)
+        return place
     shared = folder / "shared"
     shared.mkdir()
     (shared / MARKER).touch()
     return SharedPlace(kind=kind, address=str(shared), project="p")
+
+
+def folder_on_disk(request: pytest.FixtureRequest, place: SharedPlace) -> Path:
+    """Where the files of a place lie. The workspace of tests keeps files as such."""
+    if place.kind == DATABRICKS:
+        tenant: Path = request.getfixturevalue("files_tenant")
+        return tenant / place.address.lstrip("/")
+    return Path(place.address)
 
 
 def break_lock(place: SharedPlace, folder: Path) -> None:

@@ -8,15 +8,22 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.problems import problem
+from sgpu_decl.config.workspace_url import workspace_url
 from sgpu_decl.model import server_url
 
 __all__ = ["SharedState"]
 
-_FIELDS = {"folder": ("path",), "postgres": ("url", "schema", "password")}
+_FIELDS = {
+    "folder": ("path",),
+    "postgres": ("url", "schema", "password"),
+    "databricks": ("path", "profile", "host"),
+}
 _NEEDED = {
     "folder": ("path", "/mnt/team/sgpu-state"),
     "postgres": ("url", "postgresql://USER@HOST/DATABASE"),
+    "databricks": ("path", "/Workspace/Shared/sgpu-state"),
 }
+_WORKSPACE_FOLDER = re.compile(r"/Workspace(/[^/]+){2,}|/Volumes(/[^/]+){3,}")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _PASSWORD = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
 
@@ -59,6 +66,12 @@ def _path(text: str) -> str:
     return text
 
 
+def _is_in_workspace(path: str) -> bool:
+    """Whether it is a folder below a folder of `/Workspace`, or a volume or a folder in it."""
+    plain = not {".", ".."}.intersection(path.split("/"))
+    return plain and _WORKSPACE_FOLDER.fullmatch(path) is not None
+
+
 def _schema(text: str) -> str:
     if _SCHEMA.fullmatch(text) is None:
         raise problem(
@@ -86,12 +99,15 @@ with warnings.catch_warnings():
     class SharedState(Block):
         """One store for all machines. Without it, each machine keeps a state of its own."""
 
-        kind: Literal["folder", "postgres"] = Field(
+        kind: Literal["folder", "postgres", "databricks"] = Field(
             description="`folder`: files on a file system that the machines share, such as NFS. "
-            "`postgres`: tables of a PostgreSQL server."
+            "`postgres`: tables of a PostgreSQL server. `databricks`: files of a Databricks "
+            "workspace."
         )
         path: Annotated[str, AfterValidator(_path)] | None = Field(
-            None, description="The folder, as an absolute path that is the same on all machines."
+            None,
+            description="The folder, as an absolute path that is the same on all machines; of "
+            "`databricks`, one below `/Workspace` or `/Volumes`.",
         )
         url: Annotated[str, AfterValidator(_url)] | None = Field(
             None,
@@ -106,15 +122,23 @@ with warnings.catch_warnings():
             description="The variable that holds the password, `env:NAME`; default: what libpq "
             "finds in PGPASSWORD, `~/.pgpass` or a service file.",
         )
+        profile: str | None = Field(
+            None,
+            description="The profile of `~/.databrickscfg`; default: what the Databricks SDK finds "
+            "in variables and in that file.",
+        )
+        host: Annotated[str, AfterValidator(workspace_url)] | None = Field(
+            None, description="The workspace's URL; default: that of the profile."
+        )
 
         @model_validator(mode="after")
         def _fits(self) -> Self:
-            foreign = [
+            known = {name for names in _FIELDS.values() for name in names}
+            foreign = sorted(
                 name
-                for kind, names in _FIELDS.items()
-                for name in names
-                if kind != self.kind and getattr(self, name) is not None
-            ]
+                for name in known.difference(_FIELDS[self.kind])
+                if getattr(self, name) is not None
+            )
             if foreign:
                 raise problem(
                     "contradiction",
@@ -128,9 +152,17 @@ with warnings.catch_warnings():
                     f"a state of kind `{self.kind}` needs `{needed}`",
                     f"such as `{needed}: {example}`",
                 )
+            if self.kind == "databricks" and not _is_in_workspace(self.address):
+                raise problem(
+                    "bad_path",
+                    f"the `path` of a state of kind `{self.kind}` must be a folder of the "
+                    f"workspace or of a volume, and is `{self.address}`",
+                    f"such as `{example}` or `/Volumes/main/ml/sgpu-state`",
+                )
             return self
 
         @property
         def address(self) -> str:
             """The path, or the URL."""
-            return str(getattr(self, _NEEDED[self.kind][0]))
+            written = str(getattr(self, _NEEDED[self.kind][0]))
+            return written.rstrip("/") if self.kind == "databricks" else written

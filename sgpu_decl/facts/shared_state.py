@@ -44,6 +44,8 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         project=_key(declared.project, declared.mode),
         schema=block.schema,
         password=block.password,
+        profile=block.profile,
+        host=block.host,
     )
 
 

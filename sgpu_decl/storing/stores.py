@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.journal.lock_lease import LockLease
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
+    from sgpu_decl.storing.platform.place import PlatformPlace
     from sgpu_decl.storing.postgres.server import ServerConnection
     from sgpu_decl.storing.proposals import ProposalStore
 
 FOLDER = "folder"
 POSTGRES = "postgres"
-SHARED = (FOLDER, POSTGRES)
+DATABRICKS = "databricks"  # a kind of backend that keeps files, too
+SHARED = (FOLDER, POSTGRES, DATABRICKS)
 DEFAULT_SCHEMA = "sgpu"
 REPLICA = "replica.db"
 
@@ -34,6 +36,8 @@ class SharedPlace:
         project: the name of the project.
         schema: of a database.
         password: a reference, `env:NAME`.
+        profile: of the login to a workspace.
+        host: of a workspace.
     """
 
     kind: str
@@ -41,6 +45,8 @@ class SharedPlace:
     project: str
     schema: str | None = None
     password: str | None = None
+    profile: str | None = None
+    host: str | None = None
 
 
 def local_store(folder: Path) -> SqliteStore:
@@ -77,6 +83,8 @@ def shared_store(
             "project": place.project,
             "schema": place.schema,
             "password": place.password,
+            "profile": place.profile,
+            "host": place.host,
             "replica": replica.absolute(),
         }
         written = {name: value for name, value in fields.items() if value is not None}
@@ -105,6 +113,8 @@ def open_state_store(url: str) -> StateStore | None:
         project=fields["project"],
         schema=fields.get("schema"),
         password=fields.get("password"),
+        profile=fields.get("profile"),
+        host=fields.get("host"),
     )
     return shared_store(place, Path(fields["replica"]).parent)
 
@@ -131,6 +141,10 @@ def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
         from sgpu_decl.storing.postgres.proposals import PostgresProposals
 
         return PostgresProposals(_server(place), project=place.project, target=target)
+    if place.kind == DATABRICKS:
+        from sgpu_decl.storing.platform.proposals import PlatformProposals
+
+        return PlatformProposals(_platform(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.proposals import FolderProposals
 
     root = Path(place.address)
@@ -143,6 +157,10 @@ def shared_journal(place: SharedPlace, target: str) -> "Journal":
         from sgpu_decl.storing.postgres.journal import PostgresJournal
 
         return PostgresJournal(_server(place), project=place.project, target=target)
+    if place.kind == DATABRICKS:
+        from sgpu_decl.storing.platform.journal import PlatformJournal
+
+        return PlatformJournal(_platform(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.journal import FolderJournal
 
     return FolderJournal(Path(place.address), project=place.project, target=target)
@@ -154,3 +172,12 @@ def _server(place: SharedPlace) -> "ServerConnection":
     return ServerConnection(
         Server(url=place.address, schema=place.schema or DEFAULT_SCHEMA, password=place.password)
     )
+
+
+def _platform(place: SharedPlace) -> "PlatformPlace":
+    from sgpu_decl.backends.kinds import kind_named
+    from sgpu_decl.storing.platform.place import PlatformPlace
+
+    opened = kind_named(place.kind).state_files
+    assert opened is not None  # noqa: S101  what is of a kind of backend in `SHARED` has files
+    return PlatformPlace(place.address, opened(place))

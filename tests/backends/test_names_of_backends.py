@@ -18,6 +18,7 @@ COMMON_WORDS = frozenset({"local", "ray"})
 """`local_rank` and `array` say nothing of a backend."""
 
 RAY = "`ray` is a block of a run too"
+STATE = "`databricks` is a kind of shared state too"
 ALLOWED = {
     "backends/kinds.py": "the registry",
     "planning/policy.py": RAY,
@@ -40,6 +41,8 @@ ALLOWED = {
     "agent/rank_start.py": RAY,
     "agent/supervisor.py": RAY,
     "rank/ray_node.py": "the name of a package",
+    "config/state.py": STATE,
+    "storing/stores.py": STATE,
     "config/secrets.py": "`databricks:scope/key` is a form of references to secrets",
     "tracking/store_location.py": "`databricks` is an address of MLflow's",
     "staging/secret_files.py": "a file of the user's that holds secrets, whatever runs are on",

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.storing.stores import FOLDER, POSTGRES
+from sgpu_decl.storing.stores import DATABRICKS, FOLDER, POSTGRES
 from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
 from tests.cli.test_git_references import git
 from tests.cli.test_shared_state import where
 from tests.shared_places import new_place
+from tests.workspace_login import login
 
 RUN = "  {}: {{gpus: 1, type: CPU, command: '{}', mlflow: {{enabled: false}}, grace: 500ms}}\n"
 LINK = "https://github.com/team/p/pull/7"
@@ -59,7 +60,10 @@ def attempts(shell: Shell, name: str) -> int:
     return len(answer.json["data"]["history"]) if answer.code == 0 else 0
 
 
-@pytest.mark.parametrize("kind", [FOLDER, pytest.param(POSTGRES, marks=pytest.mark.expensive)])
+@pytest.mark.parametrize(
+    "kind",
+    [FOLDER, *(pytest.param(kind, marks=pytest.mark.expensive) for kind in (POSTGRES, DATABRICKS))],
+)
 def test_what_one_clone_proposes_another_one_applies_once(
     kind: str, sgpu: Shell, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -68,7 +72,8 @@ def test_what_one_clone_proposes_another_one_applies_once(
     clones = []
     for name in ("planner", "applier"):
         (tmp_path / name).mkdir()
-        clones.append(replace(sgpu, folder=tmp_path / name))
+        environ = sgpu.environ | login()
+        clones.append(replace(sgpu, folder=tmp_path / name, environ=environ))
         clones[-1].write("sgpu.yml", project(state, a="true"))
     planner, applier = clones
     assert summaries(refusal(applier)) == ["`run.a` (create) is in no proposal of the last 30 days"]

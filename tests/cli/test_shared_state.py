@@ -17,12 +17,13 @@ from sgpu_decl.backends.local.launcher import LocalLauncher
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.state import Intent
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.stores import FOLDER, POSTGRES, SharedPlace
+from sgpu_decl.storing.stores import DATABRICKS, FOLDER, POSTGRES, SharedPlace
 from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
 from tests.sampling import sampled
 from tests.shared_places import break_lock, new_place
 from tests.support import until
+from tests.workspace_login import login
 
 PROJECT = """project: {{name: p}}
 state: {{kind: {kind}, {where}}}
@@ -32,7 +33,7 @@ runs:
 
 
 def where(place: SharedPlace) -> str:
-    if place.kind == FOLDER:
+    if place.kind in (FOLDER, DATABRICKS):
         return f"path: {place.address}"
     return f'url: "{place.address}", schema: {place.schema}'
 
@@ -45,7 +46,7 @@ def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple
         folder = tmp_path / name
         folder.mkdir()
         (folder / "sgpu.yml").write_text(PROJECT.format(kind=place.kind, where=where(place)))
-        found.append(replace(sgpu, folder=folder))
+        found.append(replace(sgpu, folder=folder, environ=sgpu.environ | login()))
     return found[0], found[1]
 
 
@@ -55,6 +56,11 @@ def actions(sgpu: Shell, *options: str) -> dict[str, str]:
     return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
 
 
+@pytest.mark.parametrize(
+    "clones",
+    [FOLDER, *(pytest.param(kind, marks=pytest.mark.expensive) for kind in (POSTGRES, DATABRICKS))],
+    indirect=True,
+)
 def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
     clones: tuple[Shell, Shell],
 ) -> None:

@@ -42,6 +42,17 @@ def test_a_folder_and_a_server_are_named() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "path", ["/Workspace/Shared/sgpu-state", "/Workspace/Users/a@b.c/x/", "/Volumes/main/ml/state"]
+)
+def test_a_folder_of_a_workspace_is_named_with_its_login(path: str) -> None:
+    block = declared(f"state: {{kind: databricks, path: {path}, profile: team}}\n").block
+    assert (block.kind, block.address) == ("databricks", path.rstrip("/"))
+    assert (block.profile, block.host) == ("team", None)
+    named = declared(f"state: {{kind: databricks, path: {path}, host: DBC-1.example.com}}\n")
+    assert named.block.host == "https://dbc-1.example.com"
+
+
 def test_a_variable_of_an_included_file_is_known() -> None:
     text = "project: {name: p}\ninclude: [v.yml]\nstate: {kind: folder, path: '/mnt/${var.team}'}\n"
     fragment = IncludedFile(path="v.yml", file="v.yml", content=b"variables: {team: {default: a}}")
@@ -104,6 +115,15 @@ def test_a_variable_may_name_the_store() -> None:
         ('{kind: postgres, url: "postgresql://h/d?sslmode=prefer"}', "state_unencrypted", "TLS"),
         ("{kind: postgres, url: postgresql://h/d, schema: A-b}", "bad_name", "schema"),
         ("{kind: postgres, url: postgresql://h/d, password: hunter2}", "bad_secret", "variable"),
+        ("{kind: databricks}", "missing_key", "needs `path`"),
+        ("{kind: databricks, path: Shared/x}", "bad_path", "absolute"),
+        ("{kind: databricks, path: /mnt/team/x}", "bad_path", "a folder of the workspace"),
+        ("{kind: databricks, path: /Workspace}", "bad_path", "a folder of the workspace"),
+        ("{kind: databricks, path: /Volumes/main/ml}", "bad_path", "of a volume"),
+        ("{kind: databricks, path: /Workspace/a/../b}", "bad_path", "`/Workspace/a/../b`"),
+        ("{kind: databricks, path: /Workspace/a/b, host: 'a b'}", "bad_host", "workspace"),
+        ("{kind: databricks, path: /Workspace/a/b, schema: s}", "contradiction", "no `schema`"),
+        ("{kind: folder, path: /x, profile: team}", "contradiction", "has no `profile`"),
         ("/mnt/state", "wrong_type", "mapping"),
     ],
 )

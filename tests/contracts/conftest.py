@@ -1,7 +1,11 @@
 """The contract of backends: all of it for this machine, a part in each run of the tests for the
-others, whose nodes take longer to start."""
+others, whose nodes take longer to start. The same for states: in a workspace, each entry takes some
+requests."""
 
 import pytest
+
+from sgpu_decl.storing.stores import DATABRICKS
+from tests.shared_places import VOLUME
 
 pytest.register_assert_rewrite("sgpu_decl.testing.contracts.backend_contract")
 
@@ -40,11 +44,33 @@ QUICK = {
     ),
 }
 
+QUICK_IN_A_WORKSPACE = (
+    "test_an_entry_is_read_as_it_was_appended",
+    "test_an_entry_is_added_only_after_the_one_that_its_author_has_read",
+    "test_a_gap_is_never_read_over",
+    "test_a_holder_whose_lock_was_broken_launches_nothing",
+    "test_proposals_are_read_newest_first_as_they_were_written",
+    "test_a_store_is_found_again_by_its_url",
+)
+_STATES = ("test_journal.py", "test_proposals.py", "test_state_store.py")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not isinstance(item, pytest.Function) or item.cls is None:
+        if not isinstance(item, pytest.Function):
+            continue
+        if item.cls is None:
+            if _is_of_a_workspace(item) and item.originalname not in QUICK_IN_A_WORKSPACE:
+                item.add_marker(pytest.mark.expensive)
             continue
         quick = QUICK.get(item.cls.__name__)
         if quick is not None and item.originalname not in quick:
             item.add_marker(pytest.mark.expensive)
+
+
+def _is_of_a_workspace(item: pytest.Function) -> bool:
+    """Whether it is a test of a state that lies in a workspace."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or item.path.name not in _STATES:
+        return False
+    return not {DATABRICKS, VOLUME}.isdisjoint(map(str, callspec.params.values()))

@@ -8,36 +8,36 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.folder.proposals import FolderProposals
 from sgpu_decl.storing.proposals import KEPT, ProposalStore
 from sgpu_decl.storing.stores import (
     FOLDER,
     POSTGRES,
-    SHARED,
     SharedPlace,
     local_proposals,
     shared_proposals,
 )
-from tests.shared_places import new_place
+from tests.shared_places import PLACES, folder_on_disk, new_place
 
 LOCAL = "local"
 IDS = tuple(letter * 32 for letter in "abc")
 
 
 class Place:
-    """Where the proposals of a test lie; `place` is None for this machine's state."""
+    """Where the proposals of a test lie; `place` is None for this machine's state. `folder` is that
+    of the test, `on_disk` the one that holds those of all targets, if they are files."""
 
-    def __init__(self, place: SharedPlace | None, folder: Path) -> None:
+    def __init__(self, place: SharedPlace | None, folder: Path, on_disk: Path) -> None:
         self.place = place
         self._folder = folder
+        self._on_disk = on_disk
 
     def store(self, target: str = "prod") -> ProposalStore:
         if self.place is None:
             return local_proposals(self._folder / ".sgpu" / target)
         return shared_proposals(self.place, target)
 
-    def age(self, store: ProposalStore, id: str, seconds: float) -> None:  # noqa: A002
-        """Let a proposal be that much older."""
+    def age(self, id: str, seconds: float) -> None:  # noqa: A002
+        """Let a proposal of the target `prod` be that much older."""
         if self.place is not None and self.place.kind == POSTGRES:
             import psycopg
 
@@ -46,16 +46,17 @@ class Place:
             with psycopg.connect(self.place.address, autocommit=True) as connection:
                 connection.execute(statement.encode(), (seconds, id))
             return
-        assert isinstance(store, FolderProposals)
-        (file,) = store._folder.glob(f"{id}*")
+        (file,) = (self._on_disk / "prod" / "proposals").glob(f"{id}*")
         then = time.time() - seconds
         os.utime(file, (then, then))
 
 
-@pytest.fixture(params=(LOCAL, *SHARED))
+@pytest.fixture(params=(LOCAL, *PLACES))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    kind = request.param
-    return Place(None if kind == LOCAL else new_place(request, kind, tmp_path), tmp_path)
+    if request.param == LOCAL:
+        return Place(None, tmp_path, tmp_path / ".sgpu")
+    made = new_place(request, request.param, tmp_path)
+    return Place(made, tmp_path, folder_on_disk(request, made) / made.project)
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_proposals_are_read_newest_first_as_they_were_written(
 ) -> None:
     for age, id_ in ((60.0, IDS[1]), (0.0, IDS[0]), (30.0, IDS[2])):
         store.propose(id_, bytes(range(256)) + id_.encode())
-        place.age(store, id_, age)
+        place.age(id_, age)
     with closing(place.store()) as another:
         assert found(another) == {id_: bytes(range(256)) + id_.encode() for id_ in IDS}
         assert [item.id for item in another.proposals()] == [IDS[0], IDS[2], IDS[1]]
@@ -98,8 +99,8 @@ def test_those_of_another_target_are_not_seen(place: Place, store: ProposalStore
 def test_old_proposals_do_not_count(place: Place, store: ProposalStore) -> None:
     for id_ in IDS[:2]:
         store.propose(id_, b"x")
-    place.age(store, IDS[0], KEPT.total_seconds() + 60)
-    place.age(store, IDS[1], KEPT.total_seconds() - 3600)
+    place.age(IDS[0], KEPT.total_seconds() + 60)
+    place.age(IDS[1], KEPT.total_seconds() - 3600)
     assert set(found(store)) == {IDS[1]}
     store.propose(IDS[2], b"x")
     assert set(found(store)) == {IDS[1], IDS[2]}

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.package_lists.base_environments import Base
     from sgpu_decl.model.job_rules import JobRules
+    from sgpu_decl.storing.state_files import StateFiles
+    from sgpu_decl.storing.stores import SharedPlace
 
 
 def _open(context: "BackendContext") -> "Backend":
@@ -35,6 +37,12 @@ def _jobs() -> "JobRules":
     from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
 
     return RULES
+
+
+def _state_files(place: "SharedPlace") -> "StateFiles":
+    from sgpu_decl.backends.databricks.api.state_files import open_state_files
+
+    return open_state_files(place)
 
 
 KIND = BackendKind(
@@ -65,4 +73,5 @@ KIND = BackendKind(
     jobs=_jobs,
     checks=True,
     takes_calls=True,
+    state_files=_state_files,
 )

@@ -7,20 +7,9 @@ from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.problems import problem
+from sgpu_decl.config.workspace_url import workspace_url
 
-_HOST = re.compile(r"(https?://)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(:\d{1,5})?/?")
 _VOLUME = re.compile(r"/Volumes/[^/]+/[^/]+/[^/]+(/.+)?")
-
-
-def _host(value: str) -> str:
-    match = _HOST.fullmatch(value)
-    if match is None:
-        raise problem(
-            "bad_host",
-            "{path} must be the URL of a workspace",
-            "such as `https://dbc-1234.cloud.databricks.com`, with nothing behind it",
-        )
-    return f"{match[1] or 'https://'}{match[2].lower()}{match[3] or ''}"
 
 
 def _staging(value: str) -> str:
@@ -40,7 +29,7 @@ class DatabricksOptions(BackendOptions):
     profile: str | None = Field(
         None, description="Databricks: the profile of `~/.databrickscfg` to use."
     )
-    host: Annotated[str, AfterValidator(_host)] | None = Field(
+    host: Annotated[str, AfterValidator(workspace_url)] | None = Field(
         None,
         description="Databricks: the workspace's URL; credentials come from the profile for it, "
         "and one that is for another workspace is refused.",

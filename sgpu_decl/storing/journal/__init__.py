@@ -3,7 +3,7 @@
 A store of this kind can do one thing: add an entry under a number that is not taken yet. That is
 the lock, the fence, the transaction and the audit log.
 
-    another machine ──▶ entries 1, 2, 3 … (PostgreSQL, a folder) ──▶ replica.db ──▶ reads
+    another machine ──▶ entries 1, 2, 3 … (PostgreSQL, files) ──▶ replica.db ──▶ reads
 
 - An entry (`entry.py`) holds calls of a `StateWriter` (`ops.py`) and the digest of the one before.
 - The replica (`replica.py`) is a database with the tables of SQLite's store. It is caught up before

@@ -8,6 +8,7 @@ import pytest
 from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.databricks.api import connection as connection_module
 from sgpu_decl.testing.workspace import ExecutionSettings, Offers, WorkspaceServer
+from tests.workspace_login import log_in
 
 pytest.importorskip("databricks.sdk")
 
@@ -47,13 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer
 @pytest.fixture
 def token(server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """A user of the workspace; the environment says so to the SDK."""
-    made = server.new_token()
-    for name in ("CLIENT_ID", "CLIENT_SECRET", "CONFIG_PROFILE", "AUTH_TYPE"):
-        monkeypatch.delenv(f"DATABRICKS_{name}", raising=False)
-    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "databrickscfg"))
-    monkeypatch.setenv("DATABRICKS_HOST", server.url)
-    monkeypatch.setenv("DATABRICKS_TOKEN", made)
-    return made
+    return log_in(server, monkeypatch, tmp_path)
 
 
 @pytest.fixture

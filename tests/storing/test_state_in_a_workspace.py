@@ -1,0 +1,239 @@
+"""A state in files of a Databricks workspace: what `tests/contracts` asks of no other place."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.owner import Presence
+from sgpu_decl.storing.journal.append import append_once
+from sgpu_decl.storing.journal.entry import NO_ENTRY, digest
+from sgpu_decl.storing.journal.port import JournalGap, StoreDown
+from sgpu_decl.storing.platform import journal as journal_module
+from sgpu_decl.storing.platform.journal import PlatformJournal
+from sgpu_decl.storing.proposals import KEPT
+from sgpu_decl.storing.stores import (
+    DATABRICKS,
+    SharedPlace,
+    open_state_store,
+    shared_journal,
+    shared_proposals,
+    shared_store,
+)
+from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+from sgpu_decl.testing.workspace.clock import ahead
+from tests.shared_places import VOLUME, folder_on_disk, new_place
+
+ADDS = {DATABRICKS: "POST */workspace/import", VOLUME: "PUT */fs/files/*"}
+READS = {DATABRICKS: "GET */workspace/export*", VOLUME: "GET */fs/files/*"}
+LISTS = {DATABRICKS: "GET */workspace/list*", VOLUME: "GET */fs/directories/*"}
+HOUR = 3600.0
+
+
+@pytest.fixture(params=[DATABRICKS, pytest.param(VOLUME, marks=pytest.mark.expensive)])
+def kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> SharedPlace:
+    return new_place(request, kind, tmp_path)
+
+
+@pytest.fixture
+def journal(place: SharedPlace) -> Iterator[PlatformJournal]:
+    with closing(shared_journal(place, "default")) as opened:
+        assert isinstance(opened, PlatformJournal)
+        yield opened
+
+
+@pytest.fixture
+def befall(files_server: WorkspaceServer, files_token: str) -> Iterator[Callable[[Fault], None]]:
+    """Lets requests of the user go wrong."""
+    key = files_server.tenants.of_token(files_token).key
+    yield lambda fault: files_server.faults.add(fault, tenant=key)
+    files_server.faults.clear()
+
+
+def texts(journal: PlatformJournal, number: int = 0, most: int | None = None) -> list[str]:
+    return [item.text for item in journal.after(number, most=most)]
+
+
+def fill(journal: PlatformJournal, *numbers: int) -> None:
+    for number in numbers:
+        assert journal.append(number, f"entry {number}") is not None
+
+
+def test_a_folder_that_is_not_there_begins_no_new_state(
+    request: pytest.FixtureRequest, place: SharedPlace, files_server: WorkspaceServer
+) -> None:
+    folder = folder_on_disk(request, place)
+    folder.rmdir()
+    journal, proposals = shared_journal(place, "default"), shared_proposals(place, "default")
+    calls: list[Callable[[], object]] = [
+        journal.now,
+        lambda: journal.after(0),
+        lambda: journal.append(1, "first"),
+        lambda: proposals.propose("a" * 32, b"x"),
+    ]
+    for call in calls:
+        with pytest.raises(SgpuError, match="holds no shared state") as caught:
+            call()
+        assert caught.value.code == "state_unreachable"
+        assert f"`{files_server.url}` has no such folder" in caught.value.message
+        assert place.address in (caught.value.hint or "")
+    assert not folder.exists()
+    assert shared_store(place, Path("/nowhere/default")).presence("lin") is Presence.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("address", "profile", "command"),
+    [
+        ("/Workspace/Shared/a b", None, "databricks workspace mkdirs '/Workspace/Shared/a b'"),
+        (
+            "/Volumes/main/ml/x/y",
+            "team",
+            "databricks fs mkdirs dbfs:/Volumes/main/ml/x/y --profile team",
+        ),
+    ],
+)
+def test_the_command_that_makes_the_folder_is_said(
+    address: str, profile: str | None, command: str
+) -> None:
+    place = SharedPlace(kind=DATABRICKS, address=address, project="p", profile=profile)
+    journal = shared_journal(place, "default")
+    assert isinstance(journal, PlatformJournal)
+    assert journal._files.making(address) == command
+
+
+def test_who_may_not_write_is_told_which_folder_and_which_user(
+    kind: str, place: SharedPlace, journal: PlatformJournal, befall: Callable[[Fault], None]
+) -> None:
+    body = {"error_code": "PERMISSION_DENIED", "message": "not yours"}
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STATUS, times=0, status_code=403, body=body))
+    with pytest.raises(SgpuError, match="not yours") as caught:
+        journal.append(1, "first")
+    assert not isinstance(caught.value, StoreDown)
+    assert caught.value.code == "state_unreachable"
+    assert f"`{place.address}`" in caught.value.message
+    hint = caught.value.hint or ""
+    assert place.address in hint
+    assert journal._files.user in hint
+    assert ("WRITE VOLUME" in hint) is (kind == VOLUME)
+
+
+def test_an_entry_whose_answer_is_lost_is_there_once(
+    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+) -> None:
+    befall(Fault(pattern=ADDS[kind], effect=Effect.LOSE_ANSWER))
+    assert append_once(journal, 1, "first", prev=NO_ENTRY) is not None
+    assert texts(journal) == ["first"]
+    befall(Fault(pattern=ADDS[kind], effect=Effect.LOSE_ANSWER))
+    assert append_once(journal, 1, "another first", prev=NO_ENTRY) is None
+    assert texts(journal) == ["first"]
+
+
+def test_a_workspace_that_is_busy_is_asked_again(
+    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+) -> None:
+    body = {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "slow down"}
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STATUS, times=0, status_code=429, body=body))
+    with pytest.raises(StoreDown, match="slow down"):
+        append_once(journal, 1, "first", prev=NO_ENTRY, patience=0.0)
+
+
+def test_an_entry_that_a_list_lacks_is_found_by_its_name(
+    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+) -> None:
+    fill(journal, 1, 2)
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=LISTS[kind], reads=1))
+    fill(journal, 3)
+    assert texts(journal) == ["entry 1", "entry 2", "entry 3"]
+
+
+def test_an_entry_that_is_not_shown_yet_is_not_taken_for_one_of_another_writer(
+    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+) -> None:
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=READS[kind], reads=1))
+    assert append_once(journal, 1, "first", prev=NO_ENTRY) is not None
+    assert texts(journal) == ["first"]
+
+
+def test_entries_of_several_folders_are_read_in_order(
+    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_IN_FOLDER", 3)
+    fill(journal, *range(1, 8))
+    every = [f"entry {number}" for number in range(1, 8)]
+    for number in range(8):
+        assert texts(journal, number) == every[number:]
+    assert texts(journal, 1, most=4) == every[1:5]
+    assert texts(journal, 4, most=2) == every[4:6]
+    assert len(journal._files.folders(f"{journal._home}/entries")) == 3
+
+
+@pytest.mark.parametrize("lost", [2, 4, 5])
+def test_a_gap_is_found_within_a_folder_and_at_its_end(
+    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    monkeypatch.setattr(journal_module, "_IN_FOLDER", 3)
+    fill(journal, *range(1, 8))
+    journal._files.delete(journal._entry(lost))
+    with pytest.raises(JournalGap, match=f"entry {lost} is missing"):
+        journal.after(0)
+    with pytest.raises(JournalGap, match=f"entry {lost} is missing"):
+        journal.after(lost - 1)
+
+
+def test_times_are_those_of_the_workspace(kind: str, journal: PlatformJournal) -> None:
+    here = journal.now()
+    with ahead(HOUR):
+        at = journal.append(1, "first")
+        assert at is not None
+        assert abs((at - here).total_seconds() - HOUR) < 60
+        assert [item.at for item in journal.after(0)] == [at]
+        assert 0 <= (journal.now() - at).total_seconds() < 60
+    assert (at.microsecond == 0) or kind == DATABRICKS
+
+
+def test_proposals_are_as_old_as_the_workspace_says(place: SharedPlace) -> None:
+    behind = ahead(-2 * KEPT.total_seconds())
+    with behind, closing(shared_proposals(place, "prod")) as store:
+        store.propose("a" * 32, b"x")
+        assert [item.content for item in store.proposals()] == [b"x"]
+
+
+def test_what_could_not_be_read_again_is_not_written(
+    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal._files, "most", 10)
+    with pytest.raises(SgpuError, match="would have 11 bytes") as caught:
+        journal.append(1, "x" * 11)
+    assert caught.value.code == "state_unreachable"
+    journal.put_checkpoint(256, b"y" * 11)
+    assert journal.checkpoint() is None
+    assert journal.append(1, "x" * 10) is not None
+    assert journal.append(2, "y", prev=digest("x" * 10)) is not None
+
+
+def test_a_store_is_found_again_with_its_login(place: SharedPlace, tmp_path: Path) -> None:
+    named = replace(place, profile="team", host="https://dbc-1.cloud.databricks.com")
+    url = shared_store(named, tmp_path / "default").url
+    found = open_state_store(url)
+    assert found is not None
+    assert found.url == url
+    assert "profile=team" in url
+
+
+def test_a_login_that_is_not_there_is_one_of_the_state(
+    place: SharedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATABRICKS_HOST")
+    with pytest.raises(SgpuError, match="nothing says which Databricks workspace") as caught:
+        shared_journal(place, "default").after(0)
+    assert caught.value.code == "state_unreachable"
+    assert "set `state.profile`" in (caught.value.hint or "")
