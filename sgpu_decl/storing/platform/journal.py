@@ -3,8 +3,8 @@
     <path>/<project>/<target>/entries/000000000/000000000001.json
     <path>/<project>/<target>/checkpoints/000000000256.db.gz
 
-A folder of entries has a thousand numbers: a folder of a Databricks workspace takes 10,000 objects
-(its error is MAX_CHILD_NODE_SIZE_EXCEEDED), and lists them all at once.
+A folder has a hundred entries, so that its list is short. A folder of a Databricks workspace could
+not have them all: it takes 10,000 objects (its error is MAX_CHILD_NODE_SIZE_EXCEEDED).
 
 A file is created only where its name is free, and read back. Times are those that the platform
 gives to files.
@@ -24,7 +24,7 @@ from sgpu_decl.storing.platform.place import PlatformPlace
 
 __all__ = ["PlatformJournal"]
 
-_IN_FOLDER = 1000  # entries
+_IN_FOLDER = 100  # entries
 _FEW = 2  # entries that are asked for by their names alone
 _AT_ONCE = 5  # requests
 _ENTRY = re.compile(r"([0-9]{12})\.json")
