@@ -129,12 +129,12 @@ def test_who_may_not_write_is_told_which_folder_and_which_user(
 def test_an_entry_whose_answer_is_lost_is_there_once(
     kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
 ) -> None:
+    fill(journal, 1)  # makes the folder, too
     befall(Fault(pattern=ADDS[kind], effect=Effect.LOSE_ANSWER))
-    assert append_once(journal, 1, "first", prev=NO_ENTRY) is not None
-    assert texts(journal) == ["first"]
+    assert append_once(journal, 2, "second", prev=digest("entry 1")) is not None
     befall(Fault(pattern=ADDS[kind], effect=Effect.LOSE_ANSWER))
-    assert append_once(journal, 1, "another first", prev=NO_ENTRY) is None
-    assert texts(journal) == ["first"]
+    assert append_once(journal, 2, "another second", prev=digest("entry 1")) is None
+    assert texts(journal) == ["entry 1", "second"]
 
 
 def test_a_workspace_that_is_busy_is_asked_again(
@@ -158,9 +158,20 @@ def test_an_entry_that_a_list_lacks_is_found_by_its_name(
 def test_an_entry_that_is_not_shown_yet_is_not_taken_for_one_of_another_writer(
     kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
 ) -> None:
+    fill(journal, 1)
     befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=READS[kind], reads=1))
-    assert append_once(journal, 1, "first", prev=NO_ENTRY) is not None
-    assert texts(journal) == ["first"]
+    assert append_once(journal, 2, "second", prev=digest("entry 1")) is not None
+    assert texts(journal) == ["entry 1", "second"]
+
+
+def test_an_entry_that_is_listed_and_cannot_be_read_yet_is_no_gap(
+    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+) -> None:
+    fill(journal, 1, 2)
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=READS[kind], reads=50))
+    with pytest.raises(StoreDown, match="does not show"):
+        journal.append(3, "entry 3")
+    assert texts(journal) == ["entry 1", "entry 2"]
 
 
 def test_entries_of_several_folders_are_read_in_order(

@@ -129,10 +129,11 @@ class PlatformJournal:
         return {int(found[1]): at for name, at in names if (found := pattern.fullmatch(name))}
 
     def _listed(self, first: int, most: int | None) -> list[Stored]:
-        """The entries from `first` on, as far as their folder lists them.
+        """The entries from `first` on, as far as their folder lists them. The last ones may be
+        listed before they can be read.
 
         Raises:
-            JournalGap: one is missing.
+            JournalGap: one is missing before another one.
         """
         times = self._numbers(self._folder(first), _ENTRY)
         last = max(times, default=0)
@@ -142,8 +143,9 @@ class PlatformJournal:
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             read = list(threads.map(lambda item: self._read(item, times.get(item)), wanted))
         found = [item for item in read if item is not None]
-        if len(found) < len(read):
-            raise JournalGap(f"entry {wanted[read.index(None)]} is missing")
+        for expected, item in enumerate(found, start=first):
+            if item.number != expected:
+                raise JournalGap(f"entry {expected} is missing")
         return found
 
     def _named(self, number: int) -> list[Stored]:
