@@ -14,7 +14,7 @@ COUNT ?= 20
 KILLS ?= 2000
 LAUNCHES ?= 200
 # Where `make test-all` takes a sample: see tests/sampling.py.
-SAMPLED := tests/agent/test_refused_calls.py tests/cli/test_system_errors.py tests/tracking/test_ranks.py
+SAMPLED := tests/agent/test_refused_calls.py tests/cli/test_system_errors.py tests/tracking/test_ranks.py tests/contracts/test_journal.py tests/contracts/test_state_store.py tests/contracts/test_proposals.py
 # The oldest Ray that is supported; tests/ray_versions.py looks for it by this version.
 OLDEST_RAY := 2.49.1
 # The PostgreSQL server of the tests where the system has none; tests/postgres_server.py finds it.

@@ -1,10 +1,11 @@
 """The contract of backends: all of it for this machine, a part in each run of the tests for the
-others, whose nodes take longer to start. The same for states: in a workspace, each entry takes some
-requests."""
+others, whose nodes take longer to start. Of that of states a part for a workspace, where each entry
+takes some requests."""
 
 import pytest
 
 from sgpu_decl.storing.stores import DATABRICKS
+from tests.sampling import strided
 from tests.shared_places import VOLUME
 
 pytest.register_assert_rewrite("sgpu_decl.testing.contracts.backend_contract")
@@ -52,23 +53,45 @@ QUICK_IN_A_WORKSPACE = (
     "test_proposals_are_read_newest_first_as_they_were_written",
     "test_a_store_is_found_again_by_its_url",
 )
+EXPENSIVE_IN_A_WORKSPACE = (
+    "test_a_number_is_given_once",
+    "test_the_newest_checkpoint_is_found_and_one_that_is_there_stays",
+    "test_targets_are_those_with_entries",
+    "test_of_two_writers_that_race_each_gets_its_numbers_and_no_entry_is_lost",
+    "test_the_lock_of_a_dead_process_elsewhere_is_taken_over_when_its_lease_is_over",
+    "test_a_paused_holder_whose_lease_was_taken_over_cannot_write",
+    "test_a_holder_adds_nothing_to_a_store_that_lost_entries",
+    "test_what_the_store_did_not_take_is_settled_by_the_next_machine",
+    "test_old_proposals_do_not_count",
+)
+"""Of the tests that neither list names, a sample runs in a workspace, and all in `make soak`."""
+
 _STATES = ("test_journal.py", "test_proposals.py", "test_state_store.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    in_workspace = [item for item in items if _is_of_a_workspace(item)]
+    slow = [item for item in in_workspace if _name(item) not in QUICK_IN_A_WORKSPACE]
+    others = [item for item in slow if _name(item) not in EXPENSIVE_IN_A_WORKSPACE]
+    left_out = {*others}.difference(strided(others, 5))
+    for item in slow:
+        item.add_marker(pytest.mark.expensive)
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[*left_out])
     for item in items:
-        if not isinstance(item, pytest.Function):
-            continue
-        if item.cls is None:
-            if _is_of_a_workspace(item) and item.originalname not in QUICK_IN_A_WORKSPACE:
-                item.add_marker(pytest.mark.expensive)
+        if not isinstance(item, pytest.Function) or item.cls is None:
             continue
         quick = QUICK.get(item.cls.__name__)
         if quick is not None and item.originalname not in quick:
             item.add_marker(pytest.mark.expensive)
 
 
-def _is_of_a_workspace(item: pytest.Function) -> bool:
+def _name(item: pytest.Item) -> str:
+    """The name of a test without its parameters."""
+    return str(getattr(item, "originalname", item.name))
+
+
+def _is_of_a_workspace(item: pytest.Item) -> bool:
     """Whether it is a test of a state that lies in a workspace."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or item.path.name not in _STATES:
