@@ -9,6 +9,7 @@
     ├── ActiveRun             exit 1   a run is active, and `on_active` forbids to change it
     ├── StalePlan             exit 3   the plan does not fit the state or the code any more
     │   └── StateMoved        exit 3   the state moved on since the plan
+    ├── OtherProject          exit 3   the shared state belongs to another project
     ├── Locked                exit 3   another sgpu holds the state lock
     ├── RankUnknown           exit 1   a process cannot tell which rank it is
     ├── OutOfTime             exit 1   a run did not end within the time limit
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidInput",
     "Locked",
     "NotFound",
+    "OtherProject",
     "OutOfTime",
     "OutcomeUnknown",
     "RankUnknown",
@@ -129,6 +131,11 @@ class StateMoved(StalePlan):
     """Another sgpu changed the state after the plan was made: a new plan may fit."""
 
     retryable = True
+
+
+class OtherProject(SgpuError):
+    code = "other_project"
+    exit_code = 3
 
 
 class Locked(SgpuError):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.folder.journal import MARKER
+from sgpu_decl.storing.folder.shared_folder import MARKER
 from sgpu_decl.storing.stores import DATABRICKS, POSTGRES, SHARED, SharedPlace, shared_store
 
 __all__ = ["PLACES", "VOLUME", "break_lock", "folder_on_disk", "new_place"]

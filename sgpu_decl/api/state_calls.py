@@ -11,7 +11,10 @@ from sgpu_decl.runs.selectors import resource_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
+    from sgpu_decl.maintenance.state_compaction import CompactedState
+    from sgpu_decl.model.project_home import ProjectHome
     from sgpu_decl.model.state import Attempt, State
     from sgpu_decl.model.state_log import LogEntry
     from sgpu_decl.storing.migration import Migrated
@@ -72,6 +75,15 @@ class StateCalls:
             raise _no_log()
         return entries
 
+    def last_read(self) -> "tuple[int, datetime] | None":
+        """The number and the time of the last entry of a shared state that this machine has read,
+        where the session is `offline`; None for a state of this machine.
+
+        Raises:
+            SgpuError: it has read none (`no_copy`).
+        """
+        return self._project.states.last_read()
+
     def migrate(self) -> "Migrated":
         """Copy the state of this machine to the shared store that the project names.
 
@@ -82,6 +94,29 @@ class StateCalls:
         from sgpu_decl.maintenance.state_migration import migrate
 
         return migrate(self._project)
+
+    def claim(self) -> "ProjectHome":
+        """Record that the shared state belongs to the repository and the folder of this project.
+
+        Raises:
+            SgpuError: the project names no shared store, nothing is recorded there yet, or this is
+                no checkout of a repository that others can reach.
+        """
+        from sgpu_decl.maintenance.state_claim import claim
+
+        return claim(self._project)
+
+    def compact(self, older_than: float) -> "CompactedState":
+        """Delete entries of a shared state that are older than `older_than` seconds, and proposals
+        that have expired. What the state holds stays.
+
+        Raises:
+            SgpuError: the project names no shared store, this user may not delete there, or a newer
+                sgpu has written what would be deleted.
+        """
+        from sgpu_decl.maintenance.state_compaction import compact
+
+        return compact(self._project, older_than=older_than)
 
     def grants(self, *, planner: str, applier: str) -> str:
         """The SQL that gives two roles the rights on a state in PostgreSQL.

@@ -76,10 +76,10 @@ def apply(
             raise StalePlan("this plan was applied already", hint="plan again", code="plan_applied")
         _check_fresh(plan, writer.state)
         launches = project.believed(writer.state).launches()
-        settle_intents(writer, project.backend, project.job_backend)
+        open_still = settle_intents(writer, project.backend, project.job_backend)
         refresh(writer, project.backend)
         if idle:
-            return Applied()
+            return Applied(unrecorded=open_still)
         if reviewed:  # now all attempts are recorded, also that of a launch before a crash
             check_reviewed(project, staged, writer.state)
         move_renamed(plan, writer, project.backend, sink)
@@ -100,6 +100,7 @@ def apply(
             call=call,
             progress=progress,
         )
+        applied = replace(applied, unrecorded=(*open_still, *applied.unrecorded))
         needs_now = needs_of(writer.state)
         if needs_now != needs:
             applied = _noting(applied, lambda: record_references(project, plan.lineage, needs_now))

@@ -50,7 +50,8 @@ _LAUNCHING = (Action.CREATE, Action.REPLACE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """What an apply did. `stopping` are attempts that were asked to stop; they may take a while.
-    `unrecorded` is what could not be written down after a launch: the run goes on all the same."""
+    `unrecorded` is what could not be written down after a launch, of this apply or of an earlier
+    one: the run goes on all the same."""
 
     launched: tuple[AttemptRef, ...] = ()
     adopted: tuple[AttemptRef, ...] = ()

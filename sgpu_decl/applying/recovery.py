@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 def settle_intents(
     writer: StateWriter, backends: Backends, job_backends: "JobBackends"
-) -> tuple[AttemptRef, ...]:
-    """Finish or drop what a crash left open; returns the attempts that were finished.
+) -> tuple[Diagnostic, ...]:
+    """Finish or drop what a crash left open.
 
     A staged attempt is launched again with its token, which starts nothing twice; one that was not
     staged never happened. A job that was made is recorded.
+
+    Returns:
+        The launches that stay open: they may have been started, and it cannot be found out here.
     """
-    settled = []
+    open_still = []
     for intent in sorted(writer.state.intents, key=lambda item: str(item.address)):
         job = made_by_intent(intent, job_backends)
         if job is not None:
@@ -49,8 +52,9 @@ def settle_intents(
         try:
             launcher.stage(launching)  # once more, a power cut may have torn what is not synced
             attempt = replace(attempt, reference=launcher.launch(launching))
-        except OutcomeUnknown:
-            continue  # it may be there: no other is launched in its place
+        except OutcomeUnknown as error:  # it may be there: no other is launched in its place
+            open_still.append(_unsettled(attempt.ref, error))
+            continue
         except SgpuError:
             # The launcher knows that nothing was started (a secret that this shell lacks, say): the
             # next plan decides anew, and no other run is held up.
@@ -63,8 +67,21 @@ def settle_intents(
                 if older.ref.address == intent.address and older.ref != attempt.ref:
                     writer.check_held()
                     backends(older.backend).launcher.cancel(writer.state.launch_of(older))
-        settled.append(attempt.ref)
-    return tuple(settled)
+    return tuple(open_still)
+
+
+def _unsettled(ref: AttemptRef, error: OutcomeUnknown) -> Diagnostic:
+    """The warning about a launch that an earlier apply began."""
+    way_out = (
+        "an apply of the user who began it settles it; if it certainly does not run, "
+        f"`sgpu state rm {ref.address}` lets go of it"
+    )
+    return Diagnostic(
+        code="launch_unsettled",
+        severity=Severity.WARNING,
+        summary=f"an earlier apply began `{ref}`, and its launch stays open: {error.message}",
+        hint="; ".join(filter(None, (error.hint, way_out))),
+    )
 
 
 def refresh(writer: StateWriter, backends: Backends) -> tuple[Diagnostic, ...]:

@@ -38,7 +38,9 @@ def release_destroyed(project: OpenedProject, plan: Plan) -> None:
     history = [item for address in destroyed for item in project.states.history(address)]
     launch_of = project.state().launch_of
     for attempt in history:
-        project.backend(attempt.backend).storage.release_code(launch_of(attempt))
+        backend, launch = project.backend(attempt.backend), launch_of(attempt)
+        if backend.attempts.elsewhere(launch) is None:  # else its folders are on another machine
+            backend.storage.release_code(launch)
     kinds = {item.backend for item in history}
     kinds |= {
         change.backend

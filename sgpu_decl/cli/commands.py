@@ -87,6 +87,8 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
     "pull": ("sgpu_decl.cli.state:pull_command", "Print the whole state as JSON."),
     "log": ("sgpu_decl.cli.state_log:command", "Show who changed a shared state."),
     "migrate": ("sgpu_decl.cli.state_migrate:command", "Copy the state to a shared store."),
+    "claim": ("sgpu_decl.cli.state_claim:command", "Let a shared state be of this repository."),
+    "compact": ("sgpu_decl.cli.state_compact:command", "Delete old entries of a shared state."),
     "grants": ("sgpu_decl.cli.state_grants:command", "Print the SQL for roles in PostgreSQL."),
     "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that a dead process left."),
 }
@@ -134,6 +136,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "state pull": ("sgpu state pull",),
     "state log": ("sgpu state log --tail 5",),
     "state migrate": ("sgpu state migrate -t prod",),
+    "state claim": ("sgpu state claim -t prod",),
+    "state compact": ("sgpu state compact --older-than 90d",),
     "state grants": ("sgpu state grants --planner ci_plan --applier ci_apply",),
     "state unlock": ("sgpu state unlock 3f2a9c71",),
     "env": ("sgpu env bases",),

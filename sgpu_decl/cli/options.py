@@ -24,6 +24,7 @@ __all__ = [
     "ProjectSource",
     "limit_option",
     "lock_option",
+    "offline_option",
     "output_option",
     "project_option",
     "project_options",
@@ -42,7 +43,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectSource:
     """Which project and target a command is about, what overrides values of the file that it reads,
-    and for how many seconds a command that writes the state waits for its lock."""
+    for how many seconds a command that writes the state waits for its lock, and whether one that
+    reads a shared state leaves its store alone."""
 
     target: str | None = None
     project: str | None = None
@@ -50,6 +52,7 @@ class ProjectSource:
     variable_files: tuple[str, ...] = ()
     sets: tuple[tuple[str, str], ...] = ()
     lock_timeout: float = 0
+    offline: bool = False
 
     def location(self, file: str | None = None) -> "Location":
         from sgpu_decl.api import Location
@@ -61,13 +64,17 @@ class ProjectSource:
             variables=self.variables,
             variable_files=tuple(map(Path, self.variable_files)),
             sets=self.sets,
+            offline=self.offline,
         )
 
     def session(self, file: str | None = None) -> "Session":
         """Open the project until the command ends, and show the notes on where its state lies."""
         from sgpu_decl.api import Session
 
-        return _opened(Session.open(self.location(file), _patience(self.lock_timeout)))
+        session = _opened(Session.open(self.location(file), _patience(self.lock_timeout)))
+        if self.offline and session.in_project:
+            _note_copy(session)
+        return session
 
     def described(self, text: str, file: str | None = None) -> "Session":
         """Open the project of a run that no file describes yet. `text` is what its file holds if
@@ -142,6 +149,35 @@ def lock_option(command: Command) -> Command:
         return command(source=replace(source, lock_timeout=read_duration(lock_timeout)), **rest)
 
     return with_timeout  # type: ignore[return-value]  # click calls it by keyword
+
+
+def offline_option(command: Command) -> Command:
+    """`--offline`, for commands that only read; below `project_options` or `file_options`."""
+
+    @click.option(
+        "--offline",
+        is_flag=True,
+        help="Read a shared state as this machine has read it last; its store is not asked.",
+    )
+    @functools.wraps(command)
+    def with_offline(*, source: ProjectSource, offline: bool, **rest: object) -> object:
+        return command(source=replace(source, offline=offline), **rest)
+
+    return with_offline  # type: ignore[return-value]  # click calls it by keyword
+
+
+def _note_copy(session: "Session") -> None:
+    """Say of when the state is that is read without its store."""
+    last = session.state.last_read()
+    if last is None:
+        show("note: `--offline` changes nothing: the state lies on this machine", err=True)
+    else:
+        number, at = last
+        show(
+            f"note: the state is that of {at:%Y-%m-%d %H:%M:%S} UTC, after entry {number}: what "
+            "was recorded since is not in it",
+            err=True,
+        )
 
 
 def _opened(session: "Session") -> "Session":

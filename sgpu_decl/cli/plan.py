@@ -18,7 +18,13 @@ from sgpu_decl.cli.file_options import (
     words_argument,
 )
 from sgpu_decl.cli.next_steps import complete_plan
-from sgpu_decl.cli.options import ProjectSource, limit_option, output_option, whole
+from sgpu_decl.cli.options import (
+    ProjectSource,
+    limit_option,
+    offline_option,
+    output_option,
+    whole,
+)
 from sgpu_decl.cli.terminal_output import annotate, answer, note, now, plan_text, show, show_pieces
 from sgpu_decl.model.plan_options import PlanOptions
 
@@ -46,6 +52,7 @@ def _link(_: click.Context, parameter: click.Parameter, text: str | None) -> str
 @click.command("plan")
 @words_argument
 @file_options
+@offline_option
 @selection_options
 @click.option(
     "--parallelism",
@@ -126,6 +133,8 @@ def command(
     refuse_limit(limit, output=output)
     if blame and output not in ("text", "json"):
         raise click.UsageError(f"`--blame` is for text and JSON: leave it or `-o {output}` out")
+    if source.offline and (propose or propose_link is not None):
+        raise click.UsageError("a proposal is kept with the state: leave it or `--offline` out")
     if out is not None:
         from sgpu_decl.api import refuse_taken
 

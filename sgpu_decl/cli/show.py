@@ -9,7 +9,13 @@ import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
-from sgpu_decl.cli.options import ProjectSource, limit_option, output_option, project_options
+from sgpu_decl.cli.options import (
+    ProjectSource,
+    limit_option,
+    offline_option,
+    output_option,
+    project_options,
+)
 from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.run_table import names_table, show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
@@ -26,6 +32,7 @@ __all__ = ["command"]
     "name", required=False, metavar="[NAME|FILE|PLAN]", shell_complete=completed_by("runs", "files")
 )
 @project_options
+@offline_option
 @sort_option
 @output_option("markdown")
 @limit_option
@@ -51,7 +58,7 @@ def command(
         if source != ProjectSource():
             raise click.UsageError(
                 f"`{name}` is a saved plan, which names its own project and target: leave out "
-                "`-t` and `--project`"
+                "`-t`, `--project` and `--offline`"
             )
         _refuse_sort(sort, "a saved plan")
         _note_run_of_that_name(source, name)

@@ -7,7 +7,13 @@ import click
 
 from sgpu_decl.cli.commands import STATE_COMMANDS, LazyGroup
 from sgpu_decl.cli.completed_by import completed_by
-from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options
+from sgpu_decl.cli.options import (
+    ProjectSource,
+    lock_option,
+    offline_option,
+    output_option,
+    project_options,
+)
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.terminal import json_text
 
@@ -38,6 +44,7 @@ command = LazyGroup(STATE_COMMANDS, "state", "Show or edit the recorded state.")
 @click.command("list")
 @_at_option
 @project_options
+@offline_option
 @output_option()
 def list_command(*, source: ProjectSource, at: int | None, output: str) -> int:
     """List the recorded resources. Destroyed and forgotten ones are marked `(gone)`."""
@@ -56,6 +63,7 @@ def list_command(*, source: ProjectSource, at: int | None, output: str) -> int:
 @click.argument("address", shell_complete=completed_by("addresses"))
 @_at_option
 @project_options
+@offline_option
 @output_option()
 def show_command(*, source: ProjectSource, address: str, at: int | None, output: str) -> int:
     """Show one resource as it was last applied."""
@@ -93,6 +101,7 @@ def remove_command(*, source: ProjectSource, address: str, output: str) -> int:
 @click.command("pull")
 @_at_option
 @project_options
+@offline_option
 @output_option()
 def pull_command(*, source: ProjectSource, at: int | None, output: str) -> int:
     """Print the whole state as JSON that fits schemas/state.v1.schema.json."""

@@ -8,7 +8,7 @@ import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
-from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.options import ProjectSource, offline_option, output_option, project_options
 from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import status_objects
@@ -28,6 +28,7 @@ __all__ = ["command"]
     "names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completed_by("runs", "files")
 )
 @project_options
+@offline_option
 @output_option()
 def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> int:
     """Show the latest attempt of every run, and every job.

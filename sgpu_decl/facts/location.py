@@ -36,7 +36,8 @@ TARGET_VARIABLE = "SGPU_TARGET"
 class Location:
     """The options that choose a project and change its file. The target `default` is what is
     applied without a target; with `None`, the environment or the file may name one. `variables` and
-    `sets` are pairs of name and text, `variable_files` hold values of variables."""
+    `sets` are pairs of name and text, `variable_files` hold values of variables. `offline` reads a
+    shared state as this machine has read it last."""
 
     file: Path | None = None
     project: Path | None = None
@@ -44,6 +45,7 @@ class Location:
     variables: tuple[tuple[str, str], ...] = ()
     sets: tuple[tuple[str, str], ...] = ()
     variable_files: tuple[Path, ...] = ()
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

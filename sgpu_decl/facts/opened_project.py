@@ -20,6 +20,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWr
 from sgpu_decl.storing.stores import (
     local_proposals,
     local_store,
+    offline_store,
     shared_proposals,
     shared_store,
     unmigrated_store,
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+    from sgpu_decl.model.project_home import ProjectHome
     from sgpu_decl.staging.code_store import CodeStore
     from sgpu_decl.storing.proposals import ProposalStore
-    from sgpu_decl.storing.stores import SharedPlace
+    from sgpu_decl.storing.stores import SharedPlace, SharedStore
 
 __all__ = ["OpenedProject", "now"]
 
@@ -100,8 +102,22 @@ class OpenedProject:
                 self._states = unmigrated_store(self.state_dir)
             else:
                 _refuse_left_behind(local_store(self.state_dir).path)
-                self._states = shared_store(self.shared_place, self.state_dir, commit=self.commit)
+                place = self.shared_place
+                offline = self.location.offline
+                self._states = (
+                    offline_store(place, self.state_dir) if offline else self.open_shared(place)
+                )
         return self._states
+
+    def open_shared(self, place: "SharedPlace") -> "SharedStore":
+        """The store of the target on a place that machines share. The caller closes it."""
+        return shared_store(place, self.state_dir, commit=self.commit, homes=self.homes)
+
+    def homes(self) -> "tuple[ProjectHome, ...]":
+        """What the project may be known as: its folder in each remote of its checkout."""
+        from sgpu_decl.facts.remotes import project_homes
+
+        return project_homes(self.root)
 
     @cached_property
     def proposals(self) -> "ProposalStore":

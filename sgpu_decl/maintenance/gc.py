@@ -76,6 +76,9 @@ def collect(
         freed: list[AttemptRef] = []
         total = 0
         for attempt in surplus:
+            # What another machine left is there; here, only another state's may have its name.
+            if backend(attempt.backend).attempts.elsewhere(launch_of(attempt)) is not None:
+                continue
             size = backend(attempt.backend).storage.size(launch_of(attempt))
             if size == 0:
                 continue

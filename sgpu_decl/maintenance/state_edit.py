@@ -5,9 +5,10 @@ import shlex
 from sgpu_decl.applying.moves import move_recorded
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.errors import ActiveRun, SgpuError
+from sgpu_decl.facts.live_state import refs_in_launch
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.planning.needed_attempts import needed_by_active
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.runs.selectors import resource_named
@@ -67,10 +68,17 @@ def _parse(text: str, like: Address) -> Address:
 def _refuse_active(
     project: OpenedProject, address: Address, why: str, *, seen: bool = False
 ) -> None:
-    """`seen` leaves those out that only another machine can ask: it may be gone for good."""
+    """`seen` leaves those out that only another machine can ask: it may be gone for good. Also
+    those whose launch was begun, and nobody here can say whether they were started."""
     runs, state = ProjectRuns(project), project.believed()
+    in_launch = refs_in_launch(state)
     for attempt in state.active:
-        if attempt.ref.address != address or not runs.status(attempt.ref).state.active:
+        if attempt.ref.address != address:
+            continue
+        now = runs.status(attempt.ref).state
+        if not now.active:
+            continue
+        if seen and now is AttemptState.STAGING and attempt.ref in in_launch:
             continue
         attempts = project.backend(attempt.backend).attempts
         if not seen or attempts.elsewhere(state.launch_of(attempt)) is None:

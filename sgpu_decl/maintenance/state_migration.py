@@ -18,22 +18,26 @@ def migrate(project: OpenedProject) -> "Migrated":
             another state of this project.
     """
     from sgpu_decl.storing.migration import migrate as copy_to
-    from sgpu_decl.storing.stores import local_store, shared_store
+    from sgpu_decl.storing.stores import local_store
 
     place = project.shared_place
     if place is None:
-        raise SgpuError(
-            "the project names no shared state",
-            hint="name its store with `state` in `sgpu.yml`, then migrate",
-            code="no_shared_state",
-        )
+        raise no_shared_state("there is no store to copy the state of this machine to")
 
     def site(backend: str) -> str | None:
         return project.backend(backend).launcher.site()
 
-    folder = project.state_dir
-    shared = shared_store(place, folder, commit=project.commit)
+    shared = project.open_shared(place)
     try:
-        return copy_to(local_store(folder), shared, site=site, patience=project.patience)
+        return copy_to(local_store(project.state_dir), shared, site=site, patience=project.patience)
     finally:
         shared.close()
+
+
+def no_shared_state(why: str) -> SgpuError:
+    """The error of a command that is about a shared state alone."""
+    return SgpuError(
+        f"the project names no shared state: {why}",
+        hint="name its store with `state` in `sgpu.yml`",
+        code="no_shared_state",
+    )

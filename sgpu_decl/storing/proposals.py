@@ -36,5 +36,12 @@ class ProposalStore(Protocol):
     def proposals(self) -> Iterator[StoredProposal]:
         """Those that are not older than `KEPT`, newest first. Each is read when it is asked for."""
 
+    def drop_expired(self) -> int:
+        """Delete those that are older than `KEPT`; returns how many.
+
+        Raises:
+            SgpuError: this user may not delete anything.
+        """
+
     def close(self) -> None:
         """Close connections. A later call opens them again."""

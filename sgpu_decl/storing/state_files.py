@@ -57,7 +57,7 @@ class StateFiles(Protocol):
         """Make a folder and those above it; harmless where they are there."""
 
     def delete(self, path: str) -> None:
-        """Delete a file; harmless where it is not there."""
+        """Delete a file, or a folder with all that is in it; harmless where it is not there."""
 
     def now(self) -> datetime:
         """The time by the platform's clock, give or take some seconds, without a request."""

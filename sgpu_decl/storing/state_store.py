@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -162,6 +163,14 @@ class StateStore(Protocol):
         """Whether this store keeps the state of that lineage. It raises nothing: `UNKNOWN` where
         the store cannot be asked, or cannot tell. gc deletes what a state needs some time after
         the answer is `MISSING`."""
+
+    def last_read(self) -> tuple[int, datetime] | None:
+        """The last entry in `log` that this machine has read, and its time by the clock of the
+        store; None if this store is asked anew for each answer.
+
+        Raises:
+            SgpuError: it has read none (`no_copy`).
+        """
 
     def read(self) -> State | None:
         """The state; `None` when nothing was ever applied."""

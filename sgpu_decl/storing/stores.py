@@ -1,17 +1,20 @@
 """State stores by their URLs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qs, urlencode
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
+from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
+    from sgpu_decl.model.project_home import ProjectHome
     from sgpu_decl.storing.journal.lock_lease import LockLease
+    from sgpu_decl.storing.journal.offline_store import OfflineStore
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
     from sgpu_decl.storing.platform.place import PlatformPlace
@@ -24,6 +27,8 @@ DATABRICKS = "databricks"  # a kind of backend that keeps files, too
 SHARED = (FOLDER, POSTGRES, DATABRICKS)
 DEFAULT_SCHEMA = "sgpu"
 REPLICA = "replica.db"
+SharedStore: TypeAlias = "JournalStore"
+"""What `shared_store` gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +76,34 @@ def shared_store(
     *,
     lease: "LockLease | None" = None,
     commit: Callable[[], str | None] = lambda: None,
-) -> "JournalStore":
+    homes: Callable[[], Sequence["ProjectHome"]] = lambda: (),
+) -> "SharedStore":
     """The store of a target on this place. Its copy lies in `folder` of this machine, which has the
     target's name. `lease` is that of its locks; `commit` gives the git commit of the project, for
-    the log."""
+    the log, and `homes` what the project may be known as."""
     from sgpu_decl.storing.journal.store import JournalStore
+
+    return JournalStore(
+        shared_journal(place, folder.name),
+        folder / REPLICA,
+        url=_url_of(place),
+        lease=lease,
+        commit=commit,
+        homes=homes,
+    )
+
+
+def offline_store(place: SharedPlace, folder: Path) -> "OfflineStore":
+    """What this machine has read of the store of a target on this place; nothing asks the place.
+    `folder` as in `shared_store`."""
+    from sgpu_decl.storing.journal.offline_store import OfflineStore
+
+    journal = shared_journal(place, folder.name)
+    return OfflineStore(journal, folder / REPLICA, url=_url_of(place))
+
+
+def _url_of(place: SharedPlace) -> Callable[[Path], str]:
+    """How `open_state_store` finds the store of a copy again."""
 
     def url(replica: Path) -> str:
         fields = {
@@ -90,13 +118,7 @@ def shared_store(
         written = {name: value for name, value in fields.items() if value is not None}
         return f"{place.kind}:?{urlencode(written)}"
 
-    return JournalStore(
-        shared_journal(place, folder.name),
-        folder / REPLICA,
-        url=url,
-        lease=lease,
-        commit=commit,
-    )
+    return url
 
 
 def open_state_store(url: str) -> StateStore | None:
@@ -132,7 +154,7 @@ def local_proposals(folder: Path) -> "ProposalStore":
     """The proposals of a target whose files lie in a folder of this machine."""
     from sgpu_decl.storing.folder.proposals import FolderProposals
 
-    return FolderProposals(folder)
+    return FolderProposals(folder, make=make_state_folder)
 
 
 def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
@@ -146,9 +168,15 @@ def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
 
         return PlatformProposals(_platform(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.proposals import FolderProposals
+    from sgpu_decl.storing.folder.shared_folder import SharedFolder
 
-    root = Path(place.address)
-    return FolderProposals(root / place.project / target, root=root)
+    shared = SharedFolder(Path(place.address))
+    return FolderProposals(
+        shared.path / place.project / target,
+        make=shared.make,
+        require=shared.require,
+        share=shared.share_file,
+    )
 
 
 def shared_journal(place: SharedPlace, target: str) -> "Journal":

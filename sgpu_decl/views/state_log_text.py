@@ -13,6 +13,7 @@ _WIDEST = 60  # columns of what one entry changed
 _WORDS = {
     "lock": "took or renewed the lock",
     "unlock": "gave the lock back",
+    "claim": "said that it belongs to {}",
     "begin": "began to launch or make {}",
     "launched": "launched {}",
     "made": "made {}",

@@ -14,7 +14,7 @@ import pytest
 
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.local.launcher import LocalLauncher
-from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.state import Intent
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.stores import DATABRICKS, FOLDER, POSTGRES, SharedPlace
@@ -30,6 +30,13 @@ state: {{kind: {kind}, {where}}}
 runs:
   hello: {{gpus: 1, type: CPU, command: [echo, hello], mlflow: {{enabled: false}}}}
 """
+
+
+EVERYWHERE = pytest.mark.parametrize(
+    "clones",
+    [FOLDER, *(pytest.param(kind, marks=pytest.mark.expensive) for kind in (POSTGRES, DATABRICKS))],
+    indirect=True,
+)
 
 
 def where(place: SharedPlace) -> str:
@@ -56,11 +63,7 @@ def actions(sgpu: Shell, *options: str) -> dict[str, str]:
     return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
 
 
-@pytest.mark.parametrize(
-    "clones",
-    [FOLDER, *(pytest.param(kind, marks=pytest.mark.expensive) for kind in (POSTGRES, DATABRICKS))],
-    indirect=True,
-)
+@EVERYWHERE
 def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
     clones: tuple[Shell, Shell],
 ) -> None:
@@ -100,6 +103,44 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
     text = two.here("state", "log", "--tail", "2").out
     assert len(text.splitlines()) == 3
     assert "gave the lock back" in text
+
+
+@EVERYWHERE
+def test_a_compacted_state_goes_on_in_both_clones(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert two.here("state", "compact", "--older-than", "0s").code == 0  # there is nothing yet
+    assert one.here("apply", "-y").code == 0
+    assert actions(two) == {"run.hello": "no_op"}
+    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    done = one.here("state", "compact", "--older-than", "0s", "-o", "json").json["data"]
+    assert done["entries"] > 5
+    assert actions(one) == actions(two) == {"run.hello": "no_op"}
+    entries = two.here("state", "log", "-o", "json").json["data"]["entries"]
+    assert entries[-1]["number"] == done["first"]
+    gone = two.here("state", "show", "hello", "--at", str(done["first"] - 1))
+    assert "were deleted by `sgpu state compact`" in gone.err
+    assert "no entry is as old" in one.here("state", "compact", "--older-than", "1h").err
+
+
+def test_gc_deletes_nothing_that_has_the_name_of_an_attempt_of_another_machine(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, two = clones
+    assert one.here("apply", "-y").code == 0
+    left = two.folder / ".sgpu" / "default" / "runs" / "hello" / "1"  # of a state that was given up
+    shutil.copytree(one.folder / ".sgpu" / "default" / "runs" / "hello" / "1", left)
+    freed = two.here("gc", "--keep-last", "0", "-o", "json")
+    assert freed.json["data"]["attempts"] == []
+    assert left.is_dir()
+    assert two.here("destroy", "-y", "hello").code == 0
+    assert (left / "code").is_dir()
+    assert one.here("gc", "--keep-last", "0", "-o", "json").json["data"]["attempts"] == ["hello#1"]
+
+
+def test_a_state_of_this_machine_is_not_compacted(sgpu: Shell) -> None:
+    sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
+    refused = sgpu.here("state", "compact", "--older-than", "1d", "-o", "json")
+    assert refused.json["error"]["code"] == "no_shared_state"
 
 
 def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
@@ -174,6 +215,125 @@ def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
     assert not list(point.iterdir())
     (point / ".sgpu-state").touch()
     assert actions(sgpu) == {"run.hello": "create"}
+
+
+def test_what_was_read_last_can_be_read_without_the_store(
+    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
+) -> None:
+    place = new_place(request, FOLDER, tmp_path)
+    text = PROJECT.format(kind=FOLDER, where=where(place))
+    sgpu.write("sgpu.yml", text)
+    no_copy = sgpu.here("plan", "--offline", "-o", "json")
+    assert (no_copy.code, no_copy.json["error"]["code"]) == (1, "no_copy")
+    assert sgpu.here("apply", "-y").code == 0
+    last = sgpu.here("state", "log", "-o", "json").json["data"]["entries"][0]
+    Path(place.address).rename(tmp_path / "away")
+
+    assert sgpu.here("plan").code == 1
+    for command in (
+        ("plan",), ("status",), ("show", "hello"), ("state", "list"), ("state", "show", "hello"),
+        ("state", "pull"),
+    ):  # fmt: skip
+        answer = sgpu.here(*command, "--offline")
+        assert answer.code == 0, answer.err
+        assert f"UTC, after entry {last['number']}" in answer.err
+        assert last["at"][:10] in answer.err
+    assert actions(sgpu, "--offline") == {"run.hello": "no_op"}
+    past = sgpu.here("state", "list", "--at", "1", "--offline", "-o", "json")
+    assert past.json["error"]["code"] == "needs_store"
+    for refused in (("apply", "-y"), ("destroy", "-y", "hello"), ("plan", "--propose")):
+        assert sgpu.here(*refused, "--offline").code == 64
+    assert not Path(place.address).exists()
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("clones", [DATABRICKS], indirect=True)
+def test_what_was_read_last_in_a_workspace_can_be_read_without_a_login(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, _ = clones
+    assert one.here("apply", "-y").code == 0
+    without = {name: one.environ[name] for name in one.environ.keys() - login().keys()}
+    away = replace(one, environ=without)
+    assert "nothing says which Databricks workspace is meant" in away.here("plan").err
+    assert actions(away, "--offline") == {"run.hello": "no_op"}
+    assert "hello" in away.here("state", "list", "--offline").out
+
+
+def test_a_state_of_this_machine_is_read_offline_as_always(sgpu: Shell) -> None:
+    text = "project: {name: p}\nruns: {hello: {gpus: 1, type: CPU, command: [echo, hello]}}\n"
+    sgpu.write("sgpu.yml", text)
+    answer = sgpu.here("plan", "--offline")
+    assert answer.code == 0
+    assert "the state lies on this machine" in answer.err
+
+
+def remote(sgpu: Shell, url: str, name: str = "origin") -> None:
+    """Let the folder of a shell be a checkout with a remote."""
+    for words in (("init", "-q"), ("remote", "add", name, url)):
+        subprocess.run(["git", "-C", str(sgpu.folder), *words], check=True, capture_output=True)
+
+
+@EVERYWHERE
+def test_a_state_of_another_repository_is_refused_until_it_is_claimed(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, two = clones
+    remote(one, "git@github.com:team/vision.git")
+    remote(two, "https://ci:hunter2hunter2@github.com/other/vision.git")
+    assert one.here("apply", "-y").code == 0
+    for command in (("plan",), ("status",), ("apply", "-y"), ("state", "list")):
+        refused = two.here(*command, "-o", "json")
+        assert (refused.code, refused.json["error"]["code"]) == (3, "other_project")
+    said = two.here("plan").err
+    assert "belongs to another project: github.com/team/vision" in said
+    assert "This one is github.com/other/vision" in said
+    assert "sgpu state claim" in said
+    assert "hunter2" not in said
+
+    remote(two, "https://github.com/Team/Vision", "upstream")  # a fork, which knows its original
+    assert actions(two) == {"run.hello": "no_op"}
+    claimed = two.here("state", "claim", "-o", "json")
+    assert claimed.json["data"] == {"repository": "github.com/other/vision", "folder": "."}
+    assert one.here("plan", "-o", "json").json["error"]["code"] == "other_project"
+    assert one.here("state", "claim").code == 0
+    assert actions(one) == {"run.hello": "no_op"}
+    log = one.here("state", "log").out
+    assert "said that it belongs to github.com/other/vision" in log
+    assert "hunter2" not in log
+
+
+def test_a_project_in_another_folder_of_the_repository_is_another_one(
+    sgpu: Shell, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = new_place(request, FOLDER, tmp_path)
+    text = PROJECT.format(kind=FOLDER, where=where(place))
+    remote(sgpu, "https://github.com/team/vision")
+    found = []
+    for name in ("a", "b"):
+        folder = sgpu.folder / name
+        folder.mkdir()
+        (folder / "sgpu.yml").write_text(text)
+        found.append(replace(sgpu, folder=folder))
+    a, b = found
+    assert a.here("apply", "-y").code == 0
+    assert "github.com/team/vision, folder a. This one is" in b.here("plan").err
+    assert b.here("state", "compact", "--older-than", "0s").code == 3
+    assert b.here("state", "claim").code == 0
+    assert actions(b) == {"run.hello": "no_op"}
+
+
+def test_a_checkout_without_a_remote_is_not_compared_and_claims_nothing(
+    clones: tuple[Shell, Shell], tmp_path: Path
+) -> None:
+    one, two = clones
+    remote(one, "https://github.com/team/vision")
+    remote(two, str(tmp_path / "vision.git"))
+    nothing = one.here("state", "claim", "-o", "json")
+    assert nothing.json["error"]["code"] == "not_found"
+    assert one.here("apply", "-y").code == 0
+    assert actions(two) == {"run.hello": "no_op"}
+    assert two.here("state", "claim", "-o", "json").json["error"]["code"] == "no_remote"
 
 
 def test_two_developers_do_not_meet(
@@ -501,6 +661,40 @@ def test_a_launch_that_a_machine_began_which_is_gone_for_good_is_let_go_of(
     assert two.here("apply", "-y", "--detach").code == 0
     until(launches.exists)
     assert actions(one) == {"run.hello": "adopt"}
+    assert launches.read_text() == "launched\n"
+
+
+def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
+    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, launches = machines
+    died = subprocess.run(
+        dying(
+            "sgpu_decl.backends.local.launcher,LocalLauncher,launch,before,1",
+            "apply", "-y", "--detach",
+        ),
+        cwd=one.folder,
+        env=one.environ,
+        capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    def unknown(_: LocalLauncher, launching: LaunchRequest) -> str | None:
+        raise OutcomeUnknown(f"`{launching.ref}` may have been started: you may not use the pool")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalLauncher, "launch", unknown)
+        answer = one.here("apply", "-y", "--detach")
+    assert "an earlier apply began `hello#1`" in answer.err
+    assert "you may not use the pool" in answer.err
+    assert "`sgpu state rm run.hello` lets go of it" in answer.err
+    assert actions(one) == {"run.hello": "adopt"}
+    removed = one.here("state", "rm", "run.hello")
+    assert removed.code == 0, removed.err
+    assert actions(one) == {"run.hello": "create"}
+    assert one.here("apply", "-y", "--detach").code == 0
+    until(launches.exists)
     assert launches.read_text() == "launched\n"
 
 

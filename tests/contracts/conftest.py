@@ -62,7 +62,12 @@ EXPENSIVE_IN_A_WORKSPACE = (
     "test_a_paused_holder_whose_lease_was_taken_over_cannot_write",
     "test_a_holder_adds_nothing_to_a_store_that_lost_entries",
     "test_what_the_store_did_not_take_is_settled_by_the_next_machine",
+    "test_a_compacted_state_is_the_same_on_every_machine",
+    "test_a_state_can_be_compacted_again_and_shows_what_is_left",
+    "test_a_number_whose_entry_was_deleted_is_not_given_again",
+    "test_whose_state_it_is_is_the_same_on_another_machine_and_in_a_checkpoint",
     "test_old_proposals_do_not_count",
+    "test_old_proposals_are_deleted_when_that_is_asked_for",
 )
 """Of the tests that neither list names, a sample runs in a workspace, and all in `make soak`."""
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.storing.folder.shared_folder import MARKER
 from sgpu_decl.storing.proposals import KEPT, ProposalStore
 from sgpu_decl.storing.stores import (
     FOLDER,
@@ -106,7 +108,47 @@ def test_old_proposals_do_not_count(place: Place, store: ProposalStore) -> None:
     assert set(found(store)) == {IDS[1], IDS[2]}
 
 
+def test_old_proposals_are_deleted_when_that_is_asked_for(
+    place: Place, store: ProposalStore
+) -> None:
+    assert store.drop_expired() == 0
+    for id_ in IDS:
+        store.propose(id_, b"x")
+    for id_ in IDS[:2]:
+        place.age(id_, KEPT.total_seconds() + 60)
+    assert store.drop_expired() == 2
+    assert store.drop_expired() == 0
+    assert set(found(store)) == {IDS[2]}
+
+
+def test_a_folder_that_is_not_mounted_takes_no_proposal(tmp_path: Path) -> None:
+    place = SharedPlace(kind=FOLDER, address=str(tmp_path), project="p")
+    store = shared_proposals(place, "prod")
+    for call in (lambda: store.propose(IDS[0], b"x"), lambda: list(store.proposals())):
+        with pytest.raises(SgpuError, match="holds no shared state"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_proposal_is_shared_as_its_folder_is_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "team"
+    path.mkdir()
+    path.chmod(0o2770)
+    (path / MARKER).touch()
+    before = os.umask(0o077)
+    try:
+        place = SharedPlace(kind=FOLDER, address=str(path), project="p")
+        shared_proposals(place, "prod").propose(IDS[0], b"x")
+    finally:
+        os.umask(before)
+    (file,) = (path / "p" / "prod" / "proposals").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o660
+    for folder in (file.parent, path / "p" / "prod", path / "p"):
+        assert folder.stat().st_mode & 0o070 == 0o070
+
+
 def test_files_that_are_being_written_or_are_no_proposals_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / MARKER).touch()
     place = SharedPlace(kind=FOLDER, address=str(tmp_path), project="p")
     store = shared_proposals(place, "prod")
     store.propose(IDS[0], b"x")
@@ -128,6 +170,7 @@ def test_those_of_a_shared_folder_are_of_its_group_whatever_the_umask(tmp_path: 
     """Whoever proposes first makes the folders in which others apply."""
     root = tmp_path / "team"
     root.mkdir()
+    (root / MARKER).touch()
     root.chmod(0o2770)
     place = SharedPlace(kind=FOLDER, address=str(root), project="p")
     before = os.umask(0o077)

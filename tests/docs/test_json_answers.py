@@ -48,6 +48,8 @@ ELSEWHERE = {
     "mlflow sync",
     "run",
     "stacks",
+    "state claim",
+    "state compact",
     "state grants",
     "state log",
     "state migrate",

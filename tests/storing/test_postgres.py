@@ -1,6 +1,8 @@
 """A state in PostgreSQL: rights, and what a server may refuse."""
 
+import socket
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +18,12 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
+from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.postgres.journal import PostgresJournal
 from sgpu_decl.storing.postgres.server import Server, ServerConnection
 from sgpu_decl.storing.state_store import StateStore
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_proposals, shared_store
+from tests.support import PATIENCE
 
 
 class Database:
@@ -109,6 +113,26 @@ def test_a_role_that_may_select_and_insert_applies_and_changes_nothing_that_is_t
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
+
+
+def test_who_may_delete_compacts_and_nobody_else(applied: Database, tmp_path: Path) -> None:
+    role = applied.as_role("SELECT, INSERT")
+    applier = applied.store(tmp_path / "applier", url=role)
+    owner = applied.store(tmp_path / "owner")
+    assert isinstance(applier, JournalStore)
+    assert isinstance(owner, JournalStore)
+    before = owner.read_all()
+    with pytest.raises(SgpuError, match="may not delete") as caught:
+        applier.compact(0)
+    assert caught.value.code == "compact_refused"
+    assert f"GRANT DELETE ON ALL TABLES IN SCHEMA {applied.schema}" in str(caught.value.hint)
+    assert applier.read_all() == before
+    assert owner.compact(0).entries > 0
+    assert applier.read_all() == before
+    with applier.lock("apply", lineage="lin") as writer:
+        assert writer.applied("p")
+    for store in (applier, owner):
+        store.close()
 
 
 def test_the_grants_are_enough_for_two_roles_and_no_more(
@@ -233,6 +257,55 @@ def test_a_connection_that_was_cut_is_opened_again(applied: Database, tmp_path: 
     assert state is not None
     assert state.serial == 3
     store.close()
+
+
+def test_a_statement_that_waits_for_long_ends_and_later_all_goes_on(
+    applied: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    store = applied.store(tmp_path / "here")
+    with store.lock("apply", lineage="lin") as writer:
+        assert isinstance(writer, JournalWriter)
+        with monkeypatch.context() as patched, psycopg.connect(applied.url) as other:
+            module = "sgpu_decl.storing.postgres.server"
+            patched.setattr(f"{module}._STATEMENT_SECONDS", 0.5)
+            patched.setattr(f"{module}._SLOW_SECONDS", 0.2)
+            writer._patience = 0.0
+            other.execute(f"LOCK TABLE {applied.schema}.entries".encode())
+            began = time.monotonic()
+            with pytest.raises(StoreDown, match=r"did not answer within 0\.5 s"):
+                writer.plan_applied("q")
+            for _ in range(50):
+                with pytest.raises(StoreDown, match="did not answer a moment ago"):
+                    writer.plan_applied("q")
+            assert time.monotonic() - began < 5
+        writer._patience = PATIENCE
+        writer.plan_applied("q")  # the server may have carried out the first one meanwhile
+        assert writer.applied("q")
+    with closing(applied.store(tmp_path / "there")) as there:
+        assert there.read() == store.read()
+    store.close()
+
+
+def test_a_server_that_never_answers_lets_many_calls_wait_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = "sgpu_decl.storing.postgres.server"
+    monkeypatch.setattr(f"{module}._CONNECT_SECONDS", 2)
+    monkeypatch.setattr(f"{module}._SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(f"{module}._SILENT_SECONDS", PATIENCE)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://owner@127.0.0.1:{silent.getsockname()[1]}/sgpu"
+        server = ServerConnection(Server(url=url, schema="sgpu"))
+        journal = PostgresJournal(server, project="p", target="default")
+        with pytest.raises(StoreDown):
+            journal.after(0)
+        began = time.monotonic()
+        for number in range(50):
+            with pytest.raises(StoreDown, match="did not answer a moment ago"):
+                journal.append(number + 1, "entry")
+        assert time.monotonic() - began < 2  # that of one more attempt to connect
 
 
 def test_threads_share_a_connection_that_is_cut_again_and_again(applied: Database) -> None:

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.append import append_once
 from sgpu_decl.storing.journal.entry import NO_ENTRY, digest
-from sgpu_decl.storing.journal.port import JournalGap, StoreDown
+from sgpu_decl.storing.journal.port import Compacted, JournalGap, StoreDown
 from sgpu_decl.storing.platform import journal as journal_module
 from sgpu_decl.storing.platform.journal import PlatformJournal
 from sgpu_decl.storing.proposals import KEPT
@@ -28,7 +30,9 @@ from sgpu_decl.testing.workspace.clock import ahead
 from tests.shared_places import VOLUME, folder_on_disk, new_place
 
 ADDS = {DATABRICKS: "POST */workspace/import", VOLUME: "PUT */fs/files/*"}
-READS = {DATABRICKS: "GET */workspace/export*", VOLUME: "GET */fs/files/*"}
+READS = {DATABRICKS: "GET */workspace/export*", VOLUME: "[GP][EO]* */fs/[cf]*"}
+LOOKS = {DATABRICKS: 1, VOLUME: 2}
+"""Requests of one read. On a volume: POST create-download-url, then GET files where that fails."""
 LISTS = {DATABRICKS: "GET */workspace/list*", VOLUME: "GET */fs/directories/*"}
 HOUR = 3600.0
 
@@ -113,7 +117,7 @@ def test_the_command_that_makes_the_folder_is_said(
 def test_who_may_not_write_is_told_which_folder_and_which_user(
     kind: str, place: SharedPlace, journal: PlatformJournal, befall: Callable[[Fault], None]
 ) -> None:
-    body = {"error_code": "PERMISSION_DENIED", "message": "not yours"}
+    body: dict[str, Json] = {"error_code": "PERMISSION_DENIED", "message": "not yours"}
     befall(Fault(pattern=ADDS[kind], effect=Effect.STATUS, times=0, status_code=403, body=body))
     with pytest.raises(SgpuError, match="not yours") as caught:
         journal.append(1, "first")
@@ -140,7 +144,7 @@ def test_an_entry_whose_answer_is_lost_is_there_once(
 def test_a_workspace_that_is_busy_is_asked_again(
     kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
 ) -> None:
-    body = {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "slow down"}
+    body: dict[str, Json] = {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "slow down"}
     befall(Fault(pattern=ADDS[kind], effect=Effect.STATUS, times=0, status_code=429, body=body))
     with pytest.raises(StoreDown, match="slow down"):
         append_once(journal, 1, "first", prev=NO_ENTRY, patience=0.0)
@@ -159,7 +163,8 @@ def test_an_entry_that_is_not_shown_yet_is_not_taken_for_one_of_another_writer(
     kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
 ) -> None:
     fill(journal, 1)
-    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=READS[kind], reads=1))
+    looks = LOOKS[kind]
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=READS[kind], reads=looks))
     assert append_once(journal, 2, "second", prev=digest("entry 1")) is not None
     assert texts(journal) == ["entry 1", "second"]
 
@@ -225,7 +230,8 @@ def test_what_could_not_be_read_again_is_not_written(
     with pytest.raises(SgpuError, match="would have 11 bytes") as caught:
         journal.append(1, "x" * 11)
     assert caught.value.code == "state_unreachable"
-    journal.put_checkpoint(256, b"y" * 11)
+    with pytest.raises(SgpuError, match="would have 11 bytes"):
+        journal.put_checkpoint(256, b"y" * 11)
     assert journal.checkpoint() is None
     assert journal.append(1, "x" * 10) is not None
     assert journal.append(2, "y", prev=digest("x" * 10)) is not None
@@ -248,3 +254,90 @@ def test_a_login_that_is_not_there_is_one_of_the_state(
         shared_journal(place, "default").after(0)
     assert caught.value.code == "state_unreachable"
     assert "set `state.profile`" in (caught.value.hint or "")
+
+
+def compacted(journal: PlatformJournal, number: int) -> None:
+    assert journal.put_checkpoint(number, b"all before")
+    journal.drop_before(number)
+
+
+@pytest.mark.parametrize(("first", "in_folder"), [(2, 3), (3, 3), (5, 3), (7, 3), (9, 3), (6, 100)])
+def test_entries_that_were_deleted_are_no_gap_wherever_their_folders_end(
+    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch, first: int, in_folder: int
+) -> None:
+    monkeypatch.setattr(journal_module, "_IN_FOLDER", in_folder)
+    fill(journal, *range(1, 10))
+    compacted(journal, first)
+    for number in range(9):
+        if first == 2 or number >= first - 1:
+            assert texts(journal, number) == [f"entry {item}" for item in range(number + 1, 10)]
+            continue
+        for most in (None, 2, 4):
+            with pytest.raises(Compacted) as caught:
+                journal.after(number, most=most)
+            assert caught.value.first == first
+    assert texts(journal, 0, most=1) == ["entry 1"]
+    folders = {0, *range(first // in_folder, 9 // in_folder + 1)}
+    assert len(journal._files.folders(journal._entries)) == len(folders)
+    fill(journal, 10)
+
+
+def test_a_crash_amid_the_deletion_leaves_no_journal_that_seems_to_end(
+    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_IN_FOLDER", 3)
+    fill(journal, *range(1, 11))
+    assert journal.put_checkpoint(8, b"all before")
+    for number in (2, 4, 6, 7):  # 3 and 5 are left
+        journal._files.delete(journal._entry(number))
+    for number in range(7):
+        with pytest.raises(Compacted):
+            journal.after(number)
+    assert texts(journal, 7) == [f"entry {number}" for number in (8, 9, 10)]
+    journal.drop_before(8)
+    assert journal._files.folders(journal._entries) == ("000000000", "000000002", "000000003")
+
+
+def test_a_gap_among_entries_that_a_checkpoint_holds_is_one(journal: PlatformJournal) -> None:
+    fill(journal, 1, 2, 3, 4, 5)
+    assert journal.put_checkpoint(5, b"all before")
+    journal._files.delete(journal._entry(3))
+    with pytest.raises(JournalGap, match="entry 3 is missing") as caught:
+        journal.after(0)
+    assert not isinstance(caught.value, Compacted)
+
+
+def test_nothing_is_deleted_before_the_checkpoint_in_its_place_is_listed(
+    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+) -> None:
+    fill(journal, 1, 2, 3)
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=LISTS[kind], reads=1))
+    assert journal.put_checkpoint(3, b"all before")
+    with pytest.raises(StoreDown, match="does not list"):
+        journal.drop_before(3)
+    assert len(texts(journal)) == 3
+    journal.drop_before(3)
+    with pytest.raises(Compacted):
+        journal.after(0)
+
+
+def test_a_number_whose_entry_is_deleted_while_it_is_added_is_not_given(
+    place: SharedPlace, journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(journal, 1, 2)
+    create = PlatformJournal._create
+
+    def late(self: PlatformJournal, path: str, content: bytes) -> datetime | None:
+        if self is journal:  # others go on between the look at the entry before and the file
+            with closing(shared_journal(place, "default")) as other:
+                assert isinstance(other, PlatformJournal)
+                fill(other, 3, 4, 5)
+                compacted(other, 5)
+        return create(self, path, content)
+
+    monkeypatch.setattr(PlatformJournal, "_create", late)
+    assert journal.append(3, "late") is None
+    assert sorted(journal._files.files(journal._folder(0))) == [
+        "000000000001.json",
+        "000000000005.json",
+    ]

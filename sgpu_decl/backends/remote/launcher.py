@@ -131,7 +131,10 @@ class RemoteLauncher(Launcher):
             facts = self.start(launching, folder)
         except OutcomeUnknown:
             raise
-        except SgpuError:
+        except SgpuError as error:
+            # Who staged it may have started it before. That this user may not says nothing.
+            if not staged_here:
+                raise _maybe_started(record, error) from error
             self._undo(record)
             raise
         try:
@@ -155,6 +158,6 @@ class RemoteLauncher(Launcher):
         self._launches.unstage(record)
 
 
-def _maybe_started(record: LaunchRecord, error: BackendError) -> OutcomeUnknown:
+def _maybe_started(record: LaunchRecord, error: SgpuError) -> OutcomeUnknown:
     """The error of a launch that another process staged, and may have started."""
     return OutcomeUnknown(f"`{record.ref}` may have been started: {error.message}", hint=error.hint)

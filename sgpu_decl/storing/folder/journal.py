@@ -2,30 +2,32 @@
 
     <path>/<project>/<target>/entries/000000000001.json
     <path>/<project>/<target>/checkpoints/000000000256.db.gz
+    <path>/<project>/<target>/compacted
 
 A file is written under a name of its own, and then linked to its number. `link` is atomic on local
 file systems and on NFS (RFC 1813, section 3.3.15), and fails where the name is taken. Times are
 those that the file system gives to files, so they are the file server's.
+
+`compacted` holds the number up to which entries may have been deleted. It is written before they
+are, so that none of these numbers is given again.
 """
 
 import errno
 import os
 import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.storing.folder.group_rights import make_shared_folder, share
+from sgpu_decl.storing.folder.shared_folder import SharedFolder
 from sgpu_decl.storing.journal.entry import digest
-from sgpu_decl.storing.journal.port import JournalGap, Stored, StoreDown
+from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["MARKER", "FolderJournal"]
+__all__ = ["FolderJournal"]
 
-MARKER = ".sgpu-state"
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -33,24 +35,33 @@ _PASSING = {errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EINTR,
 
 
 class FolderJournal:
-    """`path` is the folder of all projects. The file `MARKER` has to be in it, made by hand: where
-    its file system is not mounted, a new state would begin in the mount point."""
+    """`path` is the folder of all projects, a `SharedFolder`."""
 
     def __init__(self, path: Path, *, project: str, target: str) -> None:
         self._path = path
+        self._shared = SharedFolder(path)
         self._project = project
         self._home = path / project / target
         self._entries = self._home / "entries"
         self._checkpoints = self._home / "checkpoints"
+        self._compacted = self._home / "compacted"
 
     @property
     def name(self) -> str:
         return os.fspath(self._path)
 
     def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
-        if number > 1:
-            self._require(number - 1, prev)
-        return self._create(self._entries, f"{number:012}.json", text.encode("ascii"))
+        if number > 1 and not self._is_next(number, prev):
+            return None
+        at = self._create(self._entries, f"{number:012}.json", text.encode("ascii"))
+        if at is None or number == 1:  # the first one is never deleted
+            return at
+        with self._explained():
+            if number > self._dropped():
+                return at
+            # The number was taken meanwhile, and its entry deleted.
+            self._file(number).unlink(missing_ok=True)
+        return None
 
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
         with self._explained():
@@ -61,20 +72,36 @@ class FolderJournal:
             return [self._read(item) for item in range(number + 1, last + 1)]
 
     def checkpoint(self) -> tuple[int, bytes] | None:
-        with self._explained():
-            newest = max(self._numbers(self._checkpoints, _CHECKPOINT), default=None)
-            if newest is None:
-                return None
-            return newest, (self._checkpoints / f"{newest:012}.db.gz").read_bytes()
+        return self._checkpoint(max)
 
-    def put_checkpoint(self, number: int, data: bytes) -> None:
-        self._create(self._checkpoints, f"{number:012}.db.gz", data)
+    def oldest_checkpoint(self) -> tuple[int, bytes] | None:
+        return self._checkpoint(min)
+
+    def put_checkpoint(self, number: int, data: bytes) -> bool:
+        return self._create(self._checkpoints, f"{number:012}.db.gz", data) is not None
+
+    def drop_before(self, number: int) -> None:
+        with self._explained():
+            older = self._numbers(self._checkpoints, _CHECKPOINT)
+            for item in sorted(item for item in older if item < number):
+                (self._checkpoints / f"{item:012}.db.gz").unlink(missing_ok=True)
+            draft = self._home / f".new-{os.urandom(6).hex()}"
+            try:
+                self._write(draft, str(max(number - 1, self._dropped())).encode("ascii"))
+                draft.replace(self._compacted)
+            finally:
+                draft.unlink(missing_ok=True)
+            _sync(self._home)
+            entries = self._numbers(self._entries, _ENTRY)
+            # In their order: whoever misses one finds none before it, and knows why.
+            for item in sorted(item for item in entries if 1 < item < number):
+                self._file(item).unlink(missing_ok=True)
 
     def now(self) -> datetime:
         """Asked with a new file. That also makes an NFS client look at the folder again, which
         otherwise knows its files for up to a minute."""
         with self._explained():
-            make_shared_folder(self._entries, root=self._path)
+            self._shared.make(self._entries)
             probe = self._entries / f".now-{os.urandom(6).hex()}"
             try:
                 handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
@@ -106,40 +133,71 @@ class FolderJournal:
             return []
         return [int(match[1]) for name in names if (match := pattern.fullmatch(name))]
 
+    def _file(self, number: int) -> Path:
+        return self._entries / f"{number:012}.json"
+
+    def _checkpoint(self, choose: Callable[[list[int]], int]) -> tuple[int, bytes] | None:
+        with self._explained():
+            numbers = self._numbers(self._checkpoints, _CHECKPOINT)
+            while numbers:
+                number = choose(numbers)
+                try:
+                    return number, (self._checkpoints / f"{number:012}.db.gz").read_bytes()
+                except FileNotFoundError:  # it is being deleted
+                    numbers.remove(number)
+            return None
+
+    def _dropped(self) -> int:
+        """The number up to which entries may have been deleted."""
+        try:
+            return int(self._compacted.read_bytes())
+        except FileNotFoundError:
+            return 0
+        except ValueError as error:
+            raise SgpuError(
+                f"`{self._compacted}` holds no number",
+                hint="nothing was changed; restore the store from its backup",
+                code="state_unusable",
+            ) from error
+
+    def _missing(self, number: int) -> JournalGap:
+        """The error for an entry that is not there."""
+        there = self._numbers(self._entries, _ENTRY)
+        later = min((item for item in there if item > number), default=None)
+        if later is None or any(1 < item < number for item in there):
+            return JournalGap(f"entry {number} is missing")
+        return Compacted(self.name, later)
+
     def _read(self, number: int) -> Stored:
         try:
-            file = (self._entries / f"{number:012}.json").open("rb")
+            file = self._file(number).open("rb")
         except FileNotFoundError as error:
-            raise JournalGap(f"entry {number} is missing") from error
+            raise self._missing(number) from error
         with file:
             text = file.read().decode("ascii", "backslashreplace")
             return Stored(number=number, text=text, at=_time_of(os.fstat(file.fileno())))
 
-    def _require(self, number: int, prev: str | None) -> None:
-        """Entries that are missing now are lost: a file system that was unmounted, for instance."""
+    def _is_next(self, number: int, prev: str | None) -> bool:
+        """Whether an entry may be added; false if its number was taken before. Entries that are
+        missing now are lost: a file system that was unmounted, for instance."""
         with self._explained():
             try:
-                found = self._read(number).text
+                before = self._read(number - 1).text
             except JournalGap:
-                found = None
-            if found is not None and prev in (None, digest(found)):
-                return
-            if not (self._entries / f"{number + 1:012}.json").exists():
-                raise JournalGap(f"entry {number} is missing, or is another one")
+                before = None
+            if before is not None and prev in (None, digest(before)):
+                return True
+            if max(self._numbers(self._entries, _ENTRY), default=0) >= number:
+                return False
+            raise JournalGap(f"entry {number - 1} is missing, or is another one")
 
     def _create(self, folder: Path, name: str, data: bytes) -> datetime | None:
         """Add a file whole; None if one of that name is there."""
         with self._explained():
-            make_shared_folder(folder, root=self._path)
+            self._shared.make(folder)
             draft = folder / f".new-{os.urandom(6).hex()}"
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
             try:
-                with open(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    share(handle, 0o660, root=self._path)
-                    os.fsync(handle)
-                    at = _time_of(os.fstat(handle))
+                at = self._write(draft, data)
                 try:
                     os.link(draft, folder / name)
                 except FileExistsError:
@@ -150,18 +208,20 @@ class FolderJournal:
                 with suppress(OSError):
                     draft.unlink()
 
+    def _write(self, draft: Path, data: bytes) -> datetime:
+        """Write a new file whole; returns its time."""
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            self._shared.share_file(handle)
+            os.fsync(handle)
+            return _time_of(os.fstat(handle))
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
-            marker = self._path / MARKER
-            if not marker.exists():
-                folder, named = shlex.quote(os.fspath(self._path)), shlex.quote(os.fspath(marker))
-                raise SgpuError(
-                    f"`{self._path}` holds no shared state: `{marker}` is not there",
-                    hint="is its file system mounted? For a first state: "
-                    f"`mkdir -p {folder} && touch {named}`",
-                    code="state_unreachable",
-                )
+            self._shared.require()
             yield
         except OSError as error:
             raise self._error(error) from error

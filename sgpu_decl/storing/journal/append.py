@@ -5,7 +5,7 @@ import time
 from datetime import datetime
 
 from sgpu_decl.errors import StateError
-from sgpu_decl.storing.journal.port import Journal, JournalGap, StoreDown
+from sgpu_decl.storing.journal.port import Compacted, Journal, JournalGap, StoreDown
 
 __all__ = ["PATIENCE", "StaleReads", "append_once"]
 
@@ -43,6 +43,8 @@ def append_once(
         except StoreDown:
             if time.monotonic() + pause > deadline:
                 raise
+        except Compacted:
+            return None  # the number was taken long ago
         except JournalGap as gap:
             raise StateError(
                 f"the state in `{journal.name}` has lost entries that were recorded: {gap.message}",

@@ -5,6 +5,7 @@ from typing import Any
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state_log import LogChange, LogEntry
 from sgpu_decl.storing.journal.entry import damaged, read_entry
 from sgpu_decl.storing.journal.port import Stored
@@ -50,6 +51,8 @@ def _subjects(op: dict[str, Any]) -> Iterator[str]:
             yield op["lock"]["id"]
         case "unlock":
             yield op["id"]
+        case "claim":
+            yield str(ProjectHome(repository=op["repository"], folder=op["folder"]))
         case "launched":
             yield _ref(op["attempt"], "number")
         case "begin" | "made" | "abandon":

@@ -11,8 +11,9 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
-from sgpu_decl.storing.journal.position import put_seconds
+from sgpu_decl.storing.journal.position import put_home, put_seconds
 from sgpu_decl.storing.sqlite.lock_row import delete_lock, put_lock
 from sgpu_decl.storing.sqlite.rows import (
     ATTEMPT_COLUMNS,
@@ -25,7 +26,7 @@ from sgpu_decl.storing.sqlite.rows import (
 )
 from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
-__all__ = ["Op", "UnknownOp", "perform"]
+__all__ = ["Op", "UnknownOp", "keeps_all", "perform"]
 
 Op = dict[str, Json]
 
@@ -41,6 +42,11 @@ def lock(cells: Mapping[str, Cell], *, seconds: float) -> Op:
 
 def unlock(lock_id: str) -> Op:
     return {"op": "unlock", "id": lock_id}
+
+
+def claim(home: ProjectHome) -> Op:
+    """Say which repository and folder the state belongs to."""
+    return {"op": "claim", "repository": home.repository, "folder": home.folder}
 
 
 def begin(intent: Intent) -> Op:
@@ -134,6 +140,9 @@ def perform(op: Any, writer: SqliteWriter, connection: sqlite3.Connection, linea
         case "unlock":
             with writer.together():
                 delete_lock(connection, op["id"])
+        case "claim":
+            with writer.together():
+                put_home(connection, ProjectHome(repository=op["repository"], folder=op["folder"]))
         case "begin":
             writer.begin(_intent_of(op, lineage))
         case "launched":
@@ -158,6 +167,23 @@ def perform(op: Any, writer: SqliteWriter, connection: sqlite3.Connection, linea
             writer.remove(Address.parse(op["address"]))
         case other:
             raise UnknownOp(str(other))
+
+
+_RESOURCE_CELLS = frozenset(
+    ("address", "backend", "owner", "spec", "gone", "numbered", "remote", "last")
+)
+
+
+def keeps_all(op: Any) -> bool:
+    """Whether `perform` keeps all that an op says. A newer sgpu may add cells, which this one would
+    leave out of its tables."""
+    resource = op.get("resource")
+    attempts = [*op.get("attempts", ()), op.get("attempt"), resource and resource["last"]]
+    return (
+        all(item.keys() <= set(ATTEMPT_COLUMNS) for item in attempts if item)
+        and (op.get("intent") or {}).keys() <= set(INTENT_COLUMNS)
+        and (resource or {}).keys() <= _RESOURCE_CELLS
+    )
 
 
 def _intent(intent: Intent) -> Op:

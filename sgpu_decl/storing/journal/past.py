@@ -23,6 +23,13 @@ class EntriesUpTo:
         return self._entries.after(number, most=left if most is None else min(most, left))
 
     def checkpoint(self) -> tuple[int, bytes] | None:
-        """Only the newest checkpoint can be had: none, if it is newer than the last entry."""
+        """Only the newest checkpoint and the oldest one can be had: none, if they are newer than
+        the last entry."""
         newest = self._entries.checkpoint()
-        return newest if newest is not None and newest[0] <= self._last else None
+        if newest is None or newest[0] <= self._last:
+            return newest
+        return self.oldest_checkpoint()
+
+    def oldest_checkpoint(self) -> tuple[int, bytes] | None:
+        oldest = self._entries.oldest_checkpoint()
+        return oldest if oldest is not None and oldest[0] <= self._last else None

@@ -7,7 +7,7 @@ from typing import Protocol
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Entries", "Journal", "JournalGap", "StoreDown", "Stored"]
+__all__ = ["Compacted", "Entries", "Journal", "JournalGap", "StoreDown", "Stored"]
 
 
 class StoreDown(SgpuError):
@@ -23,6 +23,20 @@ class JournalGap(SgpuError):
     code = "state_unusable"
 
 
+class Compacted(JournalGap):
+    """What was asked for begins before the entry `first`, and all entries between the first one of
+    the journal and that one are gone: they were deleted by `state compact`."""
+
+    def __init__(self, store: str, first: int) -> None:
+        super().__init__(
+            f"the entries 2 to {first - 1} of the state in `{store}` were deleted, and no "
+            "checkpoint is there that could replace them here",
+            hint="was the state compacted by a newer sgpu? Then upgrade this one; else restore the "
+            "store from its backup",
+        )
+        self.first = first
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """An entry as the store keeps it. `at` is the time of the store when it was appended."""
@@ -33,7 +47,9 @@ class Stored:
 
 
 class Entries(Protocol):
-    """What is read of a journal: its entries, numbered from 1 without gaps.
+    """What is read of a journal: its entries, numbered from 1 without gaps. Of a journal that was
+    compacted, the entries after the first one may be gone, up to some number. The oldest checkpoint
+    has then what they did.
 
     Every call may raise:
         StoreDown: try again; `append` and `put_checkpoint` may have happened.
@@ -48,11 +64,15 @@ class Entries(Protocol):
         """The entries with higher numbers, in order; `most` of them at most.
 
         Raises:
+            Compacted: some of them were deleted, as all before them.
             JournalGap: one is missing.
         """
 
     def checkpoint(self) -> tuple[int, bytes] | None:
         """The newest checkpoint: the number of the last entry that is in it, and its content."""
+
+    def oldest_checkpoint(self) -> tuple[int, bytes] | None:
+        """As `checkpoint`, the oldest one."""
 
 
 class Journal(Entries, Protocol):
@@ -66,15 +86,23 @@ class Journal(Entries, Protocol):
             prev: the digest of the entry before; None takes any.
 
         Returns:
-            The time of the store; None if the number is taken.
+            The time of the store; None if the number is taken, or was before it was compacted.
 
         Raises:
             JournalGap: the number is free, and the entry before is missing or is another one: the
                 store has lost entries.
         """
 
-    def put_checkpoint(self, number: int, data: bytes) -> None:
-        """Add a checkpoint. One that is there stays."""
+    def put_checkpoint(self, number: int, data: bytes) -> bool:
+        """Add a checkpoint. One that is there stays, and the answer is false."""
+
+    def drop_before(self, number: int) -> None:
+        """Delete the checkpoints before that of an entry, then the entries before it, but for the
+        first one. A crash in between leaves a journal that can be read.
+
+        Raises:
+            SgpuError: this user may not delete anything.
+        """
 
     def now(self) -> datetime:
         """The time of the store, by the clock that `append` uses."""

@@ -17,12 +17,13 @@ from sgpu_decl.storing.journal.entry import (
     newer,
     read_entry,
 )
-from sgpu_decl.storing.journal.port import Entries, JournalGap, Stored
+from sgpu_decl.storing.journal.port import Compacted, Entries, JournalGap, Stored
 from sgpu_decl.storing.journal.position import (
     NOTHING,
     Head,
     Position,
     empty,
+    fill_from,
     head_of,
     is_whole,
     make_table,
@@ -80,16 +81,17 @@ class Replica:
 
         Raises:
             StateError: the chain is broken, or it is not the journal that the replica was made of.
+            Compacted: entries were deleted, and no checkpoint can replace them.
             StoreDown: the journal does not answer.
         """
         position = self.position()
         if position is NOTHING:
             position = self._from_checkpoint()
-        found = self._after(max(position.number - 1, 0))
-        if position is not NOTHING:
-            found = self._continued(position, found)
-            if not self.read(is_whole):  # an older sgpu made the tables, and left something out
-                position, found = NOTHING, self._after(0)
+        try:
+            position, found = self._since(position)
+        except Compacted as gap:
+            # The copy ends before the entries that are left, or there was none that could be used.
+            position, found = self._since(self._remade(position, gap))
         if found:
             entries = tuple(self._chain(position, found))
             with self._advised():
@@ -124,6 +126,65 @@ class Replica:
         finally:
             draft.unlink(missing_ok=True)
 
+    def _since(self, position: Position) -> tuple[Position, Sequence[Stored]]:
+        """The entries that the tables lack, after the position that they can be added to."""
+        found = self._after(max(position.number - 1, 0))
+        if position is NOTHING:
+            return position, found
+        found = self._continued(position, found)
+        if self.read(is_whole):
+            return position, found
+        return NOTHING, self._after(0)  # an older sgpu made the tables, and left something out
+
+    def _remade(self, before: Position, gap: Compacted) -> Position:
+        """Make the tables of a checkpoint, where entries that they lack were deleted.
+
+        What `state compact` leaves as the oldest checkpoint holds all that the entries did. So it
+        counts also where an older sgpu made it, whose entries had nothing that it lacks.
+
+        Raises:
+            Compacted: there is no such checkpoint.
+            StateError: it is of another state than the tables, or of an older one.
+        """
+        for ask, whole in (
+            (self._journal.checkpoint, True),
+            (self._journal.oldest_checkpoint, False),
+        ):
+            found = ask()
+            if found is None:
+                continue
+            with self._drafted(found[1]) as draft:
+                if draft is None or not self._has_made(draft, whole=whole):
+                    continue
+                with explained(draft), closing(sqlite3.connect(draft)) as connection:
+                    head = head_of(connection)
+                self._refuse_other(before, head)
+                assert head.lineage is not None  # noqa: S101  it has made an entry
+                with (
+                    self._advised(),
+                    explained(self.path),
+                    closing(self.open(head.lineage)) as connection,
+                ):
+                    fill_from(connection, draft, expected=before)
+                return self.position()
+        raise gap
+
+    def _refuse_other(self, before: Position, head: Head) -> None:
+        """Refuse a checkpoint that cannot be what became of the tables. Where their last entry is
+        gone, it cannot be compared."""
+        mine = self.head()
+        grown = head.position.number < before.number or mine.serial <= head.serial
+        if before is NOTHING or (mine.lineage == head.lineage and grown):
+            return
+        raise StateError(
+            f"the state in `{self._journal.name}` is not the one that this machine has read: its "
+            f"copy `{self.path}` goes to entry {before.number}, and the oldest checkpoint of the "
+            "store is of another state, or of an older one",
+            hint="was the store restored from a backup, or replaced on purpose? Then delete "
+            f"`{self.path}`, and look with `sgpu plan` at what the older state would launch",
+            code="state_diverged",
+        )
+
     def _from_checkpoint(self) -> Position:
         """Make the replica of the newest checkpoint, if there is one. One that is damaged, that an
         older sgpu made, or that is not of these entries, is left alone: the entries are the truth,
@@ -131,25 +192,49 @@ class Replica:
         newest = self._journal.checkpoint()
         if newest is None:
             return NOTHING
-        with suppress(EOFError, gzip.BadGzipFile, zlib.error):
-            data = gzip.decompress(newest[1])
-            with explained(self.path):
-                make_state_folder(self.path.parent)
-                _create(self.path, data, fits=self._has_made)
+        with self._drafted(newest[1]) as draft:
+            if draft is not None and self._has_made(draft):
+                with explained(self.path), suppress(FileExistsError):
+                    os.link(draft, self.path)  # unless another process was faster
         return self.position()
 
-    def _has_made(self, draft: Path) -> bool:
-        """Whether the tables in a file are made of the entries of the journal."""
-        with suppress(sqlite3.Error, ValueError, StateError):
+    @contextmanager
+    def _drafted(self, data: bytes) -> "Iterator[Path | None]":
+        """A file with the content of a checkpoint, for as long as the block lasts; None if it is
+        damaged."""
+        try:
+            content = gzip.decompress(data)
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            yield None
+            return
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            with explained(self.path):
+                make_state_folder(self.path.parent)
+                draft.unlink(missing_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                with open(os.open(draft, flags, 0o600), "wb") as file:
+                    file.write(content)
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _has_made(self, draft: Path, *, whole: bool = True) -> bool:
+        """Whether the tables in a file are made of the entries of the journal; `whole` if they have
+        to keep all that this sgpu keeps of these."""
+        with suppress(sqlite3.Error, ValueError, StateError, Compacted):
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-                position, whole = position_of(connection), is_whole(connection)
-            found = self._after(position.number - 1, most=1) if whole else ()
+                position = position_of(connection)
+                fits = position.number > 0 and (not whole or is_whole(connection) is True)
+            found = self._after(position.number - 1, most=1) if fits else ()
             return [digest(item.text) for item in found] == [position.digest]
         return False
 
     def _after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
         try:
             return self._journal.after(number, most=most)
+        except Compacted:
+            raise
         except JournalGap as gap:
             raise StateError(
                 f"the state in `{self._journal.name}` has a gap: {gap.message}",
@@ -253,18 +338,3 @@ class Replica:
                 "command makes it again",
                 code=error.code,
             ) from error
-
-
-def _create(path: Path, data: bytes, *, fits: Callable[[Path], bool]) -> None:
-    """Write a file whole if it fits, unless another process has made it meanwhile."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-        if fits(draft):
-            with suppress(FileExistsError):
-                os.link(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -3,17 +3,19 @@
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sgpu_decl import __version__
-from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.errors import NotFound, OtherProject, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, LockHolder, State
-from sgpu_decl.storing.journal.append import StaleReads, append_once
-from sgpu_decl.storing.journal.entry import Author, JournalEntry, read_entry
+from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
+from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest, read_entry
 from sgpu_decl.storing.journal.lock_lease import (
     LockLease,
     elapsed,
@@ -21,8 +23,8 @@ from sgpu_decl.storing.journal.lock_lease import (
     kept_renewed,
     silence,
 )
-from sgpu_decl.storing.journal.port import Journal
-from sgpu_decl.storing.journal.position import Head
+from sgpu_decl.storing.journal.port import Compacted, Journal
+from sgpu_decl.storing.journal.position import Head, home_of
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
@@ -30,6 +32,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
 if TYPE_CHECKING:
     from sgpu_decl.model.owner import Presence
     from sgpu_decl.model.state_log import LogEntry
+    from sgpu_decl.storing.journal.compaction import Compaction
     from sgpu_decl.storing.journal.ops import Op
     from sgpu_decl.storing.journal.writer import JournalWriter
     from sgpu_decl.storing.sqlite.rows import Cell
@@ -58,6 +61,8 @@ class JournalStore:
         replica: the database on this machine that is made of them.
         url: how `open_state_store` finds the store of a replica again.
         commit: gives the git commit of the project, for the log.
+        homes: gives what the project may be known as, the first one for a new state. Without any, a
+            state of every project is taken for that of this one.
     """
 
     def __init__(
@@ -68,12 +73,14 @@ class JournalStore:
         url: Callable[[Path], str],
         lease: LockLease | None = None,
         commit: Callable[[], str | None] = lambda: None,
+        homes: Callable[[], Sequence[ProjectHome]] = lambda: (),
     ) -> None:
         self._journal = journal
         self._replica = Replica(replica, journal)
         self._url = url
         self._lease = lease or LockLease()
         self._commit = commit
+        self._homes = homes
         self._caught_up = False
 
     @property
@@ -100,6 +107,7 @@ class JournalStore:
             url=self._url,
             lease=self._lease,
             commit=self._commit,
+            homes=self._homes,
         )
 
     def presence(self, lineage: str) -> "Presence":
@@ -113,6 +121,9 @@ class JournalStore:
         except SgpuError:
             return Presence.UNKNOWN
         return Presence.PRESENT if entry.lineage == lineage else Presence.MISSING
+
+    def last_read(self) -> None:
+        return None
 
     def read(self) -> State | None:
         return self._reading(queries.state_of)
@@ -130,7 +141,10 @@ class JournalStore:
         from sgpu_decl.storing.journal.log import log_entry
 
         newest = self._head().position.number
-        entries = self._journal.after(max(0, newest - most), most=most)
+        try:
+            entries = self._journal.after(max(0, newest - most), most=most)
+        except Compacted as gap:
+            entries = self._journal.after(gap.first - 1, most=most)
         return [log_entry(item, store=self._journal.name) for item in reversed(entries)]
 
     def read_anew(self) -> tuple[State, tuple[Attempt, ...]] | None:
@@ -146,7 +160,44 @@ class JournalStore:
                 if newest
                 else "it has none yet: `sgpu apply` adds the first one",
             )
-        return self._read_up_to(number)
+        try:
+            return self._read_up_to(number)
+        except Compacted as gap:
+            raise NotFound(
+                f"the state after entry {number} is not known any more: the entries 2 to "
+                f"{gap.first - 1} were deleted by `sgpu state compact`",
+                hint=f"entry {gap.first} is the oldest one that can be shown",
+            ) from gap
+
+    def compact(self, older_than: float, *, patience: Patience = AT_ONCE) -> "Compaction":
+        """Delete the entries that are older than `older_than` seconds, but for the first one and
+        the newest one. A checkpoint takes their place.
+
+        Raises:
+            SgpuError: this user may not delete, or a newer sgpu has written one of them.
+        """
+        from sgpu_decl.storing.journal.compaction import Compaction, compact
+
+        lineage = self._head().lineage
+        if lineage is None:
+            return Compaction(entries=0, first=None)
+        with self.lock("state compact", lineage=lineage, patience=patience):
+            return compact(self._journal, older_than=older_than)
+
+    def claim(self, home: ProjectHome, *, patience: Patience = AT_ONCE) -> None:
+        """Record which repository and folder the state belongs to.
+
+        Raises:
+            NotFound: nothing is recorded yet.
+        """
+        lineage = self._head().lineage
+        if lineage is None:
+            raise NotFound(
+                f"there is no state of this project and target in `{self.name}` yet",
+                hint="`sgpu apply` makes one, which belongs to your repository",
+            )
+        with self.lock("state claim", lineage=lineage, patience=patience) as writer:
+            writer.claim(home)
 
     def _read_up_to(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
         import tempfile
@@ -215,7 +266,9 @@ class JournalStore:
             if head.lineage is None or holder is None or holder.id != lock_id:
                 raise no_such_lock(lock_id, holder)
             author = self._author("state unlock", lock_id)
-            if self._append(ops.unlock(lock_id), author, head, head.lineage):
+            appended = self._append(self._entry((ops.unlock(lock_id),), author, head, head.lineage))
+            self._catch_up()
+            if appended:
                 return
             stale.wait(self._replica.position().number)
 
@@ -229,7 +282,26 @@ class JournalStore:
 
     def _catch_up(self) -> None:
         self._replica.catch_up()
+        if not self._caught_up:
+            self._refuse_other_project()
         self._caught_up = True
+
+    def _refuse_other_project(self) -> None:
+        """Refuse the state of a project that has the same name by chance.
+
+        Raises:
+            OtherProject: it belongs to another repository, or to another folder of it.
+        """
+        owner = self._replica.read(home_of)
+        homes = self._homes() if owner is not None else ()
+        if owner is None or not homes or any(map(owner.is_same, homes)):
+            return
+        raise OtherProject(
+            f"the state of this project and target in `{self.name}` belongs to another project: "
+            f"{owner}. This one is {homes[0]}",
+            hint="give this project another `project.name` in `sgpu.yml`. If it is the same one, "
+            "and its repository or folder got another name: `sgpu state claim`",
+        )
 
     def _reading(self, ask: Callable[[sqlite3.Connection], _T]) -> _T | None:
         self._catch_up()
@@ -261,25 +333,54 @@ class JournalStore:
             cells, at = new_lock(operation), elapsed()
             author = self._author(operation, str(cells["id"]))
             op = ops.lock(cells, seconds=self._lease.seconds)
-            if self._append(op, author, head, head.lineage or lineage):
+            homes = self._homes() if head.lineage is None else ()
+            claims = [ops.claim(home) for home in homes[:1]]
+            entry = self._entry((*claims, op), author, head, head.lineage or lineage)
+            if self._append(entry):
+                self._catch_up_or_return(entry)
                 return _Taken(cells=cells, author=author, at=at)
+            self._catch_up()
             stale.wait(self._replica.position().number)
 
-    def _append(self, op: "Op", author: Author, head: Head, lineage: str) -> bool:
-        """Append an op that leaves the serial as it is; false if somebody else appended anything
-        since `head`."""
-        entry = JournalEntry(
+    def _catch_up_or_return(self, entry: JournalEntry) -> None:
+        """Read the lock that `entry` has taken. Where the copy of this machine does not take it,
+        give the lock back, which needs no copy."""
+        from sgpu_decl.storing.journal import ops
+
+        try:
+            self._catch_up()
+        except BaseException:
+            unlocking = replace(
+                entry,
+                number=entry.number + 1,
+                prev=digest(entry.text),
+                at=datetime.now(UTC),
+                ops=(ops.unlock(entry.writer.id),),
+            )
+            with suppress(SgpuError):
+                self._append(unlocking, patience=0.0)
+            raise
+
+    def _entry(
+        self, changes: "tuple[Op, ...]", author: Author, head: Head, lineage: str
+    ) -> JournalEntry:
+        """The entry after `head` for ops that leave the serial as it is."""
+        return JournalEntry(
             number=head.position.number + 1,
             prev=head.position.digest,
             lineage=lineage,
             serial=head.serial,
             at=datetime.now(UTC),
             writer=author,
-            ops=(op,),
+            ops=changes,
         )
-        appended = append_once(self._journal, entry.number, entry.text, prev=entry.prev)
-        self._catch_up()
-        return appended is not None
+
+    def _append(self, entry: JournalEntry, *, patience: float = PATIENCE) -> bool:
+        """Append an entry; false if somebody else appended one of its number."""
+        return (
+            append_once(self._journal, entry.number, entry.text, prev=entry.prev, patience=patience)
+            is not None
+        )
 
     def _author(self, operation: str, lock_id: str) -> Author:
         import os

@@ -10,13 +10,14 @@ from sgpu_decl import __version__
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing.journal import ops
 from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
 from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest
 from sgpu_decl.storing.journal.lock_lease import LockLease, elapsed
 from sgpu_decl.storing.journal.ops import Op
-from sgpu_decl.storing.journal.port import Journal, StoreDown
+from sgpu_decl.storing.journal.port import Compacted, Journal, StoreDown
 from sgpu_decl.storing.journal.position import Position, position_of, put_position
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.sqlite import queries
@@ -83,7 +84,10 @@ class JournalWriter:
                 code="lock_lost",
             )
         last = self._last
-        found = self._journal.after(last.number - 1, most=2)
+        try:
+            found = self._journal.after(last.number - 1, most=2)
+        except Compacted:
+            found = ()
         if [digest(item.text) for item in found] != [last.digest]:
             with self._guard:
                 self._catch_up()
@@ -126,6 +130,10 @@ class JournalWriter:
 
     def remove(self, address: Address) -> None:
         self._write(ops.remove(address))
+
+    def claim(self, home: ProjectHome) -> None:
+        """Record which repository and folder the state belongs to."""
+        self._write(ops.claim(home))
 
     def copy(self, state: State, attempts: Sequence[Attempt], plans: Sequence[str]) -> None:
         """Record a whole state, with its history and the plans that were applied, in one entry."""

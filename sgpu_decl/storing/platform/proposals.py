@@ -30,21 +30,27 @@ class PlatformProposals:
     def propose(self, id: str, content: bytes) -> None:  # noqa: A002
         self._place.create(f"{self._folder}/{id}.json.gz", content)
         with self._place.explained():
-            for at, name in self._names():
-                if self._expired(at):
-                    with suppress(BackendError):  # another one did, or its owner alone may
-                        self._files.delete(f"{self._folder}/{name}")
+            for path in self._expired():
+                with suppress(BackendError):  # another one did, or its owner alone may
+                    self._files.delete(path)
 
     def proposals(self) -> Iterator[StoredProposal]:
         with self._place.explained():
             found = sorted(self._names(), reverse=True)
         for at, name in found:
-            if self._expired(at):
+            if self._is_expired(at):
                 return
             with self._place.explained():
                 content = self._files.read(f"{self._folder}/{name}")
             if content is not None:
                 yield StoredProposal(id=name.partition(".")[0], content=content, at=at)
+
+    def drop_expired(self) -> int:
+        with self._place.explained():
+            expired = self._expired()
+            for path in expired:
+                self._files.delete(path)
+            return len(expired)
 
     def close(self) -> None:
         """There is no connection that stays open."""
@@ -53,5 +59,8 @@ class PlatformProposals:
         names = self._files.files(self._folder).items()
         return [(at, name) for name, at in names if _FILE.fullmatch(name)]
 
-    def _expired(self, at: datetime) -> bool:
+    def _expired(self) -> list[str]:
+        return [f"{self._folder}/{name}" for at, name in self._names() if self._is_expired(at)]
+
+    def _is_expired(self, at: datetime) -> bool:
         return at < self._files.now() - KEPT

@@ -1,15 +1,16 @@
 """Entries as rows of a PostgreSQL database.
 
 Each call is one statement of its own, and no statement is prepared, so that a pooler which gives
-out connections by transaction is no problem. Rows are only ever added: once the tables are there,
-who writes needs SELECT and INSERT alone.
+out connections by transaction is no problem. Rows are only ever added, but by `state compact`: once
+the tables are there, who writes needs SELECT and INSERT alone.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import LiteralString
 
-from sgpu_decl.storing.journal.port import JournalGap, Stored
+from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored
+from sgpu_decl.storing.postgres.server import CONTENT_SECONDS
 from sgpu_decl.storing.postgres.tables import PostgresTables
 
 __all__ = ["TABLES", "PostgresJournal"]
@@ -30,10 +31,14 @@ _APPEND: LiteralString = (
     "SELECT fresh.project, fresh.target, fresh.number, fresh.entry "
     "FROM (VALUES (%s::text, %s::text, %s::bigint, %s::text, %s::text)) "
     "AS fresh (project, target, number, entry, prev) "
-    "WHERE fresh.number = 1 OR EXISTS (SELECT 1 FROM {schema}.entries AS last "
+    "WHERE (fresh.number = 1 OR EXISTS (SELECT 1 FROM {schema}.entries AS last "
     "WHERE last.project = fresh.project AND last.target = fresh.target "
     "AND last.number = fresh.number - 1 AND (fresh.prev IS NULL "
-    "OR encode(sha256(convert_to(last.entry, 'UTF8')), 'hex') = fresh.prev)) "
+    "OR encode(sha256(convert_to(last.entry, 'UTF8')), 'hex') = fresh.prev))) "
+    # The number after the first one may be free again, once the state was compacted.
+    "AND NOT EXISTS (SELECT 1 FROM {schema}.entries AS later "
+    "WHERE later.project = fresh.project AND later.target = fresh.target "
+    "AND later.number > fresh.number) "
     "ON CONFLICT DO NOTHING RETURNING at"
 )
 _AFTER: LiteralString = (
@@ -43,6 +48,23 @@ _AFTER: LiteralString = (
 _CHECKPOINT: LiteralString = (
     "SELECT number, content FROM {schema}.checkpoints "
     "WHERE project = %s AND target = %s ORDER BY number DESC LIMIT 1"
+)
+_OLDEST_CHECKPOINT: LiteralString = (
+    "SELECT number, content FROM {schema}.checkpoints "
+    "WHERE project = %s AND target = %s ORDER BY number LIMIT 1"
+)
+_LAST: LiteralString = (
+    "SELECT coalesce(max(number), 0) FROM {schema}.entries WHERE project = %s AND target = %s"
+)
+_BETWEEN: LiteralString = (
+    "SELECT 1 FROM {schema}.entries "
+    "WHERE project = %s AND target = %s AND number > 1 AND number < %s LIMIT 1"
+)
+_DROP_CHECKPOINTS: LiteralString = (
+    "DELETE FROM {schema}.checkpoints WHERE project = %s AND target = %s AND number < %s"
+)
+_DROP_ENTRIES: LiteralString = (
+    "DELETE FROM {schema}.entries WHERE project = %s AND target = %s AND number > 1 AND number < %s"
 )
 _PUT_CHECKPOINT: LiteralString = (
     "INSERT INTO {schema}.checkpoints VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
@@ -66,24 +88,36 @@ class PostgresJournal(PostgresTables):
         if rows:
             at: datetime = rows[0][0]
             return at.astimezone(UTC)
-        if self.after(number - 1, most=1):
+        last = self._reading(_LAST, (self._project, self._target))
+        if last and last[0][0] >= number:
             return None
         raise JournalGap(f"entry {number - 1} is missing, or is another one")
 
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
-        rows = self._reading(_AFTER, (self._project, self._target, number, most))
+        limit = CONTENT_SECONDS if most is None or most > 2 else None
+        rows = self._reading(_AFTER, (self._project, self._target, number, most), seconds=limit)
         for expected, row in enumerate(rows, start=number + 1):
             if row[0] != expected:
-                raise JournalGap(f"entry {expected} is missing")
+                raise self._missing(expected, row[0])
         return [Stored(number=row[0], text=row[1], at=row[2].astimezone(UTC)) for row in rows]
 
     def checkpoint(self) -> tuple[int, bytes] | None:
-        rows = self._reading(_CHECKPOINT, (self._project, self._target))
-        return (rows[0][0], bytes(rows[0][1])) if rows else None
+        return self._checkpoint(_CHECKPOINT)
 
-    def put_checkpoint(self, number: int, data: bytes) -> None:
+    def oldest_checkpoint(self) -> tuple[int, bytes] | None:
+        return self._checkpoint(_OLDEST_CHECKPOINT)
+
+    def put_checkpoint(self, number: int, data: bytes) -> bool:
         values = (self._project, self._target, number, data)
-        self._adding(lambda: self._server.execute(_PUT_CHECKPOINT, values))
+
+        def put() -> int:
+            return self._server.execute(_PUT_CHECKPOINT, values, seconds=CONTENT_SECONDS).rowcount
+
+        return self._adding(put) == 1
+
+    def drop_before(self, number: int) -> None:
+        for statement in (_DROP_CHECKPOINTS, _DROP_ENTRIES):
+            self._dropping(statement, (self._project, self._target, number))
 
     def now(self) -> datetime:
         with self._explained():
@@ -91,6 +125,17 @@ class PostgresJournal(PostgresTables):
         assert row is not None  # noqa: S101  a SELECT without FROM has one row
         moment: datetime = row[0]
         return moment.astimezone(UTC)
+
+    def _checkpoint(self, statement: LiteralString) -> tuple[int, bytes] | None:
+        where = (self._project, self._target)
+        rows = self._reading(statement, where, seconds=CONTENT_SECONDS)
+        return (rows[0][0], bytes(rows[0][1])) if rows else None
+
+    def _missing(self, number: int, next_one: int) -> JournalGap:
+        """The error for an entry that is not there, where `next_one` is."""
+        if self._reading(_BETWEEN, (self._project, self._target, number)):
+            return JournalGap(f"entry {number} is missing")
+        return Compacted(self.name, next_one)
 
     def targets(self) -> tuple[str, ...]:
         return tuple(row[0] for row in self._reading(_TARGETS, (self._project,)))

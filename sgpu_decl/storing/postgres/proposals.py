@@ -29,6 +29,12 @@ _CONTENT: LiteralString = (
 )
 
 
+_DROP_EXPIRED: LiteralString = (
+    "DELETE FROM {schema}.proposals "
+    "WHERE project = %s AND target = %s AND at <= clock_timestamp() - %s"
+)
+
+
 class PostgresProposals(PostgresTables):
     tables = (*TABLES, PROPOSALS)
 
@@ -40,3 +46,6 @@ class PostgresProposals(PostgresTables):
         for name, at in self._reading(_NEWEST, (self._project, self._target, KEPT)):
             for row in self._reading(_CONTENT, (self._project, self._target, name)):
                 yield StoredProposal(id=name, content=bytes(row[0]), at=at.astimezone(UTC))
+
+    def drop_expired(self) -> int:
+        return self._dropping(_DROP_EXPIRED, (self._project, self._target, KEPT))

@@ -2,8 +2,11 @@
 only once a state names such a server."""
 
 import os
+import socket
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, LiteralString
 
 from sgpu_decl.errors import SgpuError
@@ -17,7 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["Server", "ServerConnection", "require_psycopg"]
 
 OLDEST = 13
+CONTENT_SECONDS = 300.0
+"""How long a statement may take whose answer is large."""
+_STATEMENT_SECONDS = 30.0
 _CONNECT_SECONDS = 10
+_SLOW_SECONDS = 3.0  # what fails sooner is tried again at once
+_SILENT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,27 +62,39 @@ class ServerConnection:
         self.server = server
         self._open: psycopg.Connection[Any] | None = None
         self._guard = threading.RLock()
+        self._silent_until = 0.0
 
-    def execute(self, statement: LiteralString, values: Sequence[object]) -> "psycopg.Cursor[Any]":
-        """Run a statement, whose `{schema}` is that of the state.
+    def execute(
+        self,
+        statement: LiteralString,
+        values: Sequence[object],
+        *,
+        seconds: float | None = None,
+    ) -> "psycopg.Cursor[Any]":
+        """Run a statement, whose `{schema}` is that of the state. It may take so many seconds, half
+        a minute unless given. A server that has just let somebody wait is not asked again for some
+        seconds: many calls that follow each other would wait as long.
 
         Raises:
-            psycopg.Error: it cannot be run.
+            psycopg.Error: it cannot be run. It may have happened.
             SgpuError: the server cannot be used.
         """
         from psycopg import OperationalError, sql
 
         query = sql.SQL(statement).format(schema=sql.Identifier(self.server.schema))
+        limit = _STATEMENT_SECONDS if seconds is None else seconds
         with self._guard:
+            if self._is_silent():
+                raise OperationalError("it did not answer a moment ago, and is not asked yet")
             kept = self._open is not None and not self._open.closed
             try:
-                return self._execute(query, values)
+                return self._timed(query, values, limit)
             except OperationalError:
                 # A server or a pooler closes connections that wait: a run is followed for hours.
-                if not (kept and statement.startswith("SELECT")):
+                if self._is_silent() or not (kept and statement.startswith("SELECT")):
                     raise
                 self.close()
-                return self._execute(query, values)
+                return self._timed(query, values, limit)
 
     def close(self) -> None:
         with self._guard:
@@ -82,11 +102,59 @@ class ServerConnection:
             if connection is not None:
                 connection.close()
 
-    def _execute(self, query: "Composed", values: Sequence[object]) -> "psycopg.Cursor[Any]":
-        if self._open is None or self._open.closed:
-            self._open = _connect(self.server)
-        # Binary: the text of a time depends on settings of the server.
-        return self._open.execute(query, values, binary=True)
+    def _is_silent(self) -> bool:
+        return time.monotonic() < self._silent_until
+
+    def _timed(
+        self, query: "Composed", values: Sequence[object], limit: float
+    ) -> "psycopg.Cursor[Any]":
+        """Run a statement, and remember if that failed after a while."""
+        from psycopg import OperationalError
+
+        began = time.monotonic()
+        try:
+            if self._open is None or self._open.closed:
+                self._open = _connect(self.server)
+            with _cut_after(limit, self._open):
+                # Binary: the text of a time depends on settings of the server.
+                return self._open.execute(query, values, binary=True)
+        except OperationalError:
+            if time.monotonic() - began > _SLOW_SECONDS:
+                self.close()
+                self._silent_until = time.monotonic() + _SILENT_SECONDS
+            raise
+
+
+@contextmanager
+def _cut_after(seconds: float, connection: "psycopg.Connection[Any]") -> Iterator[None]:
+    """Cut the connection if the block takes longer: a server that waits for a lock, or for another
+    server, answers nobody. A request to cancel needs a connection of its own, and an answer
+    (https://www.postgresql.org/docs/current/libpq-cancel.html). The statement may happen later.
+
+    Raises:
+        psycopg.OperationalError: it did.
+    """
+    from psycopg import OperationalError
+
+    cut = threading.Event()
+    with socket.socket(fileno=os.dup(connection.fileno())) as held:
+
+        def end() -> None:
+            cut.set()
+            with suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except OperationalError as error:
+            if cut.is_set():
+                raise OperationalError(f"it did not answer within {seconds:g} s") from error
+            raise
+        finally:
+            timer.cancel()
 
 
 def _connect(server: Server) -> "psycopg.Connection[Any]":

@@ -7,7 +7,11 @@ from typing import Any, ClassVar, LiteralString, TypeVar
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.journal.port import StoreDown
-from sgpu_decl.storing.postgres.server import ServerConnection, require_psycopg
+from sgpu_decl.storing.postgres.server import (
+    CONTENT_SECONDS,
+    ServerConnection,
+    require_psycopg,
+)
 
 __all__ = ["PostgresTables"]
 
@@ -33,13 +37,20 @@ class PostgresTables:
         """Close the connection, which the tables of all targets share."""
         self._server.close()
 
-    def _reading(self, statement: LiteralString, values: Sequence[object]) -> list[Any]:
-        """The rows of a statement; none where there are no tables yet."""
+    def _reading(
+        self,
+        statement: LiteralString,
+        values: Sequence[object],
+        *,
+        seconds: float | None = None,
+    ) -> list[Any]:
+        """The rows of a statement; none where there are no tables yet. `seconds` as in `execute` of
+        the connection."""
         with self._explained():
             from psycopg.errors import InvalidSchemaName, UndefinedTable
 
             try:
-                return self._server.execute(statement, values).fetchall()
+                return self._server.execute(statement, values, seconds=seconds).fetchall()
             except (UndefinedTable, InvalidSchemaName):
                 return []
 
@@ -53,6 +64,28 @@ class PostgresTables:
             except (UndefinedTable, InvalidSchemaName):
                 self._make_tables()
                 return add()
+
+    def _dropping(self, statement: LiteralString, values: Sequence[object]) -> int:
+        """Delete rows; returns how many. There may be no table of them.
+
+        Raises:
+            SgpuError: the role may add rows, and not delete any.
+        """
+        with self._explained():
+            from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, UndefinedTable
+
+            try:
+                return self._server.execute(statement, values, seconds=CONTENT_SECONDS).rowcount
+            except (UndefinedTable, InvalidSchemaName):
+                return 0
+            except InsufficientPrivilege as error:
+                schema = self._server.server.schema
+                raise SgpuError(
+                    f"the role that uses the state in `{self.name}` may not delete anything",
+                    hint="who owns the tables may, or a role that got the right by "
+                    f"`GRANT DELETE ON ALL TABLES IN SCHEMA {schema} TO ROLE`",
+                    code="compact_refused",
+                ) from error
 
     def _make_tables(self) -> None:
         from psycopg.errors import (

@@ -69,6 +69,9 @@ class SqliteStore:
             return Presence.MISSING
         return Presence.PRESENT
 
+    def last_read(self) -> None:
+        return None
+
     def read(self) -> State | None:
         return self.reading(queries.state_of)
 

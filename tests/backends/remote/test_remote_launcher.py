@@ -170,6 +170,26 @@ def test_a_launch_whose_marker_cannot_be_read_stays_staged(shared: Make) -> None
     assert next_process.staged(launching.record)
 
 
+def test_what_another_process_staged_stays_if_this_one_is_refused(shared: Make) -> None:
+    launcher, _ = launcher_of(machine := shared())
+    launching = machine.launching(SOURCE)
+    launcher.stage(launching)
+    next_process, _ = launcher_of(machine)
+    assert next_process.staged(launching.record)
+    next_process.stage(launching)
+    next_process.refusal = BackendError("you may not use this pool", hint="ask its owner")
+
+    with pytest.raises(OutcomeUnknown, match="may have been started: you may not") as caught:
+        next_process.launch(launching)
+
+    assert caught.value.hint == "ask its owner"
+    assert next_process.staged(launching.record)
+    launcher.refusal = BackendError("no such machines")
+    with pytest.raises(BackendError, match="no such machines"):
+        launcher.launch(launching)  # who staged it knows that nothing was started
+    assert not launcher.staged(launching.record)
+
+
 def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Path) -> None:
     machine = shared()
     other = Shared(tmp_path / "there", tmp_path / "other")

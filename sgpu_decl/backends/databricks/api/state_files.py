@@ -121,9 +121,10 @@ class DatabricksStateFiles:
                     "VOLUME, and WRITE VOLUME to apply"
                 )
             case "permission_denied":
+                # https://docs.databricks.com/aws/en/security/auth/access-control/#folder-acls
                 return (
-                    f"who manages `{folder}` lets `{self.user}` view it, and edit it to apply: "
-                    "Share (Permissions) in the menu of the folder"
+                    f"who manages `{folder}` gives `{self.user}` Can View, and Can Manage to "
+                    "apply: Share (Permissions) in the menu of the folder"
                 )
             case "no_room" | "limit_reached" | "staging_taken" | "too_large_to_fetch":
                 return "name another folder with `state.path`, one of a volume for instance"
