@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.node.earlier_output import bring_earlier_output
+from sgpu_decl.agent.node.earlier_output import absent_nodes, bring_earlier_output
 from sgpu_decl.agent.previous_output import BROUGHT, left_output, previous_output
 
 
@@ -125,3 +125,13 @@ def test_the_first_launch_of_a_run_or_of_a_job_finds_nothing(tmp_path: Path) -> 
     for launch in ("1-aaaaaaaa", "0123456789abcdef"):
         bring_earlier_output(str(tmp_path / launch / "back"), str(tmp_path / "target"))
     assert not (tmp_path / "target").exists()
+
+
+def test_a_start_that_failed_is_not_what_a_run_that_succeeded_has_left(tmp_path: Path) -> None:
+    back = tmp_path / "back"
+    for start, state in enumerate(("lost", "succeeded")):
+        uploaded(back / str(start) / "node_0", "w")
+        (back / str(start) / "node_0" / "outcome.json").write_text(json.dumps({"state": state}))
+        uploaded(back / str(start) / "node_1", "w")
+        assert absent_nodes(str(back), 2) == ([] if state == "succeeded" else [0, 1])
+    assert absent_nodes(str(back), 3) == [2]

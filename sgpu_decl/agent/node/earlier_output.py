@@ -65,9 +65,13 @@ def bring_output(back: str, target: str) -> int:
 
 
 def absent_nodes(back: str, nodes: int) -> list[int]:
-    """Which of the nodes of one attempt have not uploaded whole, at its last start, as seen
-    here."""
-    whole = {os.path.basename(path) for attempt in _numbered(back)[:1] for path in _nodes(attempt)}
+    """Which of the nodes of an attempt that succeeded are not seen here to have uploaded whole: at
+    its last start, and not at one before, which failed."""
+    whole: set[str] = set()
+    for attempt in _numbered(back)[:1]:
+        outcome = attempt_files.read_json(os.path.join(attempt, "node_0"), attempt_files.OUTCOME)
+        if outcome is None or outcome["state"] == "succeeded":
+            whole = {os.path.basename(path) for path in _nodes(attempt)}
     return [number for number in range(nodes) if f"node_{number}" not in whole]
 
 

@@ -9,9 +9,11 @@ import pytest
 from ray.exceptions import RpcError
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.node import upstream_output
+from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster import upstream_wait
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
-from sgpu_decl.backends.ray.cluster.upstream_wait import UpstreamFailed, await_upstreams
+from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams
 
 RUNNING = {"status": "RUNNING", "driver_node_id": "head"}
 KILLED = {"status": "FAILED", "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR", "driver_exit_code": -9}
@@ -83,6 +85,7 @@ class Launch:
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
     for name in ("_POLL", "_JOBS"):
         monkeypatch.setattr(upstream_wait, name, 0.0)
+    monkeypatch.setattr(upstream_output, "_POLL", 0.0)
     return Launch(tmp_path)
 
 
@@ -188,7 +191,10 @@ def test_an_upstream_that_left_nothing_has_an_empty_output(launch: Launch) -> No
     assert list(launch.inputs.iterdir()) == []
 
 
-def test_an_output_that_is_gone_is_no_empty_output(launch: Launch) -> None:
+def test_an_output_that_is_gone_is_no_empty_output(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_output, "_VISIBLE", 0.0)
     launch.back.rmdir()
     with pytest.raises(UpstreamFailed, match="train#8 is gone") as raised:
         launch.read()
@@ -213,7 +219,7 @@ def test_a_run_is_stopped_while_it_waits_for_an_output(launch: Launch) -> None:
 def test_an_output_that_is_not_whole_is_not_read(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_wait, "_VISIBLE", 0.0)
+    monkeypatch.setattr(upstream_output, "_VISIBLE", 0.0)
     launch.node(0)
     (launch.back / "0/node_1/output").mkdir(parents=True)  # it could not bring all of it
 

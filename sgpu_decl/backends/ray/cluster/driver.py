@@ -24,6 +24,7 @@ import ray
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
+from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
@@ -34,7 +35,7 @@ from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
 from sgpu_decl.backends.ray.cluster.own_job import join_cluster
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
-from sgpu_decl.backends.ray.cluster.upstream_wait import UpstreamFailed, await_upstreams
+from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,15 +7,13 @@ says that it is gone.
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 
 from ray.exceptions import RaySystemError, RpcError
 
 from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.node.earlier_output import absent_nodes, bring_output
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
+from sgpu_decl.agent.node.upstream_output import UpstreamFailed, bring_upstream
 from sgpu_decl.agent.upstreams import listed, refusal
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
 
@@ -34,21 +32,11 @@ if TYPE_CHECKING:
         def node_lives(self, node: str) -> bool: ...
 
 
-__all__ = ["UpstreamFailed", "await_upstreams"]
+__all__ = ["await_upstreams"]
 
 _POLL = 0.5  # seconds between two looks at files
 _JOBS = 5.0  # seconds between two looks at the job of one that has not ended
-_VISIBLE = 60.0  # seconds until what all nodes brought back is seen here
 _ENDED = ("succeeded", "failed", "cancelled", "lost")
-
-
-class UpstreamFailed(Exception):
-    """The attempt cannot start. `failure` is the class, `summary` the reason."""
-
-    def __init__(self, failure: str, summary: str) -> None:
-        super().__init__(summary)
-        self.failure = failure
-        self.summary = summary
 
 
 def await_upstreams(
@@ -82,39 +70,18 @@ def await_upstreams(
         if waiting:
             time.sleep(_POLL)
     for upstream in upstreams:
-        if upstream["output"] is not None:
-            if not _await_output(upstream, stopped):
-                return False
-            _bring(upstream)
+        if upstream["output"] is not None and not bring_upstream(
+            upstream["name"],
+            upstream["back"],
+            upstream["output"],
+            nodes=upstream["nodes"],
+            stopped=stopped,
+            wait=time.sleep,
+            say=attempt_files.say,
+        ):
+            return False
     status.write(waiting_for=None)
     return True
-
-
-def _await_output(upstream: Mapping[str, Any], stopped: Callable[[], bool]) -> bool:
-    """Wait until this node sees what all nodes of an upstream brought back, which a shared folder
-    may show late; False if the attempt was stopped meanwhile."""
-    name, deadline = upstream["name"], time.monotonic() + _VISIBLE
-    while absent := absent_nodes(upstream["back"], upstream["nodes"]):
-        if not os.path.isdir(upstream["back"]):
-            raise UpstreamFailed("upstream_failed", refusal(name, "gone"))
-        if time.monotonic() > deadline:
-            reason = f"what node {absent[0]} of {name} left is not in its launch folder"
-            raise UpstreamFailed("staging_failed", reason)
-        if stopped():
-            return False
-        time.sleep(_POLL)
-    return True
-
-
-def _bring(upstream: Mapping[str, Any]) -> None:
-    name = upstream["name"]
-    try:
-        left = bring_output(upstream["back"], upstream["output"])
-    except (OSError, shutil.Error) as error:
-        reason = f"the output of {name} cannot be copied for this run: {error}"
-        raise UpstreamFailed("staging_failed", reason) from error
-    if left:
-        attempt_files.say(f"{left} files of {name} stayed on its nodes: they are not in its output")
 
 
 class _Upstream:
