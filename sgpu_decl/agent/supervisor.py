@@ -490,7 +490,7 @@ class Supervisor:
         kind = BLAME[failure]
         if self._restart >= retry["max"] or kind not in retry["on"]:
             return False
-        if failure == "staging_failed":
+        if failure in ("staging_failed", "upstream_failed"):
             return False  # a new start of the ranks does not help a node that lacks something
         if self._deleted:
             self._conclude(stopped("deleted", self._spec, None))

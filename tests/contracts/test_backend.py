@@ -101,7 +101,6 @@ class TestDatabricks(BackendContract):
             elsewhere=True,
             queues=False,
             orders=True,
-            reads_outputs=False,
             lose_answer=lambda: server.faults.add(lost, tenant=tenant.key),
         )
 

@@ -136,7 +136,8 @@ def settled_code(
 ) -> int | None:
     """Return the exit code of a run that must not start again; None if it may.
 
-    A cancelled run may: the platform itself had stopped it, to give its nodes to somebody else.
+    A cancelled run may: the platform itself had stopped it, to give its nodes to somebody else. One
+    that reads an output which is gone may not: it stays gone.
 
     Args:
         outcome: that of the last attempt.
@@ -147,7 +148,8 @@ def settled_code(
         return None
     if outcome["state"] == "succeeded":
         return 0
-    kind = BLAME[outcome["class"]]
-    if kind in retry["on"] and starts <= retry["max"]:
+    failure = outcome["class"]
+    again = BLAME[failure] in retry["on"] and failure != "upstream_failed"
+    if again and starts <= retry["max"]:
         return None
     return int(outcome["exit_code"])

@@ -2,7 +2,7 @@
 
     python agent.zip node --run DIR --launch DIR --objects DIR [--code HEX] [--environment HEX]
                           [--back DIR] [--part BYTES] [--platform JSON] [--lifeline FD]
-                          --file NAME SHA256 ...
+                          [--input NAME LAUNCH NODES DIR ...] --file NAME SHA256 ...
 
     fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ upload
                                  └──▶ its exit code               └ fails: the agent says so
@@ -23,6 +23,7 @@ from sgpu_decl.agent.node.agent_process import attend, conclude
 from sgpu_decl.agent.node.download import fetch
 from sgpu_decl.agent.node.log_forwarding import Echo, say
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
+from sgpu_decl.agent.node.node_inputs import NodeInputs
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, settled_code
 from sgpu_decl.agent.node.run_cancellation import cancel_run
@@ -60,12 +61,14 @@ def main(arguments: Sequence[str]) -> int:
     stopping = StopRequest()
     if options.lifeline is not None:
         stopping.watch_pipe(options.lifeline)
+    run = _NodeRun(options, node, platform, stopping)
     try:
-        return _NodeRun(options, node, platform, stopping).run()
+        return run.run()
     except OSError as error:
         say(f"this node cannot go on: {error}")
         return _NOT_UPLOADED
     finally:
+        run.inputs.release()
         remove(os.path.join(options.run, TREE))
         shutil.rmtree(options.run, ignore_errors=True)
 
@@ -84,6 +87,7 @@ class _NodeRun:
         self._stopping = stopping
         self._folder = node.records(options.run)
         self._back = options.back or os.path.join(options.launch, "back")
+        self.inputs = NodeInputs(self._back, stopping)
         self._attempts = PlatformAttempts(self._back, most=platform.starts)
         self._target: str | None = None
 
@@ -126,6 +130,8 @@ class _NodeRun:
     def _prepare(self, spec: Mapping[str, Any], missing: str | None) -> None:
         options, node = self._options, self._node
         problem = ("staging_failed", missing) if missing is not None else None
+        if problem is None and options.input:
+            problem = self.inputs.bring(options.input)
         if problem is None:
             problem = prepare(
                 spec, options.run, self._stopping,
@@ -190,6 +196,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lifeline", type=int, metavar="FD",
         help="a pipe: this node stops when its other end is closed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input", nargs=4, action="append", default=[],
+        metavar=("NAME", "LAUNCH", "NODES", "DIR"),
+        help="an attempt whose output is read in DIR; LAUNCH is relative to the launch folder",
     )  # fmt: skip
     parser.add_argument(
         "--file", nargs=2, action="append", default=[], metavar=("NAME", "SHA256"),

@@ -9,7 +9,8 @@ All paths are below the staging folder:
     runs/LINEAGE/RUN/ATTEMPT/           a launch folder, three levels below `runs`: `launch_files`
 
     inputs/NAME-N/                      below a launch folder: the output of another run that this
-                                        one reads, brought there by whoever waited for it
+                                        one reads, brought there by whoever waited for it, unless
+                                        nodes bring it themselves: `NodeProgram.inputs`
 
 Where the layout has a `command_root`, `launch_files` lie below that, at the same path; objects,
 markers and what comes back lie below the staging folder all the same.
@@ -44,6 +45,7 @@ of the run travel in `spec.json` alone.
 """
 
 import hashlib
+import posixpath
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -58,6 +60,7 @@ from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_output
 from sgpu_decl.backends.node_tracker import ARCHIVE, node_tracker
 from sgpu_decl.backends.remote.remote_layout import BACK, RemoteLayout
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import render_spec
 from sgpu_decl.tracking.tracking_request import FILE
@@ -66,6 +69,7 @@ __all__ = [
     "FILES",
     "NodeProgram",
     "NodeStart",
+    "ReadOutput",
     "input_folder",
     "launch_files",
     "manifest_name",
@@ -74,6 +78,18 @@ __all__ = [
 _PICKLES = ("func.pkl", "func.bin", "inputs.pkl", "inputs.bin")
 FILES = frozenset({"spec.json", "_air.py", "rank.zip", *_PICKLES, ARCHIVE, FILE})
 """What a launch folder may hold for the ranks and the tracker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOutput:
+    """An output of another run that each node brings to its own `folder`: that of the attempt
+    `name`, whose `nodes` brought it back to the launch folder `launch`, relative to that of the run
+    which reads it."""
+
+    name: str
+    launch: str
+    nodes: int
+    folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +110,7 @@ class NodeStart:
     code: str | None = None
     environment: str | None = None
     part: int | None = None
+    outputs: tuple[ReadOutput, ...] = ()
 
     def arguments(self, run: str, platform: PlatformTable) -> list[str]:
         """The arguments of the archive on one node.
@@ -115,6 +132,8 @@ class NodeStart:
         if self.part is not None:
             yield "--part", str(self.part)
         yield "--platform", platform.to_json()
+        for one in self.outputs:
+            yield "--input", one.name, one.launch, str(one.nodes), one.folder
         for name, digest in sorted(self.files.items()):
             yield "--file", name, digest
 
@@ -131,6 +150,11 @@ class NodeProgram(Protocol):
 
     def processors(self, launching: LaunchRequest) -> int | None:  # noqa: ARG002
         """How many processors a run has on each node; None for those that it finds there."""
+        return None
+
+    def inputs(self, launching: LaunchRequest) -> str | None:  # noqa: ARG002
+        """The folder that each node brings the outputs to which its ranks read; None if somebody
+        brings them to the launch folder before nodes start."""
         return None
 
     @abstractmethod
@@ -175,7 +199,8 @@ def launch_files(
     """
     nodes = program.nodes(launching)
     call = launching.call
-    told = with_outputs(launching, lambda ref: input_folder(folder, ref))
+    inputs = program.inputs(launching)
+    told = with_outputs(launching, lambda ref: input_folder(inputs or f"{folder}/inputs", ref))
     spec = launch_spec(
         # The caller's folders are not on any node.
         replace(told, call=replace(call, path=())) if call is not None else told,
@@ -212,13 +237,31 @@ def launch_files(
         code=_hex(launching.inputs.code_digest),
         environment=_hex(environment),
         part=part,
+        outputs=() if inputs is None else _outputs(launching, program, layout, folder, inputs),
     )
     return {**files, **program.files(launching, start)}
 
 
-def input_folder(folder: str, ref: AttemptRef) -> str:
-    """Where a launch finds the output of an attempt of another run, in its launch folder."""
-    return f"{folder}/inputs/{ref.address.name}-{ref.number}"
+def input_folder(inputs: str, ref: AttemptRef) -> str:
+    """Where a launch finds the output of an attempt of another run, in the folder of all these."""
+    return f"{inputs}/{ref.address.name}-{ref.number}"
+
+
+def _outputs(
+    launching: LaunchRequest, program: NodeProgram, layout: RemoteLayout, folder: str, inputs: str
+) -> tuple[ReadOutput, ...]:
+    """What nodes of a launch with that launch folder bring to their folder `inputs`."""
+    read = outputs_read(launching.inputs.spec)
+    return tuple(
+        ReadOutput(
+            name=str(upstream.ref),
+            launch=posixpath.relpath(layout.launch(upstream), folder),
+            nodes=program.nodes(LaunchRequest(record=upstream)),
+            folder=input_folder(inputs, upstream.ref),
+        )
+        for upstream in launching.upstreams
+        if upstream.ref in read
+    )
 
 
 def manifest_name(digest: str) -> str:

@@ -11,11 +11,13 @@ from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import Uses
 from sgpu_decl.backends.remote.uploader import Uploader
 from sgpu_decl.backends.required_code import require_code
+from sgpu_decl.backends.required_outputs import output_gone, upstream_elsewhere
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.step_progress import Progress
 
 if TYPE_CHECKING:
@@ -74,6 +76,22 @@ class RemoteLauncher(Launcher):
 
     def check(self, launching: LaunchRequest) -> None:
         require_code(self._store(), launching)
+
+    def require_upstreams(self, launching: LaunchRequest, elsewhere: str) -> None:
+        """Refuse a launch whose nodes would not find an upstream, or the output of one. `elsewhere`
+        says where one was launched that is not in the same staging area."""
+        known = {upstream.ref: upstream for upstream in launching.upstreams}
+        for ref in dict.fromkeys((*known, *outputs_read(launching.inputs.spec))):
+            upstream, waits = known.get(ref), ref in launching.record.after
+            if upstream is None:
+                raise output_gone(launching.ref, ref)
+            if upstream.backend != launching.record.backend:
+                place = f"on the backend `{upstream.backend}`"
+                raise upstream_elsewhere(launching.ref, ref, place, waits=waits)
+            if not self._launches.shares_area(upstream, launching.config):
+                raise upstream_elsewhere(launching.ref, ref, elsewhere, waits=waits)
+            if not waits and self._attempts.place(upstream) is None:
+                raise output_gone(launching.ref, ref)
 
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress

@@ -1,9 +1,7 @@
 """A node is prepared without showing secrets to what it starts."""
 
 import json
-import signal
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +18,6 @@ SPEC = {
     "tracker": {"secrets": ["MLFLOW_TRACKING_TOKEN"]},
 }
 WRITES = "import json, os\nopen({path!r}, 'w').write(json.dumps(dict(os.environ)))\n"
-
-
-@pytest.fixture
-def stopping() -> Iterator[StopRequest]:
-    """It handles signals of this process, which are given back."""
-    handled = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in handled]
-    yield StopRequest()
-    for number, handler in zip(handled, before, strict=True):
-        signal.signal(number, handler)
 
 
 def test_the_environment_is_made_by_a_process_that_has_no_secrets(

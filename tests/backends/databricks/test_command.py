@@ -1,6 +1,8 @@
 """`command.sh`: deterministic, sound bash, free of the user's text."""
 
+import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,10 @@ import pytest
 
 from sgpu_decl.backends.databricks.launching.command import render_command
 from sgpu_decl.backends.databricks.launching.node_program import platform_table
-from sgpu_decl.backends.remote.launch_folder import FILES, NodeStart
+from sgpu_decl.backends.remote.launch_folder import FILES, NodeStart, ReadOutput
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from tests.backends.launches import launching_of, workspace_files_of
 from tests.support import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -62,6 +67,34 @@ def test_what_is_no_checksum_never_reaches_it(text: str) -> None:
         rendered(files={"spec.json": text})
     with pytest.raises(ValueError, match="SHA-256"):
         rendered(environment=text)
+
+
+def test_nodes_are_told_which_outputs_they_bring() -> None:
+    output = ReadOutput(
+        name="train#8", launch="../../train/8-b", nodes=2, folder="/tmp/sgpu-inputs-a/train-8"
+    )
+    line = "  --input 'train#8' ../../train/8-b 2 /tmp/sgpu-inputs-a/train-8 \\\n"
+    assert line in rendered(outputs=(output,))
+
+
+def test_ranks_and_nodes_know_the_same_folder_of_an_output(tmp_path: Path) -> None:
+    fields = {"name": "test", "gpus": 1, "type": "A10", "entrypoint": "main.py:main"}
+    train = AttemptRef(Address.run("train"), 8)
+    upstream = launching_of(ref=train, token="b" * 20, spec=json.dumps(fields)).record
+    reads = json.dumps({**fields, "args": {"weights": "${run.train#8.output}/w.pt"}})
+    launching = launching_of(token="a" * 20, spec=reads)
+
+    files = workspace_files_of(
+        replace(launching, upstreams=(upstream,)),
+        root=tmp_path, nodes=1, scratch=tmp_path, folder="/w/runs/lineage/eval/1-aaaaaaaa",
+    )  # fmt: skip
+
+    command, spec = files["command.sh"], files["spec.json"]
+    assert isinstance(command, bytes)
+    assert isinstance(spec, bytes)
+    folder = f"/tmp/sgpu-inputs-{'a' * 16}/train-8"
+    assert f"--input 'train#8' ../../train/8-bbbbbbbb 1 {folder} " in command.decode()
+    assert json.loads(spec)["entry"]["args"] == {"weights": f"{folder}/w.pt"}
 
 
 def test_an_unknown_file_is_refused() -> None:

@@ -188,6 +188,16 @@ def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Sho
     assert shop.session().runs.wait([done.launched[0]], timeout=60)
 
 
+def test_a_job_does_not_know_which_output_its_run_reads(shop: Shop) -> None:
+    first = "  first: {gpus: 1, type: A10, entrypoint: train.py:main, args: {n: 1}, "
+    first += "env: {base: gpu-6}, backend: databricks}\n"
+    shop.write("sgpu.yml", "jobs:\n", f"{first}jobs:\n")
+    shop.write("sgpu.yml", "args: {n: 3}", "args: {n: '${run.first.output}'}\n    after: [first]")
+    (check,) = [item for item in shop.plan().checks if item.id == "run_refused"]
+    assert "a job does not know which output `${run.first.output}` is" in check.summary
+    assert check.place is not None
+
+
 def test_of_a_run_that_several_jobs_launch_all_are_named(shop: Shop) -> None:
     with (shop.folder / "sgpu.yml").open("a") as file:
         file.write("  hourly: {run: train, trigger: {every: 1h}}\n")

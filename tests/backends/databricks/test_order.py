@@ -7,6 +7,7 @@ measured.
 import json
 import signal
 import subprocess
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Action
@@ -28,7 +30,7 @@ from tests.support import PATIENCE, until
 
 SMALLEST = {"gpus": 1, "type": "A10", "grace": "500ms", "env": {"base": "gpu-6"}}
 CODE = """\
-import pathlib, time
+import os, pathlib, time, zlib
 def train(fails=False, gate=""):
     print("training")
     while gate and not pathlib.Path(gate).exists():
@@ -38,7 +40,29 @@ def train(fails=False, gate=""):
 def evaluate():
     print("evaluating")
     return "good"
+def make():
+    rank, folder = os.environ["RANK"], pathlib.Path(os.environ["SGPU_OUTPUT_DIR"])
+    (folder / "model").mkdir()
+    (folder / "model" / rank).write_text(rank)
+    (folder / "log.txt").write_text(rank)
+    if rank == "0":
+        (folder / "large.bin").write_bytes(bytes(range(250)) * 70_000)
+def read(folder, pause=0):
+    files = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    found = {str(path.relative_to(folder)): zlib.crc32(path.read_bytes()) for path in files}
+    pathlib.Path(folder, "mine-" + os.environ["RANK"]).touch()
+    print("reading", flush=True)
+    time.sleep(pause)
+    return {"folder": folder, "found": {name: found[name] for name in found if name[:4] != "mine"}}
 """
+MAKES: dict[str, Any] = {"entrypoint": "train.py:make", "gpus": 2}
+READS: dict[str, Any] = {
+    "entrypoint": "train.py:read", "gpus": 2, "args": {"folder": "${run.train.output}"},
+}  # fmt: skip
+LEFT = {
+    "model/0": b"0", "model/1": b"1", "log.txt": b"0", "node_1/log.txt": b"1",
+    "large.bin": bytes(range(250)) * 70_000,  # it comes in three parts
+}  # fmt: skip
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 LAUNCHER = "sgpu_decl.backends.databricks.launching.launcher,DatabricksLauncher"
 LAUNCHES = "sgpu_decl.backends.remote.launches,RemoteLaunches"
@@ -75,7 +99,7 @@ def declare(project: Path) -> Declare:
                 **(evaluate or {}),
             },
         }  # fmt: skip
-        runs = {name: {**run, "backend": "databricks"} for name, run in runs.items()}
+        runs = {name: {"backend": "databricks", **run} for name, run in runs.items()}
         content = {"project": {"name": "pipeline"}, "runs": runs}
         (project / "sgpu.yml").write_text(json.dumps(content))
 
@@ -221,15 +245,93 @@ def test_a_launch_alone_after_a_refusal_is_a_run_alone(
     assert [task["task_key"] for task in run.tasks] == ["train"]
 
 
-def test_the_output_of_another_run_is_refused_at_its_place(
-    pipeline: Open, declare: Declare
+def folder_read(opened: Session, ref: AttemptRef) -> str:
+    """The folder in which each rank of a run found what `train` left; it is gone with the nodes."""
+    crc = {name: zlib.crc32(content) for name, content in LEFT.items()}
+    (folder,) = {str(one["value"]["folder"]) for one in opened.runs.results(ref)}
+    assert [one["value"]["found"] for one in opened.runs.results(ref)] == [crc, crc]
+    assert not Path(folder).parent.exists()
+    return folder
+
+
+def test_each_node_reads_the_output_of_the_run_before(
+    pipeline: Open, declare: Declare, runs: Runs
 ) -> None:
-    declare(None, {"args": {"folder": "${run.train.output}"}})
-    found = [one for one in pipeline().plan().plan.checks if one.id == "output_not_read"]
-    assert [one.summary for one in found] == [
-        "nodes on Databricks do not read the output of another run, as `${run.train.output}` does"
-    ]
-    assert found[0].place is not None
+    declare(MAKES, READS)
+    opened = pipeline()
+    refs = named(opened.apply(opened.plan()).launched)
+
+    views = ended(opened, refs["train"], refs["evaluate"])
+
+    assert [view.state for view in views] == [AttemptState.SUCCEEDED] * 2
+    assert folder_read(opened, refs["evaluate"]).endswith("/train-1")
+    assert len(runs()) == 1
+    again = pipeline().plan().plan
+    assert {change.action for change in again.changes} == {Action.NO_OP}
+
+
+def test_a_later_apply_reads_an_output_until_gc_has_freed_it(
+    pipeline: Open, declare: Declare, runs: Runs
+) -> None:
+    declare(MAKES, READS)
+    opened = pipeline()
+    (train,) = opened.apply(opened.plan(PlanOptions(select=("run.train",)))).launched
+    ended(opened, train)
+
+    later = pipeline()
+    (evaluate,) = later.apply(later.plan()).launched
+
+    (view,) = ended(later, evaluate)
+    assert view.state is AttemptState.SUCCEEDED
+    assert folder_read(later, evaluate).endswith("/train-1")
+    assert len(runs()) == 2
+
+    pipeline().gc(keep_last=0, older_than=None, dry_run=False)
+    last = pipeline()
+    with pytest.raises(BackendError, match="`train#1`, which is gone") as raised:
+        last.apply(last.plan(PlanOptions(rerun=("run.evaluate",))))
+    assert raised.value.code == "output_gone"
+    assert len(runs()) == 2
+
+
+@pytest.mark.expensive
+def test_nodes_that_come_after_a_lost_one_read_the_output_anew(
+    pipeline: Open, declare: Declare, server: WorkspaceServer, token: str
+) -> None:
+    pause = {**READS["args"], "pause": 2}
+    declare(MAKES, {**READS, "args": pause, "retry": {"max": 1, "backoff": "0s"}})
+    opened = pipeline()
+    (train,) = opened.apply(opened.plan(PlanOptions(select=("run.train",)))).launched
+    ended(opened, train)
+    server.faults.add(
+        Fault(pattern="POST */runs/submit", effect=Effect.HOOK, hook="lose_node",
+              arguments={"node": 0, "after_lines": 1}),
+        tenant=server.tenants.of_token(token).key,
+    )  # fmt: skip
+
+    later = pipeline()
+    (evaluate,) = later.apply(later.plan()).launched
+
+    (view,) = ended(later, evaluate)
+    assert (view.state, view.restart) == (AttemptState.SUCCEEDED, 1)
+    folder_read(later, evaluate)
+
+
+@pytest.mark.expensive
+def test_an_output_is_read_that_is_staged_in_a_volume(
+    pipeline: Open, declare: Declare, server: WorkspaceServer, token: str
+) -> None:
+    volume = server.tenants.of_token(token).tree("Volumes") / "main" / "ml" / "sgpu"
+    volume.mkdir(parents=True)
+    block = {"backend": {"kind": "databricks", "staging": "/Volumes/main/ml/sgpu/here"}}
+    declare({**MAKES, **block}, {**READS, **block})
+    opened = pipeline()
+    refs = named(opened.apply(opened.plan()).launched)
+
+    views = ended(opened, refs["train"], refs["evaluate"])
+
+    assert [view.state for view in views] == [AttemptState.SUCCEEDED] * 2
+    folder_read(opened, refs["evaluate"])
 
 
 def test_runs_that_differ_in_what_belongs_to_both_are_refused_at_their_place(

@@ -204,6 +204,32 @@ def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Pa
     assert not attempts.left_output(launching.record, elsewhere.config)
 
 
+def test_an_upstream_that_nodes_would_not_find_is_refused(shared: Make, tmp_path: Path) -> None:
+    machine, other = shared(), Shared(tmp_path / "there", tmp_path / "other")
+    areas = {1: machine.area, 2: other.area}
+    launches = RemoteLaunches(machine.context().layout, lambda config: areas[config.gpus])
+    launcher = Launcher(machine.context(), launches, Attempts(launches), machine.program)
+    train = AttemptRef(Address.run("train"), 8)
+    made = replace(machine.launching(SOURCE, 8).record, ref=train)
+    elsewhere = replace(machine.launching(SOURCE, 9, gpus=2).record, ref=train)
+    reads = machine.launching(SOURCE, args={"weights": "${run.train#8.output}"})
+
+    def refusal(*upstreams: LaunchRecord) -> tuple[str, str]:
+        with pytest.raises(BackendError) as raised:
+            launcher.require_upstreams(replace(reads, upstreams=upstreams), "with another `root`")
+        return str(raised.value.code), raised.value.message
+
+    gone = ("output_gone", "`test#1` reads the output of `train#8`, which is gone")
+    assert refusal() == refusal(made) == gone
+    there = "`test#1` comes after `train#8`, which was launched "
+    assert refusal(elsewhere) == ("upstream_elsewhere", f"{there}with another `root`")
+    local = replace(made, backend="local")
+    assert refusal(local) == ("upstream_elsewhere", f"{there}on the backend `local`")
+
+    Path(launches.folder(made), "back").mkdir(parents=True)
+    launcher.require_upstreams(replace(reads, upstreams=(made,)), "")
+
+
 def test_output_below_an_older_name_is_not_found_again(shared: Make) -> None:
     """The next launch has its folder below the new name, and its nodes look beside that."""
     machine = shared()

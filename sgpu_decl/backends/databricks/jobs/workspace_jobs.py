@@ -22,9 +22,11 @@ from sgpu_decl.backends.job_backend import JobDescription, ListedJob
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.config.job import Job
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.run_outputs import references
 from sgpu_decl.model.target import USER, Mode
 
 _API = "/api/2.2/jobs"
@@ -53,6 +55,7 @@ class WorkspaceJobs:
             job = job.model_copy(update={"budget": policy})
         staged = None
         if launching is not None:
+            _refuse_outputs(launching)
             staged = self._workspace.staged_launch(launching, self._folders.of(launching))
         return describe(job, name, mode, user, staged)
 
@@ -162,6 +165,18 @@ class WorkspaceJobs:
                 settings = job.get("settings") or {}
                 if settings.get("name") == title:  # the list ignores case
                     yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
+
+
+def _refuse_outputs(launching: LaunchRequest) -> None:
+    """Refuse a run that reads the output of another one: an apply says which attempt that is, and
+    not each launch of the job."""
+    for name in sorted(references(launching.inputs.spec)):
+        raise BackendError(
+            f"a job does not know which output `${{run.{name}.output}}` is",
+            hint=f"let `{name}` write to a volume, and name its path in the run",
+            code="run_refused",
+            field="after",
+        )
 
 
 def _moment(ms: object) -> datetime | None:

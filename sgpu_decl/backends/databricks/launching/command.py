@@ -19,7 +19,8 @@ def render_command(start: NodeStart, platform: PlatformTable, *, managed: bool =
     """Return the bash script that runs one node.
 
     The same arguments give the same bytes. No text of the user's goes into it: names are of
-    `launch_folder.FILES`, folders are quoted, and all else is a SHA-256 in hex or the platform's.
+    `launch_folder.FILES`, folders and attempts are quoted, and all else is a SHA-256 in hex or the
+    platform's.
 
     Args:
         managed: whether the base environment promises torch, which may lie apart from `python3`.

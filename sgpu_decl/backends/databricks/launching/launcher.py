@@ -47,6 +47,7 @@ class DatabricksLauncher(RemoteLauncher):
         connection.start()
         super().check(launching)
         connection.await_answer()  # before any effect
+        self.require_upstreams(launching, "in another workspace or with another `staging`")
 
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress

@@ -58,6 +58,10 @@ class WorkspaceNodes(NodeProgram):
         machines = machines_of(launching.config)
         return machines.nodes if machines is not None else 1
 
+    def inputs(self, launching: LaunchRequest) -> str:
+        # No machine of ours is there when nodes start, so they copy outputs themselves.
+        return f"/tmp/sgpu-inputs-{launching.record.token[-16:]}"  # noqa: S108  made by the agent
+
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config = launching.config
         job = launching.ref.address.kind is Kind.JOB

@@ -33,7 +33,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.base_conflicts import check_python
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.run_outputs import references
 
 Places = Mapping[str, Place]
 
@@ -92,7 +91,6 @@ def config_findings(
     yield from _secrets(config, places)
     yield from entrypoint_findings(config, places, folder)
     yield from _paths(config, places)
-    yield from _outputs(config, places)
     yield from _python(config, places, python, called=called)
 
 
@@ -281,23 +279,6 @@ def _paths(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
                 summary=f"`{text[:80]}` is below `/dbfs`, which GPU nodes do not have",
                 place=places.get(path) or places.get(path.rpartition(".")[0]),
                 hint="move the data to a volume, and read it at `/Volumes/…`",
-            )
-
-
-def _outputs(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
-    """Outputs of other runs, which nodes bring back to files of the workspace, and do not read."""
-    if not config.after:
-        return
-    read: dict[str, Json] = {"args": config.args, "command": config.command}
-    read |= {"parameters": config.parameters, "env.variables": dict(config.env.variables)}
-    for path, text in _texts(read):
-        for name in sorted(references(text)):
-            yield Diagnostic(
-                code="output_not_read",
-                summary=f"nodes on Databricks do not read the output of another run, as "
-                f"`${{run.{name}.output}}` does",
-                place=places.get(path) or places.get(path.rpartition(".")[0]),
-                hint=f"let `{name}` write to a volume, and name its path here; `after` alone works",
             )
 
 

@@ -33,7 +33,7 @@ from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
-from sgpu_decl.backends.required_outputs import output_gone
+from sgpu_decl.backends.required_outputs import upstream_elsewhere
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 _CLUSTER = "cluster.json"
+_ELSEWHERE = "on another cluster or with another `storage`"
 _SILENT = 15.0  # seconds beyond the grace, after which a job is stopped by Ray
 _UNANSWERED = 5.0  # seconds after which a cluster that did not answer is asked again
 
@@ -71,26 +72,12 @@ class RayLauncher(RemoteLauncher):
         planned_placement(launching)
         resolve_secrets(launching.config.env.secrets, os.environ)
         dashboard = self._clusters.of(launching.config)
+        self.require_upstreams(launching, _ELSEWHERE)
         for upstream in launching.upstreams:
-            self._require_upstream(launching, upstream, dashboard.address.url)
+            waits = upstream.ref in launching.record.after
+            if waits and self._address(upstream) != dashboard.address.url:
+                raise upstream_elsewhere(launching.ref, upstream.ref, _ELSEWHERE, waits=True)
         session_of(dashboard)
-
-    def _require_upstream(
-        self, launching: LaunchRequest, upstream: LaunchRecord, address: str
-    ) -> None:
-        """Refuse a launch whose driver would not find an upstream."""
-        waits = upstream.ref in launching.record.after
-        same_storage = self._launches.shares_area(upstream, launching.config)
-        if not same_storage or (waits and self._address(upstream) != address):
-            again = f"`--rerun {upstream.ref.address}` launches it again, where this run will be"
-            raise BackendError(
-                f"`{launching.ref}` comes after `{upstream.ref}`, which was launched on another "
-                "cluster or with another `storage`",
-                hint=f"apply again once `{upstream.ref}` has ended" if waits else again,
-                code="upstream_elsewhere",
-            )
-        if not waits and self._attempts.place(upstream) is None:
-            raise output_gone(launching.ref, upstream.ref)
 
     def _address(self, record: LaunchRecord) -> str:
         """The cluster that a launch was submitted to, or will be."""

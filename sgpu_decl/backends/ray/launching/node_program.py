@@ -111,7 +111,7 @@ class RayNodes(NodeProgram):
             "back": f"{folder}/{BACK}",
             "nodes": self.nodes(LaunchRequest(record=upstream)),
             "waits": ref in launching.record.after,
-            "output": input_folder(start.launch, ref) if read else None,
+            "output": input_folder(f"{start.launch}/inputs", ref) if read else None,
         }
 
 
