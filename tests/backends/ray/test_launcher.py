@@ -213,3 +213,17 @@ def test_an_output_that_was_deleted_is_refused(tmp_path: Path, answers: Answers)
             launcher.check(machine.launching)
         (machine.folder.parents[1] / "train/8-the-upst/back").mkdir(parents=True)
         launcher.check(machine.launching)
+
+
+def test_a_launch_without_the_jobs_api_says_what_to_install(
+    tmp_path: Path, answers: Answers
+) -> None:
+    """Its plan may have been made while the cluster did not answer."""
+    del answers.by_path[VERSION]
+    made = Machine(tmp_path, answers)
+
+    with made.launcher() as launcher, pytest.raises(BackendError, match="no Jobs API") as raised:
+        launcher.check(made.launching)
+
+    assert raised.value.code == "ray_without_jobs"
+    assert "ray[default]" in str(raised.value.hint)

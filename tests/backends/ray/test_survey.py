@@ -331,6 +331,13 @@ def test_a_cluster_that_is_too_old(
     assert version in checks(planned())["ray_too_old"].summary
 
 
+def test_a_cluster_without_the_jobs_api(cluster: Answers, planned: Planned) -> None:
+    del cluster.by_path["/api/version"]
+    found = checks(planned())["ray_without_jobs"]
+    assert (found.severity, found.place.line) == ("error", 7)
+    assert "`pip install 'ray[default]'`" in found.hint
+
+
 def test_versions_of_builds_are_read(cluster: Answers, planned: Planned) -> None:
     """`3.11.9+` is what a Python says that was built between two releases."""
     metadata = cluster.by_path["/api/v0/cluster_metadata"]["data"]

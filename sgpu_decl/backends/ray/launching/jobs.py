@@ -12,6 +12,7 @@ from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
 JOBS = "/api/jobs/"
+NO_JOBS_HINT = "run `pip install 'ray[default]'` on the head node, and start Ray there again"
 
 _OPTIONAL_FIELDS: Mapping[str, type] = {
     "driver_exit_code": int,
@@ -28,10 +29,25 @@ _HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
 _BROKEN = 500  # the first status of HTTP that says nothing of the request
 
 
+class NoJobsApi(BackendError):
+    """The dashboard answers, and has no Jobs API."""
+
+    code = "ray_without_jobs"
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"the Ray of `{url}` has no Jobs API", hint=NO_JOBS_HINT)
+
+
 def session_of(dashboard: Dashboard) -> str:
-    """Return the name of the cluster's session: what it holds ends with that."""
+    """Return the name of the cluster's session: what it holds ends with that. Raises NoJobsApi,
+    too: Ray's Jobs API answers this request (`JobHead` in `ray/dashboard/modules/job/job_head.py`).
+    """
     path = "/api/version"
-    return str(dashboard.part(path, dashboard.get(path), "session_name", str))
+    try:
+        answer = dashboard.get(path)
+    except RemoteMissing as error:
+        raise NoJobsApi(dashboard.address.url) from error
+    return str(dashboard.part(path, answer, "session_name", str))
 
 
 def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:

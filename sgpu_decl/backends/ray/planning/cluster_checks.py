@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.launching.jobs import NO_JOBS_HINT
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -29,7 +30,7 @@ def cluster_findings(
     python: str | None,
     called: bool,
 ) -> Iterator[Diagnostic]:
-    """Findings about versions.
+    """Findings about versions, and about what Ray was installed with.
 
     Args:
         python: the version of the Python whose environment is sent; None where none is.
@@ -47,6 +48,13 @@ def cluster_findings(
                 place=place,
                 hint=f"update the cluster, or use another one: {name} {oldest} is the oldest",
             )
+    if not state.has_jobs:
+        yield Diagnostic(
+            code="ray_without_jobs",
+            summary="the Ray of the cluster has no Jobs API, which launches need",
+            place=place,
+            hint=NO_JOBS_HINT,
+        )
     own = platform.python_version() if called else None
     sent = python or own
     if (

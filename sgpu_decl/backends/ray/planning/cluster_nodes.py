@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.launching.jobs import NoJobsApi, session_of
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device
 
@@ -72,12 +73,13 @@ class ClusterNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """`ray` and `python` are versions, of the head. `scales`: its nodes were started by something
-    that starts more of them."""
+    that starts more of them. `has_jobs`: its dashboard has the Jobs API."""
 
     ray: str
     python: str
     nodes: tuple[ClusterNode, ...]
     scales: bool
+    has_jobs: bool = True
 
     @property
     def head(self) -> ClusterNode | None:
@@ -85,7 +87,7 @@ class ClusterState:
 
 
 def read_cluster(dashboard: Dashboard) -> ClusterState:
-    """Ask a cluster for its versions and nodes: three requests.
+    """Ask a cluster for its versions and nodes, and for its session: four requests.
 
     Raises:
         BackendError: it does not answer as Ray does; see `Dashboard`.
@@ -99,6 +101,11 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
     answer = dashboard.get(_SUMMARY, view="summary", nocache=1)
     machines = dashboard.part(_SUMMARY, answer, "data.summary", list)
     usage = dashboard.part(_SUMMARY, answer, "data.nodeLogicalResources", dict)
+    has_jobs = True
+    try:
+        session_of(dashboard)
+    except NoJobsApi:
+        has_jobs = False
     by_id = {
         dashboard.part(_SUMMARY, machine, "raylet.nodeId", str): machine
         for machine in machines
@@ -114,6 +121,7 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
             for row in alive
         ),
         scales=any(machine["raylet"].get("nodeTypeName") for machine in by_id.values()),
+        has_jobs=has_jobs,
     )
 
 
