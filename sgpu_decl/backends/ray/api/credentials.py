@@ -24,9 +24,10 @@ _DEFAULT_FILE = "~/.ray/auth_token"
 _TOKEN = re.compile(r"[!-~]+")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _HEADER_VALUE = re.compile(r"[\t -~]*")
-_SECRET_WORDS = frozenset(
-    "apikey auth authorization cookie credential credentials jwt key password secret session token".split()
-)
+_SECRET_WORDS = frozenset((
+    "apikey", "auth", "authorization", "cookie", "credential", "credentials", "jwt", "key",
+    "password", "secret", "session", "token",
+))  # fmt: skip
 """Words of the names of headers that say who sends a request: `Authorization`, `X-Api-Key`."""
 
 
