@@ -47,7 +47,7 @@ class AttemptView:
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
     complete. Since `not_responding_since` its supervisor gives no sign of life; `processes_left`
     run on though nobody supervises them. `unavailable` says why its backend cannot be used here;
-    everything else is then as it was recorded.
+    everything else is then as it was known last, at `unknown_since` if that is known.
     """
 
     ref: AttemptRef
@@ -69,6 +69,7 @@ class AttemptView:
     not_responding_since: datetime | None = None
     processes_left: tuple[int, ...] = ()
     unavailable: str | None = None
+    unknown_since: datetime | None = None
 
     def __repr__(self) -> str:
         """Short: a notebook shows lists of them."""
@@ -124,6 +125,7 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "not_responding_since": time_text(view.not_responding_since),
         "processes_left": list(view.processes_left) or None,
         "unavailable": view.unavailable,
+        "unknown_since": time_text(view.unknown_since),
     }
     return {
         "attempt": view.ref.number,

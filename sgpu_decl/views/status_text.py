@@ -106,7 +106,7 @@ def ending(view: AttemptView, *, colour: bool) -> str:
     comma = "," if how and not how.startswith("after ") else ""
     text = f"{view.ref} {state_text(str(view.state), colour=colour)}{comma} {how}".rstrip()
     if view.unavailable is not None:
-        return f"{text}, {_as_recorded(view.unavailable)}"
+        return f"{text}, {_as_recorded(view, view.unavailable)}"
     cause = _cause_line(view, 200)
     return f"{text}: {cause}" if cause else text
 
@@ -252,13 +252,15 @@ def _took(view: AttemptView, now: datetime | None) -> str:
     return duration((ended - started).total_seconds()) if started and ended else "-"
 
 
-def _as_recorded(why: str) -> str:
-    return f"as last recorded: {escape(why)}"
+def _as_recorded(view: AttemptView, why: str) -> str:
+    since = view.unknown_since
+    shown = f", unknown since {since:%Y-%m-%d %H:%M:%S} UTC" if since is not None else ""
+    return f"as last recorded{shown}: {escape(why)}"
 
 
 def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> str:
     if view.unavailable is not None:
-        return _as_recorded(view.unavailable)
+        return _as_recorded(view, view.unavailable)
     if words := supervision_words(view, now):
         return hints(words)
     if waiting := waiting_words(view, now):

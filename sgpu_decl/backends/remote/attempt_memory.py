@@ -2,8 +2,12 @@
 need not be asked again."""
 
 import json
+import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sgpu_decl.atomic_files import write_cache
@@ -51,16 +55,32 @@ class AttemptMemory:
                     known |= before  # another process may have added some
             self._facts[record.ref] = known | facts
             content = json.dumps(self._facts[record.ref], sort_keys=True).encode()
-            write_cache(self._layout.attempt(record.ref) / self._file, content)
+            write_cache(self._path(record.ref), content)
+
+    def note_answer(self, record: LaunchRecord) -> None:
+        """The platform has just said how an attempt stands. The time of the file is that moment."""
+        with suppress(OSError):
+            os.utime(self._path(record.ref))
+
+    def answered_at(self, record: LaunchRecord) -> datetime | None:
+        """When the platform last said how an attempt stands; None where that is not known."""
+        try:
+            modified = self._path(record.ref).stat().st_mtime
+        except OSError:
+            return None
+        return datetime.fromtimestamp(modified, UTC) if self.get(record) else None
 
     def forget(self, ref: AttemptRef) -> None:
         """The folder of the attempt was deleted."""
         with self._lock:
             self._facts.pop(ref, None)
 
+    def _path(self, ref: AttemptRef) -> Path:
+        return self._layout.attempt(ref) / self._file
+
     def _read(self, ref: AttemptRef) -> Mapping[str, Any]:
         try:
-            facts = json.loads((self._layout.attempt(ref) / self._file).read_bytes())
+            facts = json.loads(self._path(ref).read_bytes())
         except (OSError, ValueError):
             return {}
         return facts if isinstance(facts, dict) and facts.get("v") == _FORMAT else {}

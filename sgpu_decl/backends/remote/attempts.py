@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Launcher, LogReader
@@ -169,6 +169,12 @@ class RemoteAttempts(Attempts):
         if marker is None:
             return None
         status = with_tracking(self.status(record, marker))
+        memory = self._launches.memory
+        if status.view.unavailable is not None:
+            return replace(
+                status, view=replace(status.view, unknown_since=memory.answered_at(record))
+            )
+        memory.note_answer(record)
         if status.final:
             note_open_run(self._launches, record, status)
             self._launches.memory.remember(record, ended=status.to_json())

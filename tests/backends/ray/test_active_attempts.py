@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt_view import status_fields, time_text
 from sgpu_decl.model.plan import Plan
+from sgpu_decl.views.status_text import ending
 from tests.backends.ray.answers import Answers, answering, recorded
 
 JOBS = "/api/jobs/"
+TICK = timedelta(seconds=0.1)  # of the clock of a file system
 LATE = 30.0  # seconds: longer than a test takes
 RUNS = """\
 project: {name: shop}
@@ -118,3 +122,24 @@ def test_a_silent_dashboard_is_waited_for_once(
             assert all("no answer came in 0.5 s" in str(view.unavailable) for view in views)
     assert time.monotonic() - begun < LATE / 3
     assert len(cluster.requests) == 1
+
+
+def test_what_is_not_known_now_says_since_when(project: Path, cluster: Answers) -> None:
+    begun = datetime.now(UTC)
+    with Session.open(Location(project=project)) as session:
+        known = session.runs.describe(session.runs.current())
+    answered = datetime.now(UTC)
+    assert [view.unknown_since for view in known] == [None] * 3
+
+    cluster.by_path |= {JOBS: (503, "soon"), f"{JOBS}*": (503, "soon")}
+    with Session.open(Location(project=project)) as session:  # of another process
+        views = session.runs.describe(session.runs.current())
+
+    for view in views:
+        since = view.unknown_since
+        assert since is not None
+        assert begun - TICK < since < answered + TICK
+        assert f"as last recorded, unknown since {since:%Y-%m-%d %H:%M:%S} UTC: " in ending(
+            view, colour=False
+        )
+        assert status_fields(view)["unknown_since"] == time_text(since)
