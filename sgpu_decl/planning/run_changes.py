@@ -180,7 +180,9 @@ def _what_differs(
 
 def _start(desired: DesiredRun, attempts: CurrentAttempts, options: Options) -> _Start:
     if not attempts.active:
-        return _Start()
+        # What is written is refused from the start. The option is about attempts that are active.
+        queued = options.on_active is None and desired.on_active == "queue"
+        return _Start(refused=queued and not options.queues)
     if not attempts.known:
         # Destroyed and still stopping: the next attempt starts once that has ended.
         return _Start(wait_for=attempts.active)
@@ -201,15 +203,22 @@ def _start_checks(
     desired: DesiredRun, attempts: CurrentAttempts, start: _Start, options: Options
 ) -> Iterator[Check]:
     if start.refused and (options.on_active or desired.on_active) == "queue":
+        earlier = "an earlier one"
+        hint = "write `on_active: replace` or `parallel`, or leave it out"
+        if attempts.active:
+            earlier = f"`{attempts.active[-1].ref}`"
+            hint = (
+                f"wait for it with `sgpu wait '{attempts.active[-1].ref}'"
+                f"{target_option(options.target)}` and apply then, or choose `--on-active replace` "
+                "or `parallel`"
+            )
         yield Check(
             id="cannot_queue",
             severity=Severity.ERROR,
             address=desired.address,
             summary=f"the backend `{desired.backend}` starts what it is given: no attempt can wait "
-            f"there for `{attempts.active[-1].ref}` to end",
-            hint=f"wait for it with `sgpu wait '{attempts.active[-1].ref}'"
-            f"{target_option(options.target)}` and apply then, or choose `--on-active replace` or "
-            "`parallel`",
+            f"there for {earlier} to end",
+            hint=hint,
             place=place_of(desired.places, "on_active"),
         )
         return

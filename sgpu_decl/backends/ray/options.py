@@ -46,11 +46,12 @@ def _address(text: str) -> str:
 
 
 def _rank_resource_name(name: str) -> str:
-    for known in ("CPU", "GPU", "memory"):
+    for known in ("CPU", "memory"):
         if name != known and name.lower() == known.lower():
             raise problem("reserved_resource", f"{{path}} is `{known}` in Ray", f"write `{known}`")
-    if name in _OWN_NAMES:
-        raise problem("reserved_resource", "{path} is a resource of Ray's own", _OWN_NAMES[name])
+    for known, hint in _OWN_NAMES.items():
+        if name.lower() == known.lower():
+            raise problem("reserved_resource", "{path} is a resource of Ray's own", hint)
     if name.startswith("accelerator_type:"):
         summary = "{path} stands for a type of GPU"
         raise problem("reserved_resource", summary, f"write `type: {name.partition(':')[2]}`")

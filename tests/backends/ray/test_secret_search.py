@@ -27,9 +27,11 @@ LISTS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def secret_run(cluster: RayCluster, tmp_path: Path) -> Iterator[ClusterRun]:
-    made = ClusterRun(cluster, tmp_path, {"THE_WORD": VALUE})
+@pytest.fixture(params=[True, False], ids=["storage", "head"])
+def secret_run(
+    request: pytest.FixtureRequest, cluster: RayCluster, tmp_path: Path
+) -> Iterator[ClusterRun]:
+    made = ClusterRun(cluster, tmp_path, {"THE_WORD": VALUE}, storage=request.param)
     made.hold(env={"secrets": {"WORD": "env:THE_WORD"}})
     yield made
     made.bench.close()

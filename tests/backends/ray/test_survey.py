@@ -174,6 +174,7 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
          "bad_ranks_per_node", "`ranks_per_node: 4` does not divide `gpus: 2`", 8),
         ({"more": "max_parallel: 2\n"}, "unsupported_field", "`max_parallel`", 9),
         ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 9),
+        ({"more": "on_active: queue\n"}, "cannot_queue", "no attempt can wait there", 9),
         ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
         ({"backend": "  storage: /dev/null\n"}, "bad_storage", "is not there", 8),
     ],
