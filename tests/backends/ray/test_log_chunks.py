@@ -33,6 +33,17 @@ def test_lines_are_whole_in_files_of_bounded_size(tmp_path: Path) -> None:
         assert path.read_bytes().endswith(b"\n")
 
 
+def test_a_line_that_is_longer_than_a_file_goes_on_in_the_next(tmp_path: Path) -> None:
+    chunks = LogChunks(str(tmp_path))
+    long = b"x" * (2 * CHUNK + 10) + b"\n"
+
+    for lines in (b"one\n", long, b"two\n" + long + b"three\n"):
+        chunks.write(lines)
+
+    assert written(tmp_path) == b"one\n" + long + b"two\n" + long + b"three\n"
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) == CHUNK
+
+
 def test_a_full_disk_costs_lines_and_the_log_says_so(tmp_path: Path) -> None:
     chunks = LogChunks(str(tmp_path))
     full = tmp_path / "0.log"
@@ -83,3 +94,16 @@ def test_a_log_that_lacks_a_file_at_its_end_is_not_taken_for_whole(answers: Answ
     has(answers, b"a\n", None, b"c\n")
     with pytest.raises(BackendError, match="cannot be read now"):
         list(logs.new_lines(last=True))
+
+
+def test_a_line_in_several_files_is_read_once_it_is_whole(answers: Answers) -> None:
+    logs = HeadLogs(RayFiles(answers.dashboard()), LOGS)
+    has(answers, b"a\nb", None, b"d")
+    assert list(logs.new_lines(last=False)) == [(0, b"a")]
+    has(answers, b"a\nb", b"c", b"d")
+    assert list(logs.new_lines(last=False)) == []
+
+    has(answers, b"a\nb", b"c", b"d\n\ne\n")
+
+    assert list(logs.new_lines(last=True)) == [(0, b"bcd\n\ne")]
+    assert list(logs.new_lines(last=True)) == []

@@ -9,11 +9,13 @@ import os
 __all__ = ["CHUNK", "LogChunks"]
 
 CHUNK = 256 << 10
-"""Bytes of a file, unless one piece of lines alone is longer."""
+"""Bytes of a file, at most."""
 
 
 class LogChunks:
     """Files `0.log`, `1.log` and so on in a folder. A file is complete once the next one is there.
+    It ends with a whole line, unless one alone is longer: that goes on in the next file.
+
     What a full disk does not take is dropped, and a line says so as soon as there is room."""
 
     def __init__(self, folder: str) -> None:
@@ -21,12 +23,13 @@ class LogChunks:
         self._number = 0
         self._size = 0
         self._dropped = 0  # bytes
+        self._begun = False  # the last line is not whole
 
     def write(self, lines: bytes) -> None:
         """Add whole lines."""
         if lines and self._dropped:
             note = f"sgpu: {self._dropped} bytes of this log are missing: the disk was full\n"
-            if not self._add(note.encode()):
+            if not self._add(b"\n" * self._begun + note.encode()):
                 self._dropped += len(lines)
                 return
             self._dropped = 0
@@ -34,7 +37,7 @@ class LogChunks:
             if self._size and self._size + len(lines) > CHUNK:
                 self._number, self._size = self._number + 1, 0
             end = len(lines) if len(lines) <= CHUNK else lines.rfind(b"\n", 0, CHUNK) + 1
-            piece = lines[: end or lines.find(b"\n") + 1]
+            piece = lines[: end or CHUNK]
             if not self._add(piece):
                 self._dropped += len(lines)
                 return
@@ -52,4 +55,5 @@ class LogChunks:
                 os.truncate(path, self._size)
             return False
         self._size += len(piece)
+        self._begun = not piece.endswith(b"\n")
         return True

@@ -84,7 +84,8 @@ class HeadLogs(NodeLogs):
     def __init__(self, files: RayFiles, folder: str) -> None:
         self._files = files
         self._folder = folder
-        self._at: dict[tuple[int, int], tuple[int, int]] = {}  # chunk and bytes that were read
+        # Chunk, bytes of it that were read, and the beginning of a line that goes on in the next.
+        self._at: dict[tuple[int, int], tuple[int, int, bytes]] = {}
 
     def new_lines(self, *, last: bool) -> Iterator[tuple[int, bytes]]:
         """See `NodeLogs`; all lines are whole. What cannot be read now comes later. Raises
@@ -95,7 +96,7 @@ class HeadLogs(NodeLogs):
             number = int(name.removesuffix(".log"))
             chunks.setdefault((int(attempt), int(node)), []).append(number)
         for place, numbers in sorted(chunks.items()):
-            first, offset = self._at.get(place, (0, 0))
+            first, offset, begun = self._at.get(place, (0, 0, b""))
             for number in range(first, max(numbers) + 1):
                 path = f"{self._folder}/{place[0]}/{place[1]}/{number}.log"
                 content = self._files.find(path)
@@ -103,10 +104,16 @@ class HeadLogs(NodeLogs):
                     if last:
                         raise self._files.unreadable(path)
                     break
-                lines = (content or b"")[offset:].rpartition(b"\n")[0]
-                offset += len(lines) + 1 if lines else 0
-                self._at[place] = (number, offset)
-                if lines:
+                new = (content or b"")[offset:]
+                end = new.rfind(b"\n")
+                lines, begun = (begun + new[:end], b"") if end >= 0 else (b"", begun)
+                offset += end + 1
+                if number < max(numbers):
+                    begun += new[end + 1 :]
+                    self._at[place] = (number + 1, 0, begun)
+                else:
+                    self._at[place] = (number, offset, begun)
+                if end >= 0:
                     yield place[1], lines
                 offset = 0
 
