@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, divisors, launches_at_once
 from sgpu_decl.backends.ray.placement import Strategy
-from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, divisors, launches_at_once
 
 
 @pytest.mark.parametrize(

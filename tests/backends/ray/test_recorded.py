@@ -12,8 +12,9 @@ import pytest
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.job_table import find_job, list_jobs, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import judge
-from sgpu_decl.backends.ray.launching.jobs import find_job, list_jobs, session_of, stop_job
+from sgpu_decl.backends.ray.launching.jobs import stop_job
 from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes, read_cluster
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.errors import BackendError

@@ -50,6 +50,24 @@ def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_while(
     own_run.assert_frees_everything()
 
 
+@NEWEST_RAY
+def test_groups_that_fit_alone_and_not_together_end_the_run_too(
+    own_run: ClusterRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray waits for ever for these: it looks at one bundle after the other."""
+    monkeypatch.setattr(node_program, "_INFEASIBLE", 8.0)  # of 60 s
+    packed = own_run.fields(strategy="pack", resources_per_rank={"CPU": 5})
+    own_run.bench.declare("value", args={"gate": str(own_run.bench.gate)}, **packed)
+    own_run.bench.done("plan", "--out", "two.plan")
+    own_run.cluster.kill_node(1)
+
+    own_run.bench.done("apply", "--detach", "two.plan")
+    run = own_run.bench.ended()
+
+    assert cause(run)[:2] == ("failed", "capacity")
+    assert "the cluster has no room for 2 × 5 CPU" in run["first_cause"]["summary"]  # noqa: RUF001
+
+
 @NEWEST_CLUSTER
 def test_a_run_that_gets_no_nodes_within_its_startup_timeout_fails(run: ClusterRun) -> None:
     block = run.fields(resources_per_rank={"CPU": 5})["backend"]

@@ -7,6 +7,8 @@ import time
 import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
+from sgpu_decl.backends.ray.cluster.cluster_room import has_room
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _STRATEGIES = {"spread": "STRICT_SPREAD", "pack": "PACK"}
 _POLL = 0.5  # seconds
+_SELDOM = 5.0  # seconds between two looks at all nodes
 
 
 class NoRoom(Exception):
@@ -55,8 +58,9 @@ def place(
     group = placement_group(
         [bundle] * nodes, strategy=_STRATEGIES[wanted["strategy"]], name=name, **labels
     )
-    begun = time.monotonic()
+    begun = looked = time.monotonic()
     infeasible_since: float | None = None
+    room = True
     while not group.wait(_POLL):
         now = time.monotonic()
         if stopped():
@@ -64,7 +68,9 @@ def place(
             return None
         state = (placement_group_table(group).get("stats") or {}).get("scheduling_state")
         status.write(state="queued", waiting_for=_described(nodes, bundle))
-        if state != "INFEASIBLE":
+        if now - looked > _SELDOM:
+            room, looked = has_room(wanted, ray.nodes()), now
+        if state != "INFEASIBLE" and room:
             infeasible_since = None
         elif infeasible_since is None:
             infeasible_since = now

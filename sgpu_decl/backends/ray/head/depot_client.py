@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
+from sgpu_decl.backends.ray.api.job_table import find_job
 from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
-from sgpu_decl.backends.ray.launching.jobs import find_job, put_value, submit_job
+from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
 from sgpu_decl.backends.remote.files import RemoteMissing

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.job_table import list_jobs
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.ray_files import SMALL, RayFiles
-from sgpu_decl.backends.ray.launching.jobs import list_jobs
 from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
 from sgpu_decl.backends.remote.lease import LEASE, YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout

@@ -1,77 +1,18 @@
-"""Jobs of Ray's Jobs API. The token of a launch is the id of its job, which Ray takes once."""
+"""Submits jobs, and ends them. The token of a launch is the id of its job, which Ray takes once."""
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
+from sgpu_decl.backends.ray.api.job_table import JOBS, find_job
 from sgpu_decl.backends.ray.launching.package import ENTRYPOINT
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
-JOBS = "/api/jobs/"
-NO_JOBS_HINT = "run `pip install 'ray[default]'` on the head node, and start Ray there again"
-
-_OPTIONAL_FIELDS: Mapping[str, type] = {
-    "driver_exit_code": int,
-    "driver_node_id": str,
-    "end_time": int,  # milliseconds since 1970
-    "error_type": str,
-    "message": str,
-    "metadata": dict,
-    "start_time": int,  # of the submission
-}
-"""What a job may have beside its status, of that which is read."""
-
 _HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
 _BROKEN = 500  # the first status of HTTP that says nothing of the request
-
-
-class NoJobsApi(BackendError):
-    """The dashboard answers, and has no Jobs API."""
-
-    code = "ray_without_jobs"
-
-    def __init__(self, url: str) -> None:
-        super().__init__(f"the Ray of `{url}` has no Jobs API", hint=NO_JOBS_HINT)
-
-
-def session_of(dashboard: Dashboard) -> str:
-    """Return the name of the cluster's session: what it holds ends with that. Raises NoJobsApi,
-    too: Ray's Jobs API answers this request (`JobHead` in `ray/dashboard/modules/job/job_head.py`).
-    """
-    path = "/api/version"
-    try:
-        answer = dashboard.get(path)
-    except RemoteMissing as error:
-        raise NoJobsApi(dashboard.address.url) from error
-    return str(dashboard.part(path, answer, "session_name", str))
-
-
-def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
-    """Return the job of a launch; None if the cluster has none. Fields that are read elsewhere are
-    of their kinds."""
-    path = f"/api/jobs/{token}"
-    job = dashboard.find(path)
-    return None if job is None else _checked(dashboard, path, job)
-
-
-def list_jobs(dashboard: Dashboard) -> dict[str, Mapping[str, Any]]:
-    """Return all jobs that were submitted to the cluster, by their ids."""
-    jobs: Any = dashboard.get(JOBS)
-    if not isinstance(jobs, list):
-        raise dashboard.unknown_answer(JOBS, "no list of jobs")
-    submitted = (job for job in jobs if isinstance(job, Mapping) and job.get("submission_id"))
-    return {str(job["submission_id"]): _checked(dashboard, JOBS, job) for job in submitted}
-
-
-def _checked(dashboard: Dashboard, path: str, job: Any) -> Mapping[str, Any]:
-    dashboard.part(path, job, "status", str)
-    for name, kind in _OPTIONAL_FIELDS.items():
-        dashboard.optional_part(path, job, name, kind)
-    return dict(job)
 
 
 def put_value(dashboard: Dashboard, name: str, content: bytes) -> None:

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import ForcedStop, LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
+from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
-from sgpu_decl.backends.ray.launching.jobs import (
-    cancel_job,
-    find_job,
-    put_value,
-    session_of,
-    stop_job,
-    submit_job,
-)
+from sgpu_decl.backends.ray.launching.jobs import cancel_job, put_value, stop_job, submit_job
 from sgpu_decl.backends.ray.launching.node_program import (
     LAUNCH,
     RayNodes,

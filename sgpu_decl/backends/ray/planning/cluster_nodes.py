@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.launching.jobs import NoJobsApi, session_of
+from sgpu_decl.backends.ray.api.job_table import NoJobsApi, session_of
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device
 

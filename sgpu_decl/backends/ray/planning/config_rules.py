@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.ray.planning.bundle_counts import divisors
+from sgpu_decl.backends.ray.cluster.bundle_counts import divisors
 from sgpu_decl.backends.ray.planning.group_shape import has_equal_groups, options_of
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
 from sgpu_decl.backends.secret_resolution import missing_secrets

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, divisors, launches_at_once
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
-from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, divisors, launches_at_once
 from sgpu_decl.backends.ray.planning.cluster_nodes import (
     NODE_LABEL,
     TYPE_LABEL,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, launches_at_once
 from sgpu_decl.backends.ray.placement import Strategy
-from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, launches_at_once
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import (
     Fit,

@@ -9,10 +9,10 @@ from typing import Any
 
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.backends.ray.api.allowance import counted
+from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
-from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing

@@ -1,10 +1,16 @@
-"""Whether rank groups fit on nodes: exact, since all bundles of a run are equal."""
+"""Whether rank groups fit on nodes: exact, since all bundles of a run are equal. Plans and drivers
+count the same way."""
+
+from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
 from math import isqrt
 
-from sgpu_decl.backends.ray.placement import Strategy
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["bundles_in", "divisors", "launches_at_once"]
 
 _STEPS = 10_000  # Ray counts resources in parts of one (`fixed_point.h`)
 
@@ -16,15 +22,16 @@ def bundles_in(resources: Mapping[str, float], bundle: Mapping[str, float]) -> i
     )
 
 
-def launches_at_once(counts: Iterable[int], groups: int, strategy: Strategy) -> int:
+def launches_at_once(counts: Iterable[int], groups: int, strategy: str) -> int:
     """How many launches of that many rank groups find room together.
 
     Args:
         counts: how many bundles each node holds.
+        strategy: `spread` or `pack`.
     """
     room = [count for count in counts if count > 0]
     most = sum(room) // groups
-    if strategy == Strategy.PACK:
+    if strategy == "pack":
         return most
     # The groups of one launch need nodes of their own; those of two launches may share one. If so
     # many launches fit, fewer do.
