@@ -1,20 +1,40 @@
 """The page of JSON answers, and their table. A test compares it with what the commands print."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+
+from sgpu_decl.config.output_schemas import state_schema
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt_view import RankView
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`keys`: those of `data`. `stable`: whether they stay as they are, however many are added."""
+    """`keys`: those of `data`. `stable`: whether they stay as they are, however many are added.
+    `inside`: which of `OBJECTS` the objects in it are, by key; `key[]` stands for those of a list.
+    What is not named there is the user's own, or has a schema."""
 
     keys: tuple[str, ...]
     meaning: str
     stable: bool = True
     sometimes: tuple[str, ...] = ()
+    inside: dict[str, str] = field(default_factory=dict)
 
 
-def _answer(keys: str, meaning: str, *, stable: bool = True, sometimes: str = "") -> Answer:
-    return Answer(tuple(keys.split()), meaning, stable, tuple(sometimes.split()))
+@dataclass(frozen=True)
+class Object:
+    """An object inside of answers: what its keys mean. Those of `sometimes` may be missing."""
+
+    keys: dict[str, str]
+    sometimes: dict[str, str] = field(default_factory=dict)
+    inside: dict[str, str] = field(default_factory=dict)
+
+
+def _answer(
+    keys: str, meaning: str, *, stable: bool = True, sometimes: str = "", inside: str = ""
+) -> Answer:
+    objects = dict(item.split("=") for item in inside.split())
+    named = {key: name.replace("-", " ") for key, name in objects.items()}
+    return Answer(tuple(keys.split()), meaning, stable, tuple(sometimes.split()), named)
 
 
 _PLAN = (
@@ -26,67 +46,68 @@ _SPEC = "The schema is `schemas/plan.v1.schema.json`."
 ANSWERS = {
     "validate": _answer(
         "kind runs jobs included targets diagnostics",
-        "`kind` is `run` or `project`; `runs` and `jobs` are addresses; `included` are files, from the folder of the root file.",
+        "`kind` is `run` or `project`; `runs` and `jobs` are addresses; `included` are files, from the folder of the root file.", inside="diagnostics[]=A-diagnostic",
     ),
-    "plan": _answer(_PLAN, f"The plan. {_SPEC} With `--blame`, each field has its `origins`.", sometimes="files"),
+    "plan": _answer(_PLAN, f"The plan. {_SPEC} With `--blame`, each field has its `origins`.", sometimes="files", inside="files[]=Files-of-a-plan"),
     "fmt": _answer(
-        "files", "One object for each file: `file`, and whether it `changes`; of standard input the `text`, too.", stable=False,
+        "files", "One object for each file: `file`, and whether it `changes`; of standard input the `text`, too.", stable=False, inside="files[]=A-formatted-file",
     ),
     "graph": _answer(
         "nodes edges", "Of each node `address`, `kind`, `cells` and the number of its `actions`; of each edge `from`, `to` and "
-        "`relation`.", stable=False,
+        "`relation`.", stable=False, inside="nodes[]=A-node-of-a-graph edges[]=An-edge-of-a-graph",
     ),
     "apply": _answer(
         "plan", "The plan, and the runs at their end. If a run failed, `error` stands beside `data`.",
-        sometimes="attempts attached runs",
+        sometimes="attempts attached runs", inside="runs[]=A-run",
     ),
-    "run": _answer("plan", "As of `apply`.", sometimes="attempts attached runs"),
-    "destroy": _answer("plan", "As of `apply`.", sometimes="attempts attached runs"),
-    "status": _answer("project runs", "One object for each run: see [a run](#a-run).", sometimes="jobs"),
-    "wait": _answer("runs", "The runs at their end: see [a run](#a-run). If one failed, `error` stands beside `data`."),
-    "cancel": _answer("runs", "The runs after it: see [a run](#a-run)."),
+    "run": _answer("plan", "As of `apply`.", sometimes="attempts attached runs", inside="runs[]=A-run"),
+    "destroy": _answer("plan", "As of `apply`.", sometimes="attempts attached runs", inside="runs[]=A-run"),
+    "status": _answer("project runs", "One object for each run: see [a run](#a-run).", sometimes="jobs", inside="runs[]=A-run"),
+    "wait": _answer("runs", "The runs at their end: see [a run](#a-run). If one failed, `error` stands beside `data`.", inside="runs[]=A-run"),
+    "cancel": _answer("runs", "The runs after it: see [a run](#a-run).", inside="runs[]=A-run"),
     "show": _answer(
         "address name attempt state backend started_at ended_at exit_code ranks first_cause links spec history",
         "[A run](#a-run) with its `spec` and its `history`. Of a saved plan, the plan; of a job, the job.",
-        sometimes="restart restarts",
+        sometimes="restart restarts waiting_for ray working_files not_responding_since processes_left unavailable runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
     ),
     "results": _answer(
         "results", "`{\"rank\", \"value\"}` in the order of ranks. A value that JSON cannot hold is `{\"pickle\": path, \"repr\": "
-        "text}`. Of several runs, the [table](../sweeps.md).",
+        "text}`. Of several runs, `runs`, the rows of the [table](../sweeps.md).",
+        sometimes="runs", inside="results[]=A-result runs[]=A-row-of-a-table",
     ),
     "stacks": _answer(
-        "stacks", "One object for each running rank: `rank`, `pid`, and `stack`, or `null` and the `reason`.", stable=False,
+        "stacks", "One object for each running rank: `rank`, `pid`, and `stack`, or `null` and the `reason`.", stable=False, inside="stacks[]=A-stack",
     ),
     "diff": _answer(
         "before after fields files packages results metrics not_compared",
-        "The two attempts, and what differs in each part: `before` and `after` of each value, the `diff` of a file.",
+        "The two attempts, and what differs in each part: `before` and `after` of each value, the `diff` of a file.", inside="before=An-attempt after=An-attempt fields[]=A-changed-field files[]=A-changed-file packages[]=A-changed-package results[]=A-changed-value metrics[]=A-changed-value",
     ),
-    "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False),
+    "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False, inside="lines[]=A-line-of-a-log"),
     "fetch": _answer("folder files bytes lacking", "Where the files are; `lacking` names those that are missing.", stable=False),
-    "state list": _answer("resources", "One object for each recorded resource.", stable=False),
+    "state list": _answer("resources", "One object for each recorded resource.", stable=False, inside="resources[]=A-recorded-resource"),
     "state show": _answer("address backend owner gone attempt state spec", "One recorded resource.", stable=False),
     "state pull": _answer(
         "format_version lineage serial resources intents package_lists",
         "The whole state. The schema is `schemas/state.v1.schema.json`.",
     ),
-    "state mv": _answer("moved", "`{\"from\", \"to\"}`.", stable=False),
+    "state mv": _answer("moved", "`{\"from\", \"to\"}`.", stable=False, inside="moved=A-move"),
     "state rm": _answer("removed", "The address.", stable=False),
-    "state log": _answer("entries", "Of each entry of a shared state `number`, `at`, `serial`, `who`, `host`, `operation`, `commit`, `tool_version` and `changes`.", stable=False),
+    "state log": _answer("entries", "Of each entry of a shared state `number`, `at`, `serial`, `who`, `host`, `operation`, `commit`, `tool_version` and `changes`.", stable=False, inside="entries[]=An-entry-of-a-shared-state"),
     "state migrate": _answer("resources attempts kept", "How many were copied, and the file of the old state.", stable=False),
     "state claim": _answer("repository folder", "What the state belongs to now.", stable=False),
     "state compact": _answer("entries first proposals", "How many entries and proposals were deleted, and the oldest entry that is left; null where none was deleted.", stable=False),
     "state grants": _answer("sql", "The statements.", stable=False),
     "state unlock": _answer("unlocked", "The id of the lock.", stable=False),
-    "env bases": _answer("bases", "One object for each base environment.", stable=False),
+    "env bases": _answer("bases", "One object for each base environment.", stable=False, inside="bases[]=A-base-environment"),
     "env show": _answer(
-        "name kind digest python cuda os complete absent hashed bytes files notes packages", "The environment.", stable=False,
+        "name kind digest python cuda os complete absent hashed bytes files notes packages", "The environment.", stable=False, inside="packages[]=A-package",
     ),
     "env requirements": _answer("base requirements left_out", "The text of the file.", stable=False),
     "env diff": _answer("before after facts added removed changed partial", "What differs.", stable=False),
-    "schema": _answer("path type default description required children", "The field. Without PATH, all JSON Schemas by name.", stable=False),
+    "schema": _answer("path type default description required children", "The field. Without PATH, all JSON Schemas by name.", stable=False, inside="children[]=A-field"),
     "explain": _answer("code severities exit_code meaning example solution since", "The code. Without CODE, `codes`: all of them.", stable=False),
-    "gc": _answer("attempts bytes code_bytes environment_bytes not_found", "What was deleted, or would be.", stable=False),
-    "doctor": _answer("project findings summary", "One finding for each check.", stable=False),
+    "gc": _answer("attempts bytes code_bytes environment_bytes not_found", "What was deleted, or would be.", stable=False, inside="not_found[]=An-owner-that-is-not-found"),
+    "doctor": _answer("project findings summary", "One finding for each check.", stable=False, inside="findings[]=A-check summary=Counted-checks"),
     "init": _answer("written name required", "The files that it wrote.", stable=False),
     "version": _answer("version", "The version.", stable=False),
     "adopt": _answer("adopted id", "The job.", stable=False),
@@ -121,21 +142,196 @@ not know. Answers that are not stable are for people and for bug reports.
 | command | keys of `data` | stable |
 |---|---|---|
 """
-RUN = """\
-## A run
+_ATTEMPT_KEYS = {
+    "address": "such as `run.train`",
+    "name": "the address without its kind: `train`",
+    "attempt": "the number: that of `train#8` is 8",
+    "state": ", ".join(f"`{state}`" for state in AttemptState),
+    "started_at": "a time, or `null`",
+    "ended_at": "a time, or `null`",
+}
+_RANK_MEANINGS = {
+    "rank": "its number",
+    "node_rank": "that of its node, or `null`",
+    "state": "`queued`, `starting`, `running`, `succeeded`, `failed`, or `stopped` with the others",
+    "exit_code": "or `null`",
+    "signal": "what ended it, such as `SIGKILL`, or `null`",
+    "dropped_bytes": "of its output that are missing: the disk was full",
+}
+_RANK_KEYS = {one.name: _RANK_MEANINGS[one.name] for one in fields(RankView)}
+_RECORDED = state_schema()["properties"]["resources"]["items"]["properties"]["attempts"]["items"]
+_RECORDED_MEANINGS = {
+    **_ATTEMPT_KEYS,
+    "token": "",
+    "backend": "where its ranks ran",
+    "fingerprint": "what identifies the computation",
+    "code_digest": "of the code, or `null`",
+    "created_at": "when it was decided",
+    "exit_code": "or `null`",
+    "class": "of the failure, or `null`: see [Failures](../running.md#failures)",
+}
+_VALUES = {"before": "its value, or `null`", "after": "its value, or `null`"}
 
-`status`, `wait`, `cancel`, `show` and `apply` describe a run by the same object:
+OBJECTS = {
+    "A run": Object(
+        {
+            **_ATTEMPT_KEYS,
+            "backend": "where its ranks run",
+            "exit_code": "of the run, or `null`",
+            "ranks": "[ranks](#a-rank), in their order",
+            "first_cause": "[the failure](#a-first-cause) that happened first, or `null`",
+            "restart": "how often the ranks were started again",
+            "restarts": "the newest [restarts](#a-restart)",
+            "links": "where its things are, by name: `folder`, `output`, `mlflow`, and what the backend has",
+        },
+        {
+            "waiting_for": "what it waits for: `gpus`, `max_parallel`, `earlier attempts`, `backoff`, or words",
+            "ray": "[its Ray cluster](#a-ray-cluster)",
+            "working_files": "[files](#working-files) that ranks left outside of `SGPU_OUTPUT_DIR`",
+            "not_responding_since": "when its supervisor stopped answering",
+            "processes_left": "pids of processes that nobody supervises",
+            "unavailable": "why its backend cannot be asked: the rest is as it was recorded",
+        },
+        {
+            "ranks[]": "A rank", "first_cause": "A first cause", "restarts[]": "A restart", "ray": "A Ray cluster",
+            "working_files": "Working files",
+        },
+    ),
+    "A rank": Object(
+        {key: text for key, text in _RANK_KEYS.items() if key != "dropped_bytes"},
+        {"dropped_bytes": _RANK_KEYS["dropped_bytes"]},
+    ),
+    "A first cause": Object(
+        {
+            "rank": "whose fault it was, or `null`",
+            "class": "see [Failures](../running.md#failures), or `null`",
+            "summary": "one line",
+            "traceback": "a text, or `null`",
+            "simultaneous": "the other ranks that failed within 5 ms",
+        },
+        {
+            "stacks": "of each rank with a stack `rank` and `file`",
+            "memory": "what took the memory, where there was too little",
+            "code": "`copy` is the folder with the code as it ran, `changed` are the files that differ by now",
+            "missing": "`path` is a file that the rank did not find, `reason` and `hint` say why",
+        },
+        {"stacks[]": "A file with a stack", "code": "A copy of the code", "missing": "A missing file"},
+    ),
+    "A file with a stack": Object({"rank": "whose stack it is", "file": "on this machine"}),
+    "A copy of the code": Object({"copy": "a folder", "changed": "files that differ by now"}),
+    "A missing file": Object({"path": "what the rank opened", "reason": "why it is not there", "hint": "what to do"}),
+    "A restart": Object(
+        {
+            "restart": "its number, from 1",
+            "at": "when the ranks ended",
+            "starts_at": "when they start again",
+            "rank": "whose fault it was, or `null`",
+            "class": "see [Failures](../running.md#failures)",
+            "summary": "one line",
+        }
+    ),
+    "A Ray cluster": Object(
+        {"version": "of Ray", "nodes": "how many", "dashboard": "an address, or `null`", "token_file": "a file, or `null`"}
+    ),
+    "Working files": Object({"names": "some of them", "count": "how many there are"}),
+    "An attempt of the history": Object(
+        {
+            **{
+                key: schema.get("description") or _RECORDED_MEANINGS.get(key, "or `null`")
+                for key, schema in _RECORDED["properties"].items()
+            },
+            "restart": "how often the ranks were started again",
+            "changed": "the fields that differ from the attempt before; `code`, `environment` and `packages` stand for content",
+        }
+    ),
+    "An attempt": Object(_ATTEMPT_KEYS),
+    "A result": Object(
+        {"rank": "its number", "value": "what it returned"},
+        {"secrets": "the names of the secrets that were masked in it"},
+    ),
+    "A row of a table": Object(
+        {
+            **_ATTEMPT_KEYS,
+            "seconds": "from its start until its end, or until now; or `null`",
+            "axes": "the values of its matrix, by axis; empty outside of a matrix",
+            "returned": "what its lowest rank with a value returned, by key; what is no mapping stands under `value`",
+            "metrics": "the last value of each MLflow metric, by name; `null` is NaN or infinite",
+            "secrets": "the names of the secrets that were masked in it",
+        }
+    ),
+    "A diagnostic": Object(
+        {
+            "code": "see [Checks](../checks.md)", "severity": "`error`, `warning` or `info`", "summary": "one line",
+            "file": "or `null`", "line": "or `null`", "column": "or `null`", "hint": "what to do, or `null`",
+            "related": "other places: `file`, `line`, `column` and `note`",
+        },
+        inside={"related[]": "A related place"},
+    ),
+    "A related place": Object({"file": "a path", "line": "from 1", "column": "from 1", "note": "what is there"}),
+    "A changed field": Object({"path": "such as `args.lr`", **_VALUES}),
+    "A changed file": Object(
+        {
+            "path": "in the code", "change": "`added`, `removed` or `changed`", "diff": "a unified diff, or `null`",
+            "note": "why there is none, or `null`",
+        }
+    ),
+    "A changed package": Object({"name": "of the package", **_VALUES}),
+    "A changed value": Object({"name": "of the result or the metric", **_VALUES}),
+    "A formatted file": Object({"file": "a path", "changes": "whether it is written otherwise"}, {"text": "of standard input"}),
+    "A node of a graph": Object(
+        {"address": "such as `run.train`", "kind": "`run`, `job` or `environment`", "cells": "how many runs of a matrix"},
+        {"actions": "how many of each action, with `--plan`"},
+    ),
+    "An edge of a graph": Object({"from": "an address", "to": "an address", "relation": "what the one is to the other"}),
+    "Files of a plan": Object(
+        {
+            "root": "the folder", "digest": "of the code", "travels": "files: `path`, `bytes` and `link`",
+            "kept_back": "files that stay: `path`, and the `rule`, with its `pattern`, `file` and `line`",
+        },
+        inside={"travels[]": "A file that travels", "kept_back[]": "A file that is kept back"},
+    ),
+    "A file that travels": Object({"path": "in the code", "bytes": "its size", "link": "where it leads to, or `null`"}),
+    "A file that is kept back": Object(
+        {
+            "path": "in the folder", "rule": "why", "pattern": "what excludes it, or `null`", "file": "with the pattern, or `null`",
+            "line": "of the pattern, or `null`",
+        }
+    ),
+    "A stack": Object({"rank": "its number", "pid": "of its process", "stack": "a text, or `null`", "reason": "why there is none"}),
+    "A line of a log": Object({"run": "`train#8`", "rank": "its number", "stream": "`stdout` or `stderr`", "text": "the line"}),
+    "A recorded resource": Object(
+        {
+            "address": "such as `run.train`", "backend": "its name", "owner": "the file that declares it",
+            "gone": "whether it was destroyed or forgotten", "attempt": "the newest, or `null`", "state": "of that, or `null`",
+            "spec": "the config that was applied last",
+        }
+    ),
+    "A move": Object({"from": "an address", "to": "an address"}),
+    "An entry of a shared state": Object(
+        dict.fromkeys(("number", "at", "serial", "who", "host", "operation", "commit", "tool_version", "changes"), "")
+    ),
+    "A base environment": Object(
+        dict.fromkeys(("name", "title", "python", "cuda", "os", "databricks_connect", "packages", "complete", "platform", "released", "source"), ""),
+        inside={"platform": "A platform of a base", "source": "A source of a base"},
+    ),
+    "A platform of a base": Object({"base_environment": "", "environment_version": "", "notebook": ""}),
+    "A source of a base": Object({"title": "", "url": "", "as_of": "when the page said so"}),
+    "A package": Object({"name": "", "version": ""}),
+    "A check": Object({"check": "its name", "verdict": "`ok`, `warn` or `fail`", "text": "what was found", "hint": "or `null`"}),
+    "Counted checks": Object({"ok": "", "warn": "", "fail": ""}),
+    "A field": Object(
+        dict.fromkeys(("path", "type", "default", "description", "required", "children"), ""), inside={"children[]": "A field"}
+    ),
+    "An owner that is not found": Object(
+        {"path": "a project or a saved plan", "record": "the file that keeps its things", "kept_until": "a time, or `null`"}
+    ),
+}  # fmt: skip
 
-| key | value |
-|---|---|
-| `address`, `name`, `attempt` | which attempt it is |
-| `state` | `queued`, `staging`, `starting`, `running`, `stopping`, `succeeded`, `failed`, `cancelled` or `lost` |
-| `backend` | where its ranks run |
-| `started_at`, `ended_at` | times, or `null` |
-| `exit_code` | of the run, or `null` |
-| `ranks` | of each rank `rank`, `node_rank`, `state`, `exit_code` and `signal` |
-| `first_cause` | the failure that happened first, with its `class`, or `null`: see [Failures](../running.md#failures) |
-| `links` | folders and pages of the attempt |
+OBJECTS_HEAD = """\
+## Objects inside of answers
+
+An object is as stable as the answer that it stands in. The schemas of plans and states are files of their own. What stands in
+`spec`, `value`, `axes`, `returned` and `metrics` is yours.
 """
 
 
@@ -144,7 +340,32 @@ def page() -> str:
         f"| `sgpu {command}` | {_keys(answer)} {answer.meaning} | {'yes' if answer.stable else 'no'} |"
         for command, answer in ANSWERS.items()
     ]
-    return HEAD + "\n".join(rows) + "\n\n" + RUN
+    objects = [line for name, value in OBJECTS.items() for line in _object(name, value)]
+    return HEAD + "\n".join(rows) + "\n\n" + OBJECTS_HEAD + "\n".join(objects)
+
+
+def _object(name: str, value: Object) -> list[str]:
+    """A heading, where it stands, and a table of its keys."""
+    where = [
+        f"`{key}` of `sgpu {command}`"
+        for command, answer in ANSWERS.items()
+        for key, inner in answer.inside.items()
+        if inner == name
+    ]
+    where += [
+        f"`{key}` of [{outer[0].lower()}{outer[1:]}](#{_anchor(outer)})"
+        for outer, other in OBJECTS.items()
+        for key, inner in other.inside.items()
+        if inner == name
+    ]
+    lines = ["", f"### {name}", "", f"{', '.join(where)}.", "", "| key | value |", "|---|---|"]
+    lines += [f"| `{key}` | {meaning} |" for key, meaning in value.keys.items()]
+    lines += [f"| sometimes `{key}` | {meaning} |" for key, meaning in value.sometimes.items()]
+    return lines
+
+
+def _anchor(heading: str) -> str:
+    return heading.lower().replace(" ", "-")
 
 
 def _keys(answer: Answer) -> str:
