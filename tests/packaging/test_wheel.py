@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import venv
 from pathlib import Path
 
 import pytest
+
+from tests.wheel import build_wheel, install
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,28 +22,15 @@ def run(*words: str, cwd: Path) -> str:
     return done.stdout
 
 
-def _left(folder: str, names: list[str]) -> list[str]:
-    """Of the checkout, what no wheel is made of; the example of a repository has hidden files."""
-    top = Path(folder) == ROOT
-    return [name for name in names if name in ("__pycache__", ".sgpu", "tests")
-            or (top and name.startswith("."))]  # fmt: skip
+_state = shutil.ignore_patterns(".sgpu", "__pycache__")
 
 
 @pytest.mark.packaging
 def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    shutil.copytree(ROOT, source, ignore=_left)
-    build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"))
-    run(sys.executable, *build, cwd=source)
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
-    venv.create(tmp_path / "clean")
-    python = tmp_path / "clean" / "bin" / "python"
-    install = ("-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile")
-    run(sys.executable, *install, str(wheel), cwd=tmp_path)
-    shutil.copytree(source / "examples" / "hello", tmp_path / "hello")
-    shutil.rmtree(source)
+    programs = install(build_wheel(tmp_path), tmp_path / "clean")
+    shutil.copytree(ROOT / "examples" / "hello", tmp_path / "hello", ignore=_state)
 
-    sgpu = str(tmp_path / "clean" / "bin" / "sgpu")
+    sgpu, python = str(programs / "sgpu"), str(programs / "python")
     run(sgpu, "apply", "-y", "run.yaml", cwd=tmp_path / "hello")
     told = json.loads(run(sgpu, "results", "hello", "-o", "json", cwd=tmp_path / "hello"))
     assert [result["value"]["rank"] for result in told["data"]["results"]] == [0, 1, 2, 3]
@@ -54,7 +41,7 @@ def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Pa
     assert "unknown_key" in run(sgpu, "explain", cwd=tmp_path)
 
     facts = "from sgpu_decl.model.assumptions import assumptions; print(len(assumptions()) > 40)"
-    assert run(str(python), "-c", facts, cwd=tmp_path) == "True\n"
+    assert run(python, "-c", facts, cwd=tmp_path) == "True\n"
 
     (tmp_path / "fresh").mkdir()
     run(sgpu, "init", cwd=tmp_path / "fresh")

@@ -1,19 +1,23 @@
 """The first hour of a newcomer: the tutorial and the cells of a notebook, typed as they stand,
-print what the pages show: on this machine, on a Ray cluster and in an emulated workspace."""
+print what the pages show: on this machine, on a Ray cluster and in an emulated workspace. And the
+hour of somebody who has installed the wheel and brings a script of their own."""
 
 import os
 import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 import pytest
 
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import PATIENCE
+from tests.wheel import build_wheel, install
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -182,3 +186,113 @@ def test_the_cells_of_a_notebook_print_what_the_page_shows(tmp_path: Path) -> No
     newcomer.write(cells[1], cells[2])
     done = newcomer.python(cells[1])
     assert _missing(shown[2], done.stdout) == [], done.stdout + done.stderr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """Types lines into a shell whose environment has the wheel."""
+
+    folder: Path
+    programs: Path
+
+    def type(self, line: str, *, code: int = 0) -> str:
+        """Run a line of bash; return all that it prints."""
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        path = f"{self.programs}:{environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.folder,
+            env={**environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "100"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def edit(self, name: str, before: str, after: str) -> None:
+        text = (self.folder / name).read_text()
+        assert text.count(before) == 1, f"`{before}` in:\n{text}"
+        (self.folder / name).write_text(text.replace(before, after))
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a new environment with the wheel. What the wheel needs is not downloaded: the
+    environment sees the packages of this one, but not the source tree."""
+    folder = tmp_path_factory.mktemp("clean")
+    programs = install(build_wheel(folder), folder / "env", "--no-deps")
+    paths = {"base": str(folder / "env"), "platbase": str(folder / "env")}
+    site = Path(sysconfig.get_path("purelib", "venv", vars=paths))
+    (site / "dependencies.pth").write_text(f"{Path(click.__file__).parents[1]}\n")
+    return programs
+
+
+BY_MONTH = """\
+name: by-month
+gpus: 1
+type: CPU
+resume: auto
+mlflow: {enabled: false}
+command: |
+  for month in 11 12 13; do
+    [ -s "${SGPU_PREVIOUS_OUTPUT_DIR:-.}/$month" ] && continue
+    python months.py 2024 $month > "$SGPU_OUTPUT_DIR/$month"
+    echo "made $month"
+  done
+"""
+
+
+@pytest.mark.packaging
+@pytest.mark.expensive
+def test_an_installed_sgpu_takes_a_script_of_others_from_init_to_a_notebook(
+    tmp_path: Path, programs: Path
+) -> None:
+    """The script is `calendar.py` of the standard library, which reads its arguments by argparse:
+    `--months` says how many stand side by side."""
+    shell = Shell(folder=tmp_path, programs=programs)
+    where = shell.type("which sgpu; python -c 'import sgpu_decl; print(sgpu_decl.__file__)'")
+    assert all(line.startswith(str(programs.parent)) for line in where.splitlines()), where
+    shell.type("""cp "$(python -c 'import calendar; print(calendar.__file__)')" months.py""")
+
+    assert "wrote run.yaml" in shell.type("sgpu init --from months.py")
+    assert "  - --months=3 # integer\n" in (tmp_path / "run.yaml").read_text()
+    shell.edit("run.yaml", "entrypoint:", "mlflow: {enabled: false}\nentrypoint:")
+    assert "months#1 succeeded" in shell.type("sgpu apply -y")
+    assert "      January" in shell.type("sgpu logs months")
+
+    shell.type("sed 's/^name: months/name: sweep/' run.yaml > sweep.yaml")
+    shell.edit("sweep.yaml", "--months=3", "--months=${matrix.months}")
+    shell.type("echo 'matrix: {months: [1, 2, 6]}' >> sweep.yaml")
+    assert "3 runs: 3 succeeded" in shell.type("sgpu apply -y sweep.yaml")
+    table = [line.split() for line in shell.type("sgpu results sweep").splitlines()]
+    assert table[0] == ["months", "attempt", "state", "time"]
+    assert [row[:3] for row in table[1:4]] == [[n, "#1", "succeeded"] for n in ("1", "2", "6")]
+    wide = shell.type("""sgpu logs 'sweep["months=6"]'""")
+    assert re.search("January +February +March +April +May +June", wide)
+
+    (tmp_path / "by-month.yaml").write_text(BY_MONTH)
+    failed = shell.type("sgpu apply -y by-month.yaml", code=5)
+    for line in ("made 11\n", "made 12\n", "in formatmonthname\n", "by-month#1 failed"):
+        assert line in failed
+    shell.edit("by-month.yaml", "11 12 13", "11 12 1")
+    resumed = shell.type("sgpu apply -y by-month.yaml")
+    assert "info[resumes]: run.by-month: it finds the output of `by-month#1`" in resumed
+    assert re.findall("^made .*", resumed, re.MULTILINE) == ["made 1"]
+    history = shell.type("sgpu show by-month").partition("history:\n")[2]
+    assert re.search("#2 succeeded.*; reason: the config changed; changed: command", history)
+
+    shell.type("sgpu run -y --gpus 2 --type CPU --name leap -- python months.py 2024 2")
+    assert shell.type("sgpu logs leap --rank 1").count(" 29") == 1
+
+    cells, shown = BLOCK.findall((DOCS / "how-to" / "notebooks.md").read_text())[:2]
+    (tmp_path / "notebook").mkdir()
+    (tmp_path / "notebook" / "sgpu.yml").write_text(
+        "project: {name: cells}\nfunctions: {mlflow: {enabled: false}}\n"
+    )
+    (tmp_path / "notebook" / cells[1]).write_text(cells[2])
+    printed = shell.type(f"cd notebook && python {cells[1]}")
+    assert _missing(shown[2], printed) == [], printed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.backends.base import Survey
+from sgpu_decl.backends.local.program_check import check_program
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.secret_resolution import missing_secrets
 from sgpu_decl.control_groups import usable_memory, usable_processors
@@ -79,6 +80,7 @@ class LocalSurvey(Survey):
     ) -> Sequence[Diagnostic]:
         return [
             *self._check_python(config, places, folder),
+            *check_program(config, places, folder, self._environ),
             *_check_devices(config, places, lambda: self.devices),
             *missing_secrets(config.env.secrets, places, self._environ),
             *check_tracking(config, places, called=called),

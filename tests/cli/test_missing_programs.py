@@ -1,0 +1,54 @@
+"""A command whose program ranks on this machine would not find is warned about in the plan."""
+
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+RUN = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
+
+
+def warnings(sgpu: Shell, text: str) -> list[dict[str, Any]]:
+    sgpu.write("run.yaml", RUN + text)
+    checks = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+    return [check for check in checks if check["severity"] == "warning"]
+
+
+def test_a_program_that_is_not_on_the_path(sgpu: Shell) -> None:
+    (warning,) = warnings(sgpu, "command: [slep, '1']\n")
+    assert warning["id"] == "program_missing"
+    assert warning["summary"] == "there is no program `slep` on the PATH of the ranks"
+    assert warning["hint"] == "did you mean `sleep`?"
+    assert warning["place"]["line"] == 5
+    assert warnings(sgpu, "command: [sleep, '1']\n") == []
+    assert warnings(sgpu, "command: slep 1\n") == []  # bash may have a function of that name
+
+
+def test_the_path_is_that_of_the_ranks(sgpu: Shell) -> None:
+    sgpu.write("bin/mine", "#!/bin/sh\n")
+    (sgpu.folder / "bin/mine").chmod(0o755)
+    own = f"env: {{variables: {{PATH: '{sgpu.folder}/bin'}}}}\n"
+    assert warnings(sgpu, f"command: [mine]\n{own}") == []
+    assert [item["id"] for item in warnings(sgpu, f"command: [sleep]\n{own}")] == [
+        "program_missing"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [(0o644, "is not executable"), (None, "does not exist"), (0o755, None)]
+)
+def test_a_program_in_the_code(sgpu: Shell, mode: int | None, words: str | None) -> None:
+    if mode is not None:
+        sgpu.write("src/train.sh", "#!/bin/sh\n")
+        (sgpu.folder / "src/train.sh").chmod(mode)
+    sgpu.write("src/other.py", "")
+    found = warnings(sgpu, "command: [./train.sh]\ncode: {root: src}\n")
+    summaries = [item["summary"] for item in found]
+    assert summaries == ([f"the program `./train.sh` {words}"] if words else [])
+
+
+def test_run_warns_before_it_launches(sgpu: Shell) -> None:
+    done = sgpu.here("run", "-y", "--type", "CPU", "--set", "mlflow.enabled=false", "nosuchprog")
+    assert done.code == 5
+    assert "warning[program_missing]: there is no program `nosuchprog`" in done.out
