@@ -4,7 +4,8 @@
 
 An open port of the head is not enough for a join: Ray would try again in steps of 5 s. So the other
 nodes join when the head says that it is ready. The cluster is complete once Ray's own table of
-nodes lists all of them.
+nodes lists all of them. The first limit begins with the import, the second one with the joins. What
+a late node wrote last is asked for over the control wire.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["RayBootstrap"]
 
 _TIMER = "ray_start"
+_ANSWER = 3.0  # seconds for the last lines of a late node
 
 
 class RayBootstrap:
@@ -67,8 +69,11 @@ class RayBootstrap:
         self._ending, self._is_complete, self.active = False, False, True
         self._versions: dict[int, tuple[str, str]] = {}
         self._metrics: dict[int, str] = {}
+        self._late: str | None = None  # the summary, while lines of late nodes are awaited
+        self._lines: dict[int, str | None] = {}  # of late nodes; None until they have answered
         if self._node.number == 0:
             self._show_import()
+            self._loop.after(_TIMER, self._options["head_startup_timeout"], self._head_is_late)
         try:
             if self._node.unprepared is not None:
                 raise LaunchError(*self._node.unprepared)
@@ -95,6 +100,10 @@ class RayBootstrap:
 
     def ordered(self, message: Mapping[str, Any]) -> None:
         """Do what agent 0 sent to this node."""
+        if "late" in message:
+            if self._node.number in message["late"]:
+                self._team.report_ray({"lines": self._process.last_lines("raylet") or ""})
+            return
         try:
             self._process.join(message["head"], message["folder"])
         except LaunchError as error:
@@ -110,7 +119,11 @@ class RayBootstrap:
         """Take what a node reported: see `ray_process`."""
         if self._ending and "lost" not in message:
             return
-        if "imported" in message:
+        if "lines" in message:
+            self._take_lines(node, message["lines"])
+        elif self._late is not None and not message.keys() & {"failed", "lost"}:
+            return
+        elif "imported" in message:
             imported = message["imported"]
             self._versions[node] = imported["ray"], imported["python"]
             self._show_import()
@@ -164,14 +177,16 @@ class RayBootstrap:
             return
         self._record.event("ray_head_starting")
         self._record.update(waiting_for="the head of the Ray cluster")
-        self._loop.after(_TIMER, self._options["head_startup_timeout"], self._head_is_late)
 
     def _head_is_late(self) -> None:
         limit = self._options["head_startup_timeout"]
-        summary = (
-            f"the head of the Ray cluster was not up after the head_startup_timeout of {limit:g} s"
-        )
-        self._fail("platform", summary, self._process.last_lines("gcs_server", "raylet"))
+        within = f"within the head_startup_timeout of {limit:g} s"
+        missing = [number for number in range(self._node.count) if number not in self._versions]
+        if missing:
+            self._await_lines(f"Ray was not imported on {_nodes(missing)} {within}", missing)
+            return
+        text = self._process.last_lines("gcs_server", "raylet")
+        self._fail("platform", f"the head of the Ray cluster was not up {within}", text)
 
     def _head_is_ready(self) -> None:
         self._record.event("ray_head_ready")
@@ -181,11 +196,35 @@ class RayBootstrap:
     def _nodes_are_late(self) -> None:
         limit = self._options["worker_join_timeout"]
         missing = [number for number in range(self._node.count) if number not in self._metrics]
-        nodes = ", ".join(f"node {number}" for number in missing) or "a node"
         summary = (
-            f"{nodes} did not join the Ray cluster within the worker_join_timeout of {limit:g} s"
+            f"{_nodes(missing) or 'a node'} did not join the Ray cluster within the "
+            f"worker_join_timeout of {limit:g} s"
         )
-        self._fail("platform", summary, self._process.last_lines("gcs_server"))
+        self._await_lines(summary, missing)
+
+    def _await_lines(self, summary: str, late: Sequence[int]) -> None:
+        """Fail for nodes that are late, once they have sent what they wrote last."""
+        self._late, self._lines = summary, dict.fromkeys(late)
+        if not late or 0 in late:
+            self._fail_late()
+            return
+        self._loop.after(_TIMER, _ANSWER, self._fail_late)
+        self._team.order_ray({"late": list(late)})
+
+    def _take_lines(self, node: int, lines: str) -> None:
+        self._lines[node] = lines
+        if self._late is not None and None not in self._lines.values():
+            self._fail_late()
+
+    def _fail_late(self) -> None:
+        """Fail with the lines of the first late node that has some, or else with those of node 0.
+
+        One that cannot answer has no lines: its agent hangs, or its process wrote nothing.
+        """
+        summary = self._late or ""
+        first = next((node for node in sorted(self._lines) if self._lines[node]), 0)
+        text = self._lines.get(first) or self._process.last_lines("gcs_server")
+        self._fail("platform", summary, text and f"node {first} wrote last:\n{text}")
 
     def _complete(self) -> None:
         self._is_complete = True
@@ -200,3 +239,7 @@ class RayBootstrap:
         }
         self._record.update(ray=shown, waiting_for=None)
         self.on_complete(self._process.driver_variables())
+
+
+def _nodes(numbers: Sequence[int]) -> str:
+    return ", ".join(f"node {number}" for number in numbers)

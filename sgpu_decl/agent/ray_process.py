@@ -8,7 +8,7 @@ decides, on agent 0, what the nodes do when. What a node reports to it is a mess
 come over the control wire:
 
     imported {ray, python} · ready {metrics} · complete · failed {failure, summary, traceback}
-    · lost {summary, traceback, time_ns}
+    · lost {summary, traceback, time_ns} · lines TEXT
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class RayProcess:
         self._channel: Any = None
         self._folder = ""
         self._shared = ""  # the folder of the first node, if this node made it on its machine
+        self._is_up = False
         self._locks: list[int] = []
         self._then: Callable[[], None] | None = None
         self._keep = False
@@ -100,6 +101,7 @@ class RayProcess:
         self._restart, self._then = restart, None
         self._inherited, self._devices, self._address = inherited, devices, address
         self._head, self._folder_of_head, self.dashboard = "", "", None
+        self._is_up = False
         try:
             write_parameters(self._spec)
             self._folder = _private_folder(self._options["temp_dir"])
@@ -206,7 +208,8 @@ class RayProcess:
     def last_lines(self, *processes: str) -> str | None:
         """Return the last lines that these processes logged; those of the start without any."""
         logs = self._session_logs()
-        paths = [os.path.join(logs, name + end) for name in processes for end in (".out", ".err")]
+        ends = (".out", ".err") if logs else ()
+        paths = [os.path.join(logs, name + end) for name in processes for end in ends]
         text = last_lines(*paths) or last_lines(self._log)
         return self._redact(text) if text else None
 
@@ -320,7 +323,10 @@ class RayProcess:
         return hmac(key.encode(), f"ray {self._restart}".encode(), sha256).hexdigest()
 
     def _session_logs(self) -> str:
-        for folder in (self._folder, self._folder_of_head):
+        """Return the folder of the logs of this node's processes. Ray 2.49 writes those of all nodes
+        of a machine into the folder of the first one, and only a node that is up has some there."""
+        of_head = self._folder_of_head if self._is_up else ""
+        for folder in (self._folder, self._shared, of_head):
             logs = os.path.join(folder, "r", "session_latest", "logs")
             if folder and os.path.isdir(logs):
                 return logs
@@ -338,6 +344,7 @@ class RayProcess:
             return
         number = self._node.number
         if "ready" in message:
+            self._is_up = True
             message = {"ready": {"metrics": f"{self._address}:{self._metrics_port}"}}
         elif "failed" in message:
             failed = message["failed"]

@@ -212,7 +212,9 @@ class Ray(Block):
         Duration(10.0), description="How often the metrics of the nodes are read."
     )
     head_startup_timeout: Period = Field(
-        Duration(60.0), description="How long the head node may take until it is ready."
+        Duration(60.0),
+        description="How long it may take until the head node is ready. The import of Ray on all "
+        "nodes counts.",
     )
     worker_join_timeout: Period = Field(
         Duration(120.0), description="How long the other nodes may take to join the head node."

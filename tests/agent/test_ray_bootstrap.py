@@ -13,7 +13,7 @@ def bootstrap(record: AttemptRecord, count: int) -> RayBootstrap:
     ray: Any = RayBootstrap.__new__(RayBootstrap)
     ray._node = SimpleNamespace(count=count, number=0)
     ray._record, ray._ending, ray._is_complete = record, False, False
-    ray._versions, ray._metrics = {0: ("2", "3")}, {}
+    ray._versions, ray._metrics, ray._late = {0: ("2", "3")}, {}, None
     ray._options = {"metrics_interval": 1, "worker_join_timeout": 1}
     ray._loop = SimpleNamespace(cancel=lambda *_: None, after=lambda *_: None)
     ray._team = SimpleNamespace(order_ray=lambda _: None)

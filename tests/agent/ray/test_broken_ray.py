@@ -25,18 +25,32 @@ from tests.agent.ray.conftest import SMALL, ray_folder
 
 BROKEN = "raise TypeError('Descriptors cannot be created directly.\\nDowngrade protobuf.')"
 SLOW = "import time; time.sleep(3600)"
+HANGS = """
+import sys, time
+for number in range(30): print("line", number, file=sys.stderr, flush=True)
+time.sleep(3600)
+"""
+IMPORTED = "__version__ = '9.0'"
+SLOW_START = """
+import sys, time
+class cli:
+    def main(*_, **__):
+        print("looking for the head", file=sys.stderr, flush=True)
+        time.sleep(3600)
+"""
 
 
 @pytest.fixture
-def ray_that(tmp_path: Path) -> Callable[[str], dict[str, str]]:
-    """Write a package `ray` with that source; return the variables that lead to it."""
+def ray_that(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Write a package `ray` with that source, and that of its `ray start`; return the variables
+    that lead to it."""
 
-    def write(source: str, name: str = "site") -> dict[str, str]:
+    def write(source: str, name: str = "site", start: str = "cli = None") -> dict[str, str]:
         scripts = tmp_path / name / "ray" / "scripts"
         scripts.mkdir(parents=True)
         scripts.with_name("__init__.py").write_text(source)
         scripts.joinpath("__init__.py").touch()
-        scripts.joinpath("scripts.py").write_text("cli = None")
+        scripts.joinpath("scripts.py").write_text(start)
         return {"PYTHONPATH": str(tmp_path / name)}
 
     return write
@@ -71,6 +85,70 @@ def test_a_folder_of_ray_is_removed_when_everything_is_killed_during_the_import(
     attempt.kill_both()
     attempt.until_gone()
     attempt.until(lambda: not folder.exists())
+
+
+def test_an_import_that_hangs_ends_with_the_limit_of_the_head_and_its_last_lines(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+) -> None:
+    ray = RaySpec(**SMALL, head_startup_timeout=1.0)
+    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=ray_that(HANGS)).launch()
+    status = attempt.wait()
+    cause = status["first_cause"]
+    assert cause["class"] == "platform"
+    assert cause["summary"] == (
+        "Ray was not imported on node 0 within the head_startup_timeout of 1 s"
+    )
+    last = "".join(f"\nline {number}" for number in range(10, 30))
+    assert cause["traceback"] == f"node 0 wrote last:{last}"
+    attempt.check()
+
+
+def test_a_head_that_is_late_is_named_with_the_last_lines_of_its_start(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+) -> None:
+    ray = RaySpec(**SMALL, head_startup_timeout=1.5)
+    site = ray_that(IMPORTED, start=SLOW_START)
+    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
+    attempt.until(lambda: attempt.events("ray_head_starting"))
+    assert attempt.read()["waiting_for"] == "the head of the Ray cluster"
+    cause = attempt.wait()["first_cause"]
+    assert cause["class"] == "platform"
+    assert cause["summary"] == (
+        "the head of the Ray cluster was not up within the head_startup_timeout of 1.5 s"
+    )
+    assert cause["traceback"] == "looking for the head"
+    attempt.check()
+
+
+@pytest.mark.parametrize(
+    "stopped",
+    [False, pytest.param(True, marks=pytest.mark.expensive)],
+    ids=["the node answers", "the node hangs"],
+)
+def test_nodes_that_do_not_import_ray_are_named_with_their_last_lines(
+    make_nodes: Any, ray_that: Callable[..., dict[str, str]], *, stopped: bool
+) -> None:
+    ray = RaySpec(**SMALL, head_startup_timeout=2.0)
+    nodes = make_nodes("def main(): pass", ray=ray, nodes=3, world_size=3, per="node")
+    greets = "import sys; print('from node 0', file=sys.stderr)"
+    sources = [f"{IMPORTED}; {greets}", SLOW, HANGS]
+    for number, source in enumerate(sources):
+        variables = ray_that(source, str(number))
+        nodes.start(number, "env", f"PYTHONPATH={variables['PYTHONPATH']}")
+    nodes.attempt.until(lambda: nodes.events("ray_started", 2))
+    if stopped:
+        os.kill(nodes.supervisor(2), signal.SIGSTOP)
+        nodes.attempt.until(lambda: nodes.events("ray_ended"))
+        os.kill(nodes.supervisor(2), signal.SIGCONT)
+    assert nodes.wait() == [1, 1, 1]
+    cause = nodes.read()["first_cause"]
+    assert cause["class"] == "platform"
+    assert cause["summary"] == (
+        "Ray was not imported on node 1, node 2 within the head_startup_timeout of 2 s"
+    )
+    last = "node 0 wrote last:\nfrom node 0" if stopped else "node 2 wrote last:\nline 10\n"
+    assert cause["traceback"].startswith(last)
+    assert not nodes.events("ray_head_starting")
 
 
 @pytest.mark.parametrize(
