@@ -323,8 +323,8 @@ class RayProcess:
         return hmac(key.encode(), f"ray {self._restart}".encode(), sha256).hexdigest()
 
     def _session_logs(self) -> str:
-        """Return the folder of the logs of this node's processes. Ray 2.49 writes those of all nodes
-        of a machine into the folder of the first one, and only a node that is up has some there."""
+        """Return the folder of the logs of this node's processes. Ray 2.49 writes those of all
+        nodes of a machine into the folder of the first one: one that is up has some there."""
         of_head = self._folder_of_head if self._is_up else ""
         for folder in (self._folder, self._shared, of_head):
             logs = os.path.join(folder, "r", "session_latest", "logs")

@@ -20,7 +20,8 @@ from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.package_lists.installed import this_interpreter
+from sgpu_decl.environments.package_lists.installed import installed, this_interpreter
+from sgpu_decl.environments.package_lists.site_folders import site_folders
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import PackageList
@@ -96,7 +97,8 @@ def interpreter_of(
     python: str | None, folder: Path, pythons: "Callable[[], Pythons]"
 ) -> Interpreter | NoPython:
     """Return the interpreter that `env.python` names. The interpreter of sgpu itself is not run;
-    for one in a project that is not trusted, only the path is known.
+    for one in a project that is not trusted, only the path is known. Packages are read from the
+    names of files.
 
     Args:
         folder: the base of a relative path.
@@ -106,7 +108,11 @@ def interpreter_of(
         return _own(tuple(_changed(folder) for folder in sys.path))
     answer = pythons().find(python, folder)
     if not isinstance(answer, NoPython):
-        return Interpreter(executable=answer.executable, version=answer.python.version)
+        return Interpreter(
+            executable=answer.executable,
+            version=answer.python.version,
+            packages=_packages(answer),
+        )
     if answer.untrusted is not None:
         return Interpreter(executable=answer.untrusted, version=None)
     return answer
@@ -230,6 +236,15 @@ def _own(changed: tuple[int | None, ...]) -> Interpreter:  # noqa: ARG001  the k
         version=platform.python_version(),
         packages=PackageList.of(this_interpreter().packages),
     )
+
+
+def _packages(found: LocalPython) -> PackageList | None:
+    """The packages of another interpreter, by the names of files; None if it is not CPython."""
+    if found.python.implementation != "cpython":
+        return None
+    threaded = "t" if _FREE_THREADED.match(found.python.abi) else ""
+    folders = site_folders(found.executable, found.python.version, os.environ, threaded=threaded)
+    return PackageList.of(installed(folders)) if folders is not None else None
 
 
 def _candidates(version: str, environ: Mapping[str, str]) -> Iterator[str]:

@@ -103,9 +103,29 @@ def test_the_python_of_sgpu_itself_serves_where_it_fits(python: str | None) -> N
 def test_a_path_counts_from_the_file_that_names_it(tmp_path: Path) -> None:
     create(tmp_path / "venv", symlinks=True, with_pip=False)
     found = interpreter_of("venv/bin/python", tmp_path)
-    assert found == Interpreter(executable=str(tmp_path / "venv/bin/python"), version=OWN)
+    assert isinstance(found, Interpreter)
+    assert (found.executable, found.version) == (str(tmp_path / "venv/bin/python"), OWN)
     (tmp_path / "no").mkdir()
     assert isinstance(interpreter_of("no/bin/python", tmp_path), NoPython)
+
+
+def test_the_packages_of_another_interpreter_are_read_from_its_files(tmp_path: Path) -> None:
+    create(tmp_path / "venv", symlinks=True, with_pip=False)
+    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    beside = tmp_path / "beside"
+    for folder in (site / "ray-2.40.0.dist-info", beside / "linked-1.0.dist-info"):
+        folder.mkdir(parents=True)
+    (site / "raises.pth").write_text(f"import never_there\n{beside}\n")
+    found = interpreter_of("venv/bin/python", tmp_path)
+    assert isinstance(found, Interpreter)
+    assert found.packages is not None
+    assert dict(found.packages.packages) == {"linked": "1.0", "ray": "2.40.0"}
+
+
+def test_the_packages_of_an_unusual_installation_are_not_known(elder: Path) -> None:
+    found = interpreter_of(str(elder), elder.parent)
+    assert isinstance(found, Interpreter)
+    assert found.packages is None
 
 
 def test_only_what_our_own_interpreter_lacks_is_known_to_be_missing() -> None:

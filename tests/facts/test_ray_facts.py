@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from venv import create
 
 import pytest
 
@@ -127,6 +128,32 @@ def test_a_plan_shows_the_cluster_and_its_mistakes_once(
         "Ray cluster: 1 node, 3 CPUs, object store 1.0 GB"
     )
     assert str(by_code["ray_init_elsewhere"].place).endswith("train.py:3:5")
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(None, "ray_missing"), ("2.48.0", "ray_too_old"), ("2.60.0", None)]
+)
+def test_the_packages_of_another_interpreter_count(
+    folder: Path,
+    open_file: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
+    code: str | None,
+) -> None:
+    monkeypatch.chdir(folder)
+    create(folder / "venv", symlinks=True, with_pip=False)
+    (site,) = (folder / "venv").glob("lib/python3*/site-packages")
+    if version is not None:
+        (site / f"ray-{version}.dist-info").mkdir()
+    (folder / "train.py").write_text("def main(): pass\n")
+    (folder / "run.yaml").write_text(
+        "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: train.py:main\n"
+        "ray: true\nenv: {python: venv/bin/python}\n"
+    )
+    checks = {check.id: check for check in open_file().plan(PlanOptions()).plan.checks}
+
+    assert {"ray_missing", "ray_too_old"} & checks.keys() == ({code} if code else set())
+    assert (f"Ray {version}" in checks["ray_cluster"].summary) == (version is not None)
 
 
 @pytest.mark.parametrize(

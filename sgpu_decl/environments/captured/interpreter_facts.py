@@ -12,6 +12,7 @@ from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured import interpreter_probe
+from sgpu_decl.environments.package_lists.site_folders import virtual_environment
 
 PATIENCE = 60.0  # seconds for an interpreter to answer
 
@@ -56,7 +57,7 @@ def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInt
     user_site = "PYTHONNOUSERSITE" not in os.environ
     if os.path.abspath(path) == os.path.abspath(sys.executable):
         return _read(interpreter_probe.answer(user_site and not sys.flags.no_user_site))
-    prefix = _virtual_environment(path) if program not in (None, path) else ""
+    prefix = virtual_environment(path) if program not in (None, path) else ""
     text = Path(interpreter_probe.__file__).read_text(encoding="utf-8")
     try:
         answer = subprocess.run(
@@ -79,15 +80,6 @@ def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInt
         return UnusableInterpreter(path, error.strerror or str(error))
     except (ValueError, KeyError, TypeError):
         return UnusableInterpreter(path, "its answer cannot be read")
-
-
-def _virtual_environment(path: str) -> str:
-    """The folder of the virtual environment of an interpreter, found as Python finds it."""
-    beside = os.path.dirname(os.path.abspath(path))
-    for folder in (beside, os.path.dirname(beside)):
-        if os.path.isfile(os.path.join(folder, "pyvenv.cfg")):
-            return folder
-    return ""
 
 
 def _read(answer: dict[str, Any]) -> InterpreterFacts:
