@@ -4,6 +4,7 @@ the backends offer. Everything here only reads; caches are the exception."""
 import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
@@ -305,7 +306,9 @@ class _FactReader:
                 config, run.places, self._checkout_folder, called=self._call_path is not None
             )
         )
-        if code is not None and self._call_path is None:
+        if self._call_path is not None:
+            self.findings += _function_ray_calls(run)
+        elif code is not None:
             findings = list(backend.check_code(config, run.places, code))
             reported = {item.code for item in findings}  # the backend's finding says more
             findings += [item for item in _ray_calls(config, code) if item.code not in reported]
@@ -316,12 +319,22 @@ class _FactReader:
 
 def _ray_calls(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
     """Calls in the code of a run that do not fit its Ray cluster."""
-    if config.ray is None or config.entrypoint is None:
+    if config.ray is None:
         return ()
+    from sgpu_decl.staging.command_scripts import executed_sources
     from sgpu_decl.staging.ray_calls import ray_calls
-    from sgpu_decl.staging.sources import sources
 
-    return ray_calls(sources(code.root, config.entrypoint))
+    return ray_calls(executed_sources(code.root, config.entrypoint, config.command))
+
+
+def _function_ray_calls(run: "LoadedRun") -> tuple[Diagnostic, ...]:
+    """The same of a function that is called, which its decorator leads to."""
+    place = run.places.get("entrypoint")
+    if run.config.ray is None or place is None:
+        return ()
+    from sgpu_decl.staging.ray_calls import function_ray_calls
+
+    return function_ray_calls(Path(place.file), place)
 
 
 def _importable_by(interpreter: Interpreter | None) -> Callable[[str], bool]:

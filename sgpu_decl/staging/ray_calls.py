@@ -4,14 +4,15 @@ A call counts where an import would (`sources`): one below a condition may never
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.sources import Source, certain_statements
+from sgpu_decl.staging.sources import Import, Source, certain_imports, certain_statements
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["ray_calls"]
+__all__ = ["function_ray_calls", "ray_calls"]
 
 # `ray.init` raises ValueError for them where a cluster runs (ray/_private/worker.py).
 _REFUSED = frozenset({"num_cpus", "num_gpus", "resources", "labels", "object_store_memory"})
@@ -26,33 +27,56 @@ def ray_calls(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
     findings: dict[str, Diagnostic] = {}
     for source in executed:
         if any(item.module.partition(".")[0] == "ray" for item in source.imports):
-            for finding in (*_serve(source), *_inits(source)):
+            tree = _parsed(source.path)
+            for finding in (*_serve(source.imports, source.shown), *_inits(tree, source.shown)):
                 findings.setdefault(finding.code, finding)
     return tuple(findings.values())
 
 
-def _serve(source: Source) -> Iterator[Diagnostic]:
-    for item in source.imports:
+def function_ray_calls(path: Path, place: Place) -> tuple[Diagnostic, ...]:
+    """Return the same of one function, whose decorator or name is at `place` of the file. Other
+    functions of the file are not executed by a call of it, but its imports are."""
+    tree = _parsed(path)
+    starting = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and min([node.lineno, *(one.lineno for one in node.decorator_list)]) == place.line
+    ]
+    if not starting:
+        return ()
+    imports = [one for one in tree.body if isinstance(one, ast.Import | ast.ImportFrom)]
+    executed = ast.Module(body=[*imports, *starting[0].body], type_ignores=[])
+    every = (*_serve(certain_imports(executed), place.file), *_inits(executed, place.file))
+    return tuple({finding.code: finding for finding in reversed(every)}.values())
+
+
+def _parsed(path: Path) -> ast.Module:
+    """The tree of a file; an empty one if it cannot be read or parsed any more."""
+    try:
+        return parse_source(path)
+    except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _serve(imports: Sequence[Import], shown: str) -> Iterator[Diagnostic]:
+    for item in imports:
         if item.module == "ray.serve" or (item.module == "ray" and "serve" in item.names):
             yield Diagnostic(
                 code="ray_serve",
                 severity=Severity.WARNING,
                 summary="Ray Serve answers requests, and none can reach the nodes of a batch run",
-                place=Place(source.shown, item.line, item.column),
+                place=Place(shown, item.line, item.column),
                 hint="serve the model elsewhere; use Ray Data for inference in a run",
             )
 
 
-def _inits(source: Source) -> Iterator[Diagnostic]:
-    try:
-        tree = parse_source(source.path)
-    except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
-        return  # changed since it was parsed
+def _inits(tree: ast.Module, shown: str) -> Iterator[Diagnostic]:
     names = _names_of_init(tree)
     for call in _certain_calls(tree):
         if ast.unparse(call.func) not in names:
             continue
-        place = Place(source.shown, call.lineno, call.col_offset + 1)
+        place = Place(shown, call.lineno, call.col_offset + 1)
         if (address := _other_address(call)) is not None:
             yield Diagnostic(
                 code="ray_init_elsewhere",

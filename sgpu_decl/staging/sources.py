@@ -69,7 +69,12 @@ def sources(root: Path, entrypoint: str) -> tuple[Source, ...]:
 
 @lru_cache(maxsize=4096)
 def _imports_of(path: Path, _mtime: int, _size: int) -> tuple[Import, ...]:
-    return tuple(sorted(_imports(parse_source(path)), key=lambda item: (item.line, item.column)))
+    return certain_imports(parse_source(path))
+
+
+def certain_imports(tree: ast.Module) -> tuple[Import, ...]:
+    """The imports that happen whenever the module, or a function in it, is executed, by place."""
+    return tuple(sorted(_imports(tree), key=lambda item: (item.line, item.column)))
 
 
 def _imports(tree: ast.Module) -> Iterator[Import]:

@@ -130,6 +130,20 @@ def test_a_plan_shows_the_cluster_and_its_mistakes_once(
     assert str(by_code["ray_init_elsewhere"].place).endswith("train.py:3:5")
 
 
+@pytest.mark.parametrize("command", ["[python, train.py]", "python -m train"])
+def test_a_command_that_starts_python_is_checked_as_an_entrypoint_is(
+    folder: Path, open_file: Callable[..., Session], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "train.py").write_text("import ray\nray.init(num_cpus=2)\n")
+    (folder / "run.yaml").write_text(
+        f"name: a\ngpus: 1\ntype: CPU\nmlflow: {{enabled: false}}\ncommand: {command}\nray: true\n"
+    )
+    checks = {check.id: check for check in open_file().plan(PlanOptions()).plan.checks}
+
+    assert str(checks["ray_init_resources"].place).endswith("train.py:2:1")
+
+
 @pytest.mark.parametrize(
     ("version", "code"), [(None, "ray_missing"), ("2.48.0", "ray_too_old"), ("2.60.0", None)]
 )

@@ -165,3 +165,14 @@ def test_a_driver_has_no_rank_to_fill_in() -> None:
 
     with pytest.raises(TypeError, match="missing `rank`"):
         train.distributed()
+
+
+def test_a_call_of_ray_init_that_ray_would_refuse_is_found_before_the_launch() -> None:
+    @ray_launch(gpus=1, gpu_type="CPU", ray=SMALL)
+    def resizes() -> None:
+        import ray
+
+        ray.init(num_cpus=4)
+
+    with pytest.raises(InvalidInput, match=r"`ray\.init` refuses `num_cpus`"):
+        resizes.distributed()

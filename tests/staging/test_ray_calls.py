@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.staging.ray_calls import ray_calls
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.staging.ray_calls import function_ray_calls, ray_calls
 from sgpu_decl.staging.sources import sources
 
 
@@ -57,3 +58,29 @@ def test_ray_serve(tmp_path: Path, source: str) -> None:
 )
 def test_what_goes_with_a_cluster_or_may_never_happen(tmp_path: Path, source: str) -> None:
     assert calls(tmp_path, source) == []
+
+
+def test_of_a_called_function_only_its_own_calls_count(tmp_path: Path) -> None:
+    source = """
+import ray
+from ray import serve
+def before():
+    ray.init("local")
+@launched(
+    ray=True,
+)
+def main():
+    def inner():
+        ray.init(num_cpus=4)
+    return inner()
+"""
+    (tmp_path / "calls.py").write_text(source)
+
+    def found(line: int) -> list[tuple[str, int]]:
+        findings = function_ray_calls(tmp_path / "calls.py", Place("calls.py", line, 1))
+        return sorted((one.code, one.place.line) for one in findings if one.place)
+
+    assert found(4) == [("ray_init_elsewhere", 5), ("ray_serve", 3)]
+    assert found(6) == [("ray_init_resources", 11), ("ray_serve", 3)]
+    assert found(7) == []
+    assert function_ray_calls(tmp_path / "none.py", Place("none.py", 1, 1)) == ()

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.staging.command_scripts import executed_sources
 from sgpu_decl.staging.snapshot import Snapshot
-from sgpu_decl.staging.sources import Source, sources
+from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
 
 _RDD = frozenset({"sparkContext", "rdd", "parallelize"})
@@ -18,10 +19,8 @@ _ONE_BY_ONE = frozenset({"__getitem__", "__next__", "__iter__"})
 
 def code_findings(config: RunConfig, code: Snapshot) -> tuple[Diagnostic, ...]:
     """Return findings about the code of a run, each kind once, at its first place."""
-    if config.entrypoint is None:
-        return ()
     findings: dict[str, Diagnostic] = {}
-    for source in sources(code.root, config.entrypoint):
+    for source in executed_sources(code.root, config.entrypoint, config.command):
         for finding in _findings(source):
             findings.setdefault(finding.code, finding)
     return tuple(findings.values())
