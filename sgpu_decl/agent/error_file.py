@@ -1,7 +1,8 @@
 """The record that a failed rank left, written by `rank/` or by torch's `@record`, and checked here.
 
 A record that is missing, truncated, huge, not UTF-8 or of another form is ignored: the verdict then
-comes from the exit status. If NCCL's watchdog aborted the rank, its stderr is read.
+comes from the exit status. If NCCL's watchdog aborted the rank, its stderr is read; so is that of a
+command which was the driver of a Ray cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["own_frames_left_out", "read_abort", "read_error", "read_stack"]
+__all__ = [
+    "own_frames_left_out",
+    "read_abort",
+    "read_error",
+    "read_out_of_memory",
+    "read_stack",
+]
 
 _LIMIT = 1 << 20
 _SUMMARY = 2_000
@@ -51,6 +58,14 @@ _FRAME = '  File "'
 _RANK = "sgpu_decl/rank"  # the folder of files in the bytecode of `rank/`
 _OF_ITS_OWN = b"terminated with exception: CUDA error"
 
+# What Python writes before the exception that ends it, and how it names that of Ray's memory
+# monitor: raised by a task that the driver waits for, or by one that this task waits for.
+_UNCAUGHT = "Traceback (most recent call last):"
+_OUT_OF_MEMORY = (
+    "ray.exceptions.OutOfMemoryError: ",
+    "ray.exceptions.RayTaskError(OutOfMemoryError): ",
+)
+
 
 def read_error(folder: str) -> dict[str, Any] | None:
     """Return a rank's error: class, summary, traceback, time_ns (or None) and collateral."""
@@ -65,13 +80,7 @@ def read_abort(folder: str) -> dict[str, Any] | None:
 
     No handler runs then, so the end of its stderr is read.
     """
-    try:
-        path = os.path.join(folder, "stderr.log")
-        with open(path, "rb", buffering=0, opener=regular_opener) as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _TRACEBACK))
-            tail = log.read(_TRACEBACK)
-    except OSError:
-        return None
+    tail = _end_of_stderr(folder)
     if _NCCL not in tail or _OF_ITS_OWN in tail or not any(words in tail for words in _OF_PEERS):
         return None
     return {
@@ -81,6 +90,40 @@ def read_abort(folder: str) -> dict[str, Any] | None:
         "time_ns": None,
         "collateral": True,
     }
+
+
+def read_out_of_memory(folder: str) -> dict[str, Any] | None:
+    """Return the error of a Python that ended with an exception of Ray's memory monitor.
+
+    A command leaves no record. The end of its stderr has the exception that Python ended with. What
+    the command printed itself does not count: the class stands in the first line that is not
+    indented after the last head of a traceback.
+    """
+    lines = _end_of_stderr(folder).decode("utf-8", "replace").splitlines()
+    heads = [number for number, line in enumerate(lines) if line == _UNCAUGHT]
+    if not heads:
+        return None
+    shown = lines[heads[-1] :]
+    raised = next((line for line in shown[1:] if not line.startswith(" ")), "")
+    if not raised.startswith(_OUT_OF_MEMORY):
+        return None
+    return {
+        "class": "oom",
+        "summary": _text(raised, _SUMMARY),
+        "traceback": _text("\n".join(shown), _TRACEBACK),
+        "time_ns": None,
+        "collateral": False,
+    }
+
+
+def _end_of_stderr(folder: str) -> bytes:
+    try:
+        path = os.path.join(folder, "stderr.log")
+        with open(path, "rb", buffering=0, opener=regular_opener) as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TRACEBACK))
+            return log.read(_TRACEBACK)
+    except OSError:
+        return b""
 
 
 def own_frames_left_out(stack: str, spec: Mapping[str, Any]) -> str:

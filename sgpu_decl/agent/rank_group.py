@@ -6,7 +6,13 @@ import os
 import time
 
 from sgpu_decl.agent.attempt_files import encode
-from sgpu_decl.agent.error_file import own_frames_left_out, read_abort, read_error, read_stack
+from sgpu_decl.agent.error_file import (
+    own_frames_left_out,
+    read_abort,
+    read_error,
+    read_out_of_memory,
+    read_stack,
+)
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.oom import OomKills, shortage
 from sgpu_decl.agent.previous_output import previous_output
@@ -313,6 +319,8 @@ class RankGroup:
         error = read_error(folder)
         if error is None and code == -signal.SIGABRT:
             error = read_abort(folder)
+        if error is None and code == 1 and self._cluster is not None:
+            error = read_out_of_memory(folder)
         if error is not None:
             for name in ("summary", "traceback"):
                 error[name] = error[name] and self._redact(error[name])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.error_file import read_abort, read_error
+from sgpu_decl.agent.error_file import read_abort, read_error, read_out_of_memory
 from sgpu_decl.agent.verdict import BLAME, RankEnding, Verdict
 from sgpu_decl.model.attempt import Blame, FailureClass
 
@@ -206,3 +206,31 @@ def test_torchs_record_is_read_flat_and_nested(tmp_path: Path) -> None:
     assert error is not None
     assert (error["summary"], error["traceback"]) == ("ValueError: x", "stack")
     assert error["collateral"] is False
+
+
+FRAMES = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    main()\n'
+KILLED = "ray.exceptions.OutOfMemoryError: Task was killed.\nMemory on the node: 9GB\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        (f"words\n{FRAMES}{KILLED}", "ray.exceptions.OutOfMemoryError: Task was killed."),
+        (
+            f"{FRAMES}ray.exceptions.RayTaskError(OutOfMemoryError): ray::a()\n",
+            "ray.exceptions.RayTaskError(OutOfMemoryError): ray::a()",
+        ),
+        (f"{FRAMES}{KILLED}{FRAMES}ValueError: mine\n", None),
+        (f"{FRAMES}ValueError: {KILLED}", None),
+        (f"{FRAMES}ValueError: mine\n{KILLED}", None),
+        (KILLED, None),
+        ("", None),
+    ],
+)
+def test_the_exception_that_python_ended_with_may_be_that_of_rays_memory_monitor(
+    tmp_path: Path, text: str, summary: str | None
+) -> None:
+    (tmp_path / "stderr.log").write_text(text)
+    error = read_out_of_memory(str(tmp_path))
+    assert (error and error["summary"]) == summary
+    assert error is None or (error["class"], "main()" in error["traceback"]) == ("oom", True)

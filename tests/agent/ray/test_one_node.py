@@ -170,7 +170,10 @@ def main():
 
 
 @pytest.mark.expensive
-def test_a_task_that_rays_memory_monitor_kills_is_out_of_memory(make_driver: Any) -> None:
+@pytest.mark.parametrize("kind", ["function", "command"])
+def test_a_task_that_rays_memory_monitor_kills_is_out_of_memory(
+    make_driver: Any, kind: str
+) -> None:
     source = """
 def main():
     import ray
@@ -181,9 +184,17 @@ def main():
     ray.get(task.remote())
 """
     monitor = {"RAY_memory_usage_threshold": "0.0001", "RAY_memory_monitor_refresh_ms": "100"}
-    status = make_driver(source, ray={"env": monitor}).launch().wait()
+    fields: dict[str, Any] = {}
+    if kind == "command":
+        fields["entry"] = Entry(
+            kind="command", command=("bash", "-c", "python -c 'import main; main.main()'")
+        )
+    status = make_driver(source, ray={"env": monitor}, **fields).launch().wait()
     assert status["class"] == "oom"
-    assert "OutOfMemoryError" in status["first_cause"]["summary"]
+    summary = status["first_cause"]["summary"]
+    assert summary.startswith("ray.exceptions.OutOfMemoryError: ")
+    assert "killed due to the node running low on memory" in summary
+    assert "in main" in status["first_cause"]["traceback"]
 
 
 @pytest.mark.expensive
