@@ -11,7 +11,6 @@ __all__ = [
     "number_in",
     "processor_quota",
     "read_file",
-    "usable_memory",
     "usable_processors",
 ]
 
@@ -22,12 +21,6 @@ def usable_processors() -> int:
     """How many processors this process may use, by its affinity and its quota; at least 1."""
     quotas = [quota for group in control_groups() if (quota := processor_quota(group))]
     return max(1, int(min([len(os.sched_getaffinity(0)), *quotas])))
-
-
-def usable_memory() -> int:
-    """The bytes of memory that this process may use."""
-    limits = [limit for group in control_groups() if (limit := memory_limit(group)) is not None]
-    return min([number_in(Path("/proc/meminfo"), "MemTotal:") * 1024, *limits])
 
 
 def control_groups() -> Iterator[Path]:

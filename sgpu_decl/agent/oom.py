@@ -1,4 +1,5 @@
-"""Whether the kernel killed a rank for lack of memory, or somebody else killed it."""
+"""Whether the kernel killed a rank for lack of memory, or somebody else killed it; and how much
+memory there is."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["OomKills", "Shortage", "shortage"]
+__all__ = ["OomKills", "Shortage", "shortage", "usable_memory"]
 
 _FIRST_PID_NAMESPACE = 4_026_531_836  # PROC_PID_INIT_INO: pids here are those of the kernel's log
 _V2, _V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
@@ -58,6 +59,16 @@ def shortage(pid: int, before: OomKills) -> Shortage | None:
     if not line:
         return None
     return _logged(line)
+
+
+def usable_memory() -> tuple[int, int]:
+    """Return the bytes that this process and its children may use, and how many of them are
+    available now on this machine."""
+    memory = _counter("/proc/meminfo", "MemTotal:") * 1024
+    limit = _of_own_group().limit
+    if limit is not None:
+        memory = min(memory, limit)
+    return memory, min(memory, _counter("/proc/meminfo", "MemAvailable:") * 1024)
 
 
 def _of_own_group() -> Shortage:

@@ -35,7 +35,7 @@ from sgpu_decl.agent.rank_start import (
 )
 from sgpu_decl.agent.ray_environment import python_path, without_outer_ray, without_rank
 from sgpu_decl.agent.ray_logs import keep_logs, last_lines
-from sgpu_decl.agent.ray_object_store import refused_store, store_limit
+from sgpu_decl.agent.ray_object_store import default_store, refuses_store, shared_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -232,12 +232,7 @@ class RayProcess:
             f"--num-gpus={options['num_gpus']}",
             f"--resources={dumps(dict(options['resources']))}",
         ]
-        store = options["object_store_memory"]
-        if store is not None:
-            refused = refused_store(store, options["env"])
-            if refused is not None:
-                raise LaunchError("launch_failed_user", f"{refused}, on node {self._node.number}")
-            whole.append(f"--object-store-memory={store}")
+        whole.append(f"--object-store-memory={self._store()}")
         plan = {
             "arguments": whole,
             "address": address,
@@ -250,6 +245,25 @@ class RayProcess:
             self._send({"start": plan})
         except OSError as error:
             raise LaunchError("platform", f"the Ray node cannot be reached: {error}") from error
+
+    def _store(self) -> int:
+        """Return the bytes of the object store.
+
+        Raises:
+            LaunchError: Ray would not start with them.
+        """
+        store: int | None = self._options["object_store_memory"]
+        if store is None:
+            return default_store()
+        free = shared_memory()
+        if refuses_store(store, free, self._options["env"]):
+            why = (
+                f"the `ray.object_store_memory` of {store / 1e9:.1f} GB does not fit into "
+                f"/dev/shm, which has {free / 1e9:.1f} GB free, and Ray keeps at most 10 GB on a "
+                f"disk, on node {self._node.number}"
+            )
+            raise LaunchError("launch_failed_user", why)
+        return store
 
     def _send(self, message: Mapping[str, object]) -> None:
         """Send a message to the process.
@@ -288,7 +302,7 @@ class RayProcess:
         # Else `ray start` gives up by itself after 30 s (`raylet_start_wait_time_s` in Ray's
         # `src/ray/common/ray_config_def.h`), whatever the options say.
         patience = max(options["head_startup_timeout"], options["worker_join_timeout"])
-        own = {"RAY_raylet_start_wait_time_s": math.ceil(patience), **store_limit()}
+        own = {"RAY_raylet_start_wait_time_s": math.ceil(patience)}
         environment = {**self._plain_environment(), **self._access(), **own, **options["env"]}
         return {name: str(value) for name, value in environment.items()}
 

@@ -188,8 +188,8 @@ class Ray(Block):
     )
     object_store_memory: Annotated[Size, AfterValidator(_large_enough)] | None = Field(
         None,
-        description="Memory of the object store of each node. Default: 30 % of the memory that is "
-        "free there, at most what /dev/shm has free.",
+        description="Memory of the object store of each node. Default: 30 % of the memory that the "
+        "run has there, at most what /dev/shm has free, and at most half of the available memory.",
     )
     temp_dir: Annotated[str, AfterValidator(_short_path)] | None = Field(
         None,

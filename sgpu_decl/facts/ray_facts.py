@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
+from sgpu_decl.agent.ray_object_store import refuses_store
 from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
 
 _FIRST_WITH_TOKEN = Version("2.52")
-_STORE_SHARE = 0.3  # of the memory: Ray's own default
-_SMALLEST_STORE = 75 << 20  # bytes
-_DISK_AT_MOST = 10_000_000_000  # bytes of a store that Ray keeps on a disk: agent/ray_object_store
-_SLOW_STORAGE = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE"
 _METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
 
 
@@ -68,9 +65,8 @@ def ray_cluster(ray: "Ray", shape: NodeShape | None, packages: RayPackages) -> R
     store = ray.object_store_memory.bytes if ray.object_store_memory is not None else None
     if shape is None:
         return RaySize(object_store_memory=store, version=packages.ray)
-    if store is None and shape.memory is not None and shape.shm is not None:
-        room = shape.shm if shape.shm >= _SMALLEST_STORE else _DISK_AT_MOST
-        store = min(int(shape.memory * _STORE_SHARE), room)
+    if store is None:
+        store = shape.store
     gpus = shape.gpus if ray.num_gpus is None else ray.num_gpus
     cpus = shape.cpus if ray.num_cpus is None else ray.num_cpus
     return RaySize(
@@ -145,17 +141,16 @@ def _shared_memory(
     if shape is None or shape.shm is None:
         return
     written = ray.object_store_memory
-    store = _SMALLEST_STORE if written is None else written.bytes
-    if store <= shape.shm:
+    store = shape.store if written is None else written.bytes
+    if store is None or store <= shape.shm:
         return
-    refused = store > _DISK_AT_MOST and not ray.env.get(_SLOW_STORAGE)
-    what = "store" if written is None else f"store of {size(store)}"
+    refused = refuses_store(store, shape.shm, ray.env)
     then = "Ray would not start" if refused else "Ray would keep it on a disk, which is slow"
     yield Diagnostic(
         code="ray_shm_small",
         severity=Severity.ERROR if refused else Severity.WARNING,
-        summary=f"the object {what} does not fit into /dev/shm, which has {size(shape.shm)}: "
-        f"{then}",
+        summary=f"the object store of {size(store)} does not fit into /dev/shm, which has "
+        f"{size(shape.shm)} free: {then}",
         place=place("ray" if written is None else "ray.object_store_memory"),
         hint="make /dev/shm larger (in a container: `--shm-size`), or declare a smaller "
         "`object_store_memory`",

@@ -10,13 +10,13 @@ OLDEST_RAY = "2.49"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """The nodes of a run, and what it may use of each: GPUs, processors, bytes of memory, bytes of
-    /dev/shm. None where only the node could tell."""
+    """The nodes of a run, and what it may use of each: GPUs, processors, free bytes of /dev/shm.
+    `store` is the bytes of an object store by default. None where only the node could tell."""
 
     nodes: int
     gpus: int
     cpus: int | None = None
-    memory: int | None = None
+    store: int | None = None
     shm: int | None = None
 
 

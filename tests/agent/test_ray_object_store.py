@@ -1,42 +1,46 @@
 """Where the object store of a Ray node finds room."""
 
-from types import SimpleNamespace
+import os
 
 import pytest
 
-from sgpu_decl.agent.ray_object_store import refused_store, store_limit
+from sgpu_decl.agent.ray_object_store import (
+    default_store,
+    refuses_store,
+    shared_memory,
+    store_size,
+)
 
-LIMIT = "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"
+GB = 1_000_000_000
 SLOW = {"RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1"}
 
 
-@pytest.fixture
-def free(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What /dev/shm has free, in bytes."""
-    status = SimpleNamespace(f_bavail=request.param // 1000, f_frsize=1000)
-    monkeypatch.setattr("sgpu_decl.agent.ray_object_store.os.statvfs", lambda _: status)
-
-
-@pytest.mark.usefixtures("free")
 @pytest.mark.parametrize(
-    ("free", "limit"),
+    ("memory", "available", "shared", "store"),
     [
-        (64_000_000, None),  # too little: Ray takes a disk
-        (1_000_000_000, "950000000"),
-        (900_000_000_000, "200000000000"),
+        (100 * GB, 90 * GB, 64 * GB, 30 * GB),
+        (1000 * GB, 900 * GB, 500 * GB, 300 * GB),
+        (100 * GB, 90 * GB, 10 * GB, int(9.5 * GB)),
+        (100 * GB, 20 * GB, 64 * GB, 10 * GB),  # Ray needs some for its tasks
+        (8 * GB, 8 * GB, 64_000_000, int(2.4 * GB)),  # of a disk
+        (100 * GB, 90 * GB, 64_000_000, 10 * GB),  # of a disk, which Ray takes so much of
+        (200_000_000, 100_000_000, 64 * GB, 75 << 20),  # Ray takes no less
     ],
-    indirect=["free"],
 )
-def test_by_default_ray_takes_no_more_than_is_free(limit: str | None) -> None:
-    assert store_limit().get(LIMIT) == limit
+def test_a_node_gets_a_share_of_its_memory_where_there_is_room(
+    memory: int, available: int, shared: int, store: int
+) -> None:
+    assert store_size(memory, available, shared) == store
 
 
-@pytest.mark.usefixtures("free")
-@pytest.mark.parametrize("free", [2_000_000_000], indirect=True)
+def test_the_store_of_this_machine_fits_into_it() -> None:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 75 << 20 <= default_store() <= max(75 << 20, 0.3 * total)
+    assert not refuses_store(default_store(), shared_memory(), {})
+
+
 def test_a_store_that_ray_would_not_start_with_is_refused() -> None:
-    assert refused_store(2_000_000_000, {}) is None
-    assert refused_store(10_000_000_000, {}) is None  # on a disk
-    refused = refused_store(12_000_000_000, {})
-    assert refused is not None
-    assert "of 12.0 GB does not fit into /dev/shm, which has 2.0 GB free" in refused
-    assert refused_store(12_000_000_000, SLOW) is None
+    assert not refuses_store(2 * GB, 2 * GB, {})
+    assert not refuses_store(10 * GB, 2 * GB, {})  # on a disk
+    assert refuses_store(12 * GB, 2 * GB, {})
+    assert not refuses_store(12 * GB, 2 * GB, SLOW)

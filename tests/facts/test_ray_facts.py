@@ -16,7 +16,7 @@ from sgpu_decl.model.ray_size import NodeShape, RaySize
 
 WHOLE = dict.fromkeys(("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client"), "1.0")
 TWO_NODES = NodeShape(nodes=2, gpus=4)
-MACHINE = NodeShape(nodes=1, gpus=1, cpus=8, memory=100 << 30, shm=16 << 30)
+MACHINE = NodeShape(nodes=1, gpus=1, cpus=8, store=12 << 30, shm=16 << 30)
 
 
 def packages(version: str | None, *, complete: bool = True, **others: str) -> RayPackages:
@@ -74,13 +74,16 @@ def test_an_object_store_that_shared_memory_cannot_hold() -> None:
 
 def test_shared_memory_that_holds_no_object_store() -> None:
     """As in a container that nobody gave more."""
-    container = NodeShape(nodes=1, gpus=0, cpus=2, memory=8 << 30, shm=64 << 20)
+    container = NodeShape(nodes=1, gpus=0, cpus=2, store=2_400_000_000, shm=64 << 20)
     found = packages("2.60.0")
+    (finding,) = ray_findings(Ray(), lambda _: None, shape=container, packages=found)
+    assert finding.summary == (
+        "the object store of 2.4 GB does not fit into /dev/shm, which has 67.1 MB free: Ray would "
+        "keep it on a disk, which is slow"
+    )
     for written in ({}, {"object_store_memory": "9GB"}):
         assert findings(found, container, **written) == [("ray_shm_small", "warning")]
     assert findings(found, container, object_store_memory="11GB") == [("ray_shm_small", "error")]
-    store = ray_cluster(Ray(), container, found).object_store_memory
-    assert store == int(0.3 * (8 << 30))
 
 
 def test_a_node_that_is_declared_larger_than_it_is() -> None:
@@ -95,10 +98,8 @@ def test_a_node_that_is_declared_larger_than_it_is() -> None:
 def test_the_size_is_that_of_the_nodes_where_nothing_else_is_said() -> None:
     cluster = ray_cluster(Ray(), MACHINE, packages("2.60.0"))
     assert cluster == RaySize(
-        nodes=1, gpus=1, cpus=8, object_store_memory=16 << 30, version="2.60.0"
+        nodes=1, gpus=1, cpus=8, object_store_memory=12 << 30, version="2.60.0"
     )
-    small = NodeShape(nodes=1, gpus=0, cpus=2, memory=1000, shm=16 << 30)
-    assert ray_cluster(Ray(), small, packages(None)).object_store_memory == 300
 
 
 def test_options_are_those_of_each_node() -> None:

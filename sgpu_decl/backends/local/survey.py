@@ -1,19 +1,18 @@
 """Whether this machine can run what a run asks for, said at plan time."""
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import host_locks, kernel_features
+from sgpu_decl.agent.ray_object_store import default_store, shared_memory
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.program_check import check_program
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.secret_resolution import missing_secrets
-from sgpu_decl.control_groups import usable_memory, usable_processors
+from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 # One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
 # has neither the cores nor the descriptors for them.
 _MOST_RANKS = 4096
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the place that Ray uses
 
 
 class LocalSurvey(Survey):
@@ -58,9 +56,15 @@ class LocalSurvey(Survey):
             nodes=1,
             gpus=gpus,
             cpus=usable_processors(),
-            memory=usable_memory(),
-            shm=disk_usage(_SHARED_MEMORY).total if os.path.isdir(_SHARED_MEMORY) else None,
+            store=self._room[0],
+            shm=self._room[1],
         )
+
+    @cached_property
+    def _room(self) -> tuple[int, int]:
+        """The bytes of an object store of Ray, and those that are free in shared memory: read once,
+        since runs of one plan that ask for the same get the same."""
+        return default_store(), shared_memory()
 
     def rules(
         self,
