@@ -6,14 +6,15 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["keep_logs", "last_lines"]
 
 _LINES = 20
 _TAIL = 64 << 10
 _NOISE = "[state-dump]"  # a raylet writes hundreds of such lines each minute
-_MOST_BYTES = 20 << 20  # of the logs of one node
+_MOST_BYTES = 20 << 20  # of the logs of one node, of all its starts together
+_MOST_OF_ONE = 5 << 20  # of one file: else the log of one task may leave no room for a raylet's
 
 
 def last_lines(*paths: str) -> str | None:
@@ -33,29 +34,55 @@ def _tail(path: str) -> str:
         return ""
 
 
-def keep_logs(folder: str, target: str, redact: Callable[[str], str]) -> int:
-    """Copy the logs below a folder without the values of secrets, the newest first, as many as fit;
-    return how many were copied.
+def keep_logs(
+    folder: str, target: str, earlier: Iterable[str], redact: Callable[[str], str]
+) -> int:
+    """Copy the logs below a folder without the values of secrets, the newest first, until the room
+    of the node is full; return how many were copied. Of a large one, the end is copied.
+
+    What was kept of earlier starts of the node shares the room: the folders `earlier`, the newest
+    first, keep what still fits.
 
     Raises:
         OSError: the target cannot be written.
     """
     room, kept = _MOST_BYTES, 0
-    for _, size, path in sorted(_files(folder), reverse=True):
-        if size > room:
-            continue
+    for changed, size, path in sorted(_files(folder), reverse=True):
         try:
-            with open(os.path.join(folder, path), "rb") as file:
-                text = file.read(size).decode("utf-8", "surrogateescape")
+            data = _end_of(os.path.join(folder, path), size, min(room, _MOST_OF_ONE))
         except OSError:
             continue
+        if not data:
+            continue
+        text = redact(data.decode("utf-8", "surrogateescape"))
         copy = os.path.join(target, path)
         os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
         with open(copy, "wb") as file:
-            file.write(redact(text).encode("utf-8", "surrogateescape"))
-        room -= size
+            room -= file.write(text.encode("utf-8", "surrogateescape"))
+        os.utime(copy, ns=(changed, changed))
         kept += 1
+    _shrink(earlier, room)
     return kept
+
+
+def _end_of(path: str, size: int, most: int) -> bytes:
+    """Return a file of that size, or its last lines in at most so many bytes. Lines stay whole,
+    because secrets are found in whole lines."""
+    with open(path, "rb") as file:
+        if size <= most:
+            return file.read(size)
+        file.seek(size - most - 1)
+        return file.read(most + 1).partition(b"\n")[2]
+
+
+def _shrink(folders: Iterable[str], room: int) -> None:
+    """Remove the files that do not fit into the room any more, the oldest first."""
+    for folder in folders:
+        for _, size, path in sorted(_files(folder), reverse=True):
+            if size <= room:
+                room -= size
+            else:
+                os.unlink(os.path.join(folder, path))
 
 
 def _files(folder: str) -> Iterator[tuple[int, int, str]]:

@@ -1,7 +1,7 @@
 """Room for the object store of a Ray node: shared memory, or else a disk, which is slow.
 
 A node gets 30 % of the memory that the run has there, if nothing else is declared. Plan and agent
-use this rule: Ray's own default follows what is free at that moment, so a plan could not tell it. If
+use this rule: Ray's own default follows what is free at that moment, so no plan could tell it. If
 /dev/shm is smaller than a store, Ray takes up to 10 GB of a disk. Above that, it does not start
 (`determine_plasma_store_config` in `ray/_private/services.py`; the same in 2.49.1 and 2.60).
 """

@@ -258,8 +258,8 @@ class RayProcess:
         free = shared_memory()
         if refuses_store(store, free, self._options["env"]):
             why = (
-                f"the `ray.object_store_memory` of {store / 1e9:.1f} GB does not fit into "
-                f"/dev/shm, which has {free / 1e9:.1f} GB free, and Ray keeps at most 10 GB on a "
+                f"the `ray.object_store_memory` of {store / 1e9:.1f} GB does not fit into the "
+                f"{free / 1e9:.1f} GB that are free in /dev/shm, and Ray keeps at most 10 GB on a "
                 f"disk, on node {self._node.number}"
             )
             raise LaunchError("launch_failed_user", why)
@@ -396,9 +396,13 @@ class RayProcess:
         logs = self._session_logs()
         if self._keep and logs:
             name = f"node_{self._node.number}"
-            target = os.path.join(self._spec["output_dir"], _LOGS, str(self._restart), name)
+            kept = os.path.join(self._spec["output_dir"], _LOGS)
+            target, *earlier = (
+                os.path.join(kept, str(restart), name) for restart in range(self._restart, -1, -1)
+            )
             try:
-                self._record.event("ray_logs_kept", files=keep_logs(logs, target, self._redact))
+                files = keep_logs(logs, target, earlier, self._redact)
+                self._record.event("ray_logs_kept", files=files)
             except OSError as error:
                 self._record.event("ray_logs_not_kept", reason=str(error))
         for lock in self._locks:

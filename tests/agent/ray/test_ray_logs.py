@@ -1,6 +1,7 @@
 """Which logs of Ray are kept, and what is shown of them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,23 +9,48 @@ import pytest
 from sgpu_decl.agent import ray_logs
 from sgpu_decl.agent.ray_logs import keep_logs, last_lines
 
+Keep = Callable[..., dict[str, str]]
 
-def test_the_newest_logs_are_kept_as_far_as_they_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ray_logs, "_MOST_BYTES", 10)
-    logs = tmp_path / "logs"
-    (logs / "below").mkdir(parents=True)
-    names = ("old.out", "below/middle.out", "new.out", "large.out")
-    for age, (name, text) in enumerate(zip(names, ("aaaa", "bbbb", "cccc", "d" * 11), strict=True)):
-        (logs / name).write_text(text)
-        os.utime(logs / name, (age, age))
-    (logs / "link.out").symlink_to("new.out")
-    (logs / "empty.out").touch()
-    kept = tmp_path / "kept"
-    assert keep_logs(str(logs), str(kept), lambda text: text.replace("c", "*")) == 2
-    found = {str(path.relative_to(kept)): path.read_text() for path in kept.rglob("*.out")}
-    assert found == {"below/middle.out": "bbbb", "new.out": "****"}
+
+@pytest.fixture
+def keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
+    """Keep these logs, from the oldest to the newest, as those of a start of the node; return what
+    is there of all starts."""
+    monkeypatch.setattr(ray_logs, "_MOST_BYTES", 20)
+    monkeypatch.setattr(ray_logs, "_MOST_OF_ONE", 12)
+
+    def keep(restart: int, logs: dict[str, str]) -> dict[str, str]:
+        folder, kept = tmp_path / f"logs-{restart}", tmp_path / "kept"
+        for age, (name, text) in enumerate(logs.items()):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            os.utime(path, (age, age))
+        (folder / "link.out").symlink_to(next(iter(logs)))
+        (folder / "empty.out").touch()
+        target, *earlier = (str(kept / str(number)) for number in range(restart, -1, -1))
+        count = keep_logs(str(folder), target, earlier, lambda text: text.replace("c", "*"))
+        assert count == sum(path.is_file() for path in Path(target).rglob("*"))
+        files = (path for path in sorted(kept.rglob("*")) if path.is_file())
+        return {str(path.relative_to(kept)): path.read_text() for path in files}
+
+    return keep
+
+
+def test_the_newest_logs_are_kept_as_far_as_they_fit(keep: Keep) -> None:
+    logs = {"old.out": "a" * 10, "below/middle.out": "b" * 12, "new.out": "cccc"}
+    assert keep(0, logs) == {"0/below/middle.out": "b" * 12, "0/new.out": "****"}
+
+
+def test_of_a_large_log_the_last_lines_are_kept(keep: Keep) -> None:
+    logs = {"first.out": "b\n" * 10, "large.out": "aaaa\n" * 10, "line.out": "d" * 13}
+    assert keep(0, logs) == {"0/first.out": "b\n" * 5, "0/large.out": "aaaa\n" * 2}
+
+
+def test_the_logs_of_all_starts_of_a_node_share_the_room(keep: Keep) -> None:
+    assert keep(0, {"a.out": "a" * 6, "b.out": "b" * 6}).keys() == {"0/a.out", "0/b.out"}
+    assert keep(1, {"a.out": "a" * 6}).keys() == {"0/a.out", "0/b.out", "1/a.out"}
+    assert keep(2, {"a.out": "a" * 6}).keys() == {"0/b.out", "1/a.out", "2/a.out"}
 
 
 def test_the_last_lines_are_those_of_the_last_file(tmp_path: Path) -> None:
