@@ -4,8 +4,8 @@
         ...  # cluster.url is the address of its dashboard
 
 Each node is a process group of its own, with its own ports and its own folder of Ray (2.49 ignores
-that of all nodes but the head). Nothing listens for Ray Client. Processes are ended by their pids:
-`ray stop` would end every Ray of the machine.
+that of all nodes but the head). Nothing listens for Ray Client. Processes are found by a mark in
+their environment and ended by their pids: `ray stop` would end every Ray of the machine.
 """
 
 import json
@@ -27,17 +27,21 @@ from typing import Any
 
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import related
+from sgpu_decl.agent.processes import command_line, descendants, related
 
 __all__ = ["RayCluster", "ray_cluster"]
 
 _PATIENCE = 300.0  # seconds until a node must have joined, on however busy a machine
+_LEAVING = 15.0  # seconds for processes to end whose parents have ended, on however busy a machine
 _PAUSE = 0.1
 _SHORT_PAUSE = 0.01
 _MEMORY = 100_000_000  # bytes of the object store of each node
 _PORTS = 5  # of each node
 # Ray starts workers before its first driver asks for any (`ray_config_def.h`). Each costs a second.
-_VARIABLES = {"RAY_prestart_worker_first_driver": "0"}
+# With the other one, processes that change their title keep their environment, and so their mark.
+_VARIABLES = {"RAY_prestart_worker_first_driver": "0", "SPT_NOENV": "1"}
+_MARK = "SGPU_TEST_RAY_NODE"
+_LOOPBACK = "127.0.0.1"
 _ACTIVE_JOBS = ("PENDING", "RUNNING")
 
 
@@ -64,7 +68,7 @@ class RayCluster:
 
     def kill_node(self, number: int) -> None:
         """End all processes of a node, as if its machine were gone."""
-        _kill(self.nodes[number])
+        _kill(self.nodes[number], lambda: self._processes(number))
 
     def restart_node(self, number: int) -> None:
         """Start a node again that was killed, at the same ports, and wait until it has joined."""
@@ -101,13 +105,30 @@ class RayCluster:
     def processes(self, number: int, name: str) -> list[int]:
         """The pids of the processes of a node whose command line has a word with that name at its
         end, such as `raylet`."""
-        found = []
-        for pid in related(self.nodes[number].pid):
-            with suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if any(word.endswith(name.encode()) for word in words[:1]):
-                    found.append(pid)
-        return found
+        return [
+            pid
+            for pid in self._processes(number)
+            if command_line(pid).partition(b"\0")[0].endswith(name.encode())
+        ]
+
+    def _processes(self, number: int) -> list[int]:
+        """The pids of all processes of a node, `ray start` among them."""
+        return related(-1, marks=[frozenset({f"{_MARK}={self.folder}/{number}".encode()})])
+
+    def _strays(self) -> dict[int, bytes]:
+        """The pids and command lines of processes that do not end, though what has started them
+        has ended. Those of Ray itself do not count: a test may have killed some of them."""
+        deadline = time.monotonic() + _LEAVING
+        while True:
+            strays: dict[int, bytes] = {}
+            for number, node in enumerate(self.nodes):
+                kept = {node.pid, *descendants(node.pid)} if node.poll() is None else set()
+                others = (pid for pid in self._processes(number) if pid not in kept)
+                lines = {pid: command_line(pid) for pid in others}
+                strays |= {pid: line for pid, line in lines.items() if line and not _of_ray(line)}
+            if not strays or time.monotonic() > deadline:
+                return strays
+            time.sleep(_PAUSE)
 
 
 @contextmanager
@@ -122,7 +143,7 @@ def ray_cluster(
     python: str = sys.executable,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[RayCluster]:
-    """A cluster that ends with the block.
+    """A cluster that ends with the block, with all processes that carry its environment.
 
     Args:
         cpus, gpus: what each node declares; Ray believes it.
@@ -135,6 +156,9 @@ def ray_cluster(
 
     Raises:
         ValueError: `environ` says how the cluster authenticates: `token` does that.
+        RuntimeError: a node did not start, or this machine has no network address. At the end of
+            the block: processes were left that are not Ray's own and whose parents had ended.
+            They are ended before.
     """
     if refused := [name for name in environ or {} if name.startswith("RAY_AUTH_")]:
         raise ValueError(f"`token` decides about {', '.join(refused)}")
@@ -182,11 +206,15 @@ def ray_cluster(
                 cluster.nodes.append(start())
                 _await_nodes(cluster, number, number + 1)
             yield cluster
+            strays = cluster._strays()
         finally:
-            for node in reversed(cluster.nodes):
-                _kill(node)
+            for number in reversed(range(len(cluster.nodes))):
+                cluster.kill_node(number)
             for _, lock in claims:
                 os.close(lock)
+        if strays:
+            names = (f"`{_words(line)}` ({pid})" for pid, line in strays.items())
+            raise RuntimeError(f"processes outlived what had started them: {', '.join(names)}")
 
 
 def _started(
@@ -199,7 +227,7 @@ def _started(
              "--node-ip-address", here, "--object-store-memory", str(_MEMORY),
              "--temp-dir", str(folder), "--disable-usage-stats",
              "--min-worker-port=0", "--max-worker-port=0"],
-            env=dict(variables), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            env={**variables, _MARK: str(folder)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True,
         )  # fmt: skip
 
@@ -218,22 +246,45 @@ def _await_nodes(cluster: RayCluster, started: int, count: int) -> None:
         time.sleep(_PAUSE)
 
 
-def _kill(node: "subprocess.Popen[bytes]") -> None:
-    """Kill a node with all that it started, in whatever session."""
-    while pids := [pid for pid in (node.pid, *related(node.pid)) if pid != node.pid or _runs(node)]:
+def _kill(node: "subprocess.Popen[bytes]", find: Callable[[], Sequence[int]]) -> None:
+    """Kill a node with all processes that `find` returns, until there are none.
+
+    Raises:
+        RuntimeError: some do not end.
+    """
+    deadline = time.monotonic() + _LEAVING
+    while pids := find():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"processes of Ray do not end: {', '.join(map(str, pids))}")
         for pid in pids:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_SHORT_PAUSE)
     node.wait()
 
 
-def _runs(node: "subprocess.Popen[bytes]") -> bool:
-    return node.poll() is None
+def _of_ray(line: bytes) -> bool:
+    """Whether that is the command line of one of Ray's own programs, or its title."""
+    return line.startswith((b"ray::", b"ray-")) or b"-packages/ray/" in line
+
+
+def _words(line: bytes) -> str:
+    return line.replace(b"\0", b" ").decode("utf-8", "replace").strip()[:100]
 
 
 def _own_address() -> str:
-    """The address of this machine: Ray replaces that of the loopback interface."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # for datagrams, this only looks up the route
-        return str(probe.getsockname()[0])
+    """The address of this machine: Ray replaces that of the loopback interface. Without a network,
+    there is only that one.
+
+    Raises:
+        RuntimeError: there is not even that one.
+    """
+    # For datagrams, this only looks up the route.
+    for other in ("192.0.2.1", _LOOPBACK):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.connect((other, 9))
+            return str(probe.getsockname()[0])
+    raise RuntimeError(
+        "this machine has no network address, not even that of the loopback interface, which "
+        "`ip link set lo up` brings up"
+    )

@@ -1,15 +1,17 @@
 """A real cluster for tests: what it declares, and that nothing is left of it."""
 
+import json
 import os
+import subprocess
 import sys
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.testing.ray_cluster import ray_cluster
-from tests.support import PATIENCE
+from tests.support import PATIENCE, until
 
 
 @pytest.mark.ray
@@ -26,6 +28,54 @@ def test_a_cluster_has_the_nodes_that_it_was_asked_for_and_ends_with_all_process
         assert start_time(pids[1]) is None
     assert start_time(pids[0]) is None
     assert not os.path.exists(cluster.folder)
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_what_outlives_its_parents_is_ended_and_reported() -> None:
+    def with_kills() -> None:
+        with ray_cluster(nodes=1, cpus=1) as cluster:
+            body = json.dumps({"entrypoint": "setsid sleep 86400 >&- 2>&- &"}).encode()
+            request = Request(
+                f"{cluster.url}/api/jobs/", body, {"Content-Type": "application/json"}
+            )
+            with urlopen(request, timeout=PATIENCE) as answer:
+                job = json.load(answer)["submission_id"]
+            until(lambda: cluster.get(f"/api/jobs/{job}")["status"] == "SUCCEEDED")
+            for name in ("raylet", "gcs_server", "sleep"):
+                pids.extend(cluster.processes(0, name))
+            cluster.nodes[0].kill()
+            cluster.nodes[0].wait(PATIENCE)
+
+    pids: list[int] = []
+    with pytest.raises(RuntimeError, match=r"started them: `sleep 86400` \(\d+\)$"):
+        with_kills()
+    assert len(pids) >= 3  # Ray has a `sleep` of its own beside a job
+    assert [pid for pid in pids if start_time(pid) is not None] == []
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+@pytest.mark.parametrize("loopback", [True, False])
+def test_a_machine_without_a_network(*, loopback: bool) -> None:
+    source = """
+from sgpu_decl.testing.ray_cluster import ray_cluster
+with ray_cluster(nodes=2, cpus=1) as cluster:
+    print(cluster.address.partition(":")[0], cluster.leftovers())
+"""
+    words = ["ip", "link", "set", "lo", "up" if loopback else "down"]
+    alone = ["unshare", "--map-root-user", "--net"]
+    if subprocess.run([*alone, *words], capture_output=True, check=False).returncode:
+        pytest.skip("this machine has no network namespaces of users")
+    script = f'{" ".join(words)} && exec "$0" -c "$1"'
+    answer = subprocess.run(
+        [*alone, "sh", "-c", script, sys.executable, source],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    if loopback:
+        assert answer.stdout == "127.0.0.1 []\n", answer.stderr
+    else:
+        assert "not even that of the loopback interface" in answer.stderr
 
 
 @pytest.mark.ray
