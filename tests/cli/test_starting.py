@@ -115,6 +115,14 @@ def test_the_tab_key_imports_no_reader_of_files(sgpu: Any) -> None:
         assert not sorted(tops & (below | {"rich", "yaml", "pydantic", "jinja2"})), words
 
 
+def test_a_plan_of_a_run_with_a_ray_cluster_of_its_own_imports_no_ray(sgpu: Any) -> None:
+    sgpu.write("train.py", "import ray\ndef main():\n    ray.init('local')\n")
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\nray: true\n")
+    _, tops = imported(sgpu.folder, "plan")
+    assert {"sgpu_decl.facts.ray_facts", "sgpu_decl.staging.ray_calls"} <= tops
+    assert not tops & HEAVY
+
+
 def test_a_plan_for_a_ray_cluster_imports_no_ray(sgpu: Any) -> None:
     sgpu.write("train.py", "print()\n")
     with answering(recorded("2.60.0")) as cluster:

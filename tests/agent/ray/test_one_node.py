@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -15,6 +16,7 @@ import pytest
 
 from sgpu_decl.agent.attempt_status import request_cancel
 from sgpu_decl.agent.processes import carriers, variables
+from sgpu_decl.agent.ray_object_store import default_store
 from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.agent.ray.conftest import output, ray_folder, ray_pid
@@ -91,6 +93,31 @@ def main():
     assert attempt.read()["ray"]["nodes"] == 1
     _check_end(attempt, Path("/nonexistent"))
     assert not (output(attempt) / "ray_logs").exists()
+
+
+@pytest.mark.expensive
+def test_options_hold_for_a_driver_that_does_not_call_init(
+    make_driver: Any, ray_python: str
+) -> None:
+    source = """
+def main():
+    import ray
+    task = ray.remote(lambda: ray.get_runtime_context().get_node_id())
+    (node,) = ray.nodes() if ray.get(task.remote()) else ()
+    return [node["RayletSocketName"], node["MetricsExportPort"], ray.cluster_resources()]
+"""
+    with socket.socket() as taken, TemporaryDirectory(prefix="sgpu-", dir="/tmp") as scratch:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ray = {"temp_dir": scratch, "metrics_export_port": port, "object_store_memory": None}
+        attempt = make_driver(source, ray=ray).launch()
+        ((socket_path, metrics_port, resources),) = attempt.values()
+        assert socket_path.startswith(f"{scratch}/")
+        assert metrics_port not in (0, port)
+        assert resources["object_store_memory"] == pytest.approx(default_store(), rel=0.2)
+        _check_end(attempt, Path("/nonexistent"))
+        assert os.listdir(scratch) == []
 
 
 @pytest.mark.expensive
