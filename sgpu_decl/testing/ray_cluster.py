@@ -40,7 +40,7 @@ _PORTS = 5  # of each node
 # Ray starts workers before its first driver asks for any (`ray_config_def.h`). Each costs a second.
 # With the other one, processes that change their title keep their environment, and so their mark.
 _VARIABLES = {"RAY_prestart_worker_first_driver": "0", "SPT_NOENV": "1"}
-_MARK = "SGPU_TEST_RAY_NODE"
+_MARK = "TEST_RAY_CLUSTER_NODE"
 _LOOPBACK = "127.0.0.1"
 _ACTIVE_JOBS = ("PENDING", "RUNNING")
 
