@@ -94,7 +94,7 @@ class LaunchRequest:
 
     def folder(self, project: Path) -> Path:
         """The folder that paths in the run's YAML start from."""
-        return (project / self.record.owner).parent
+        return self.record.folder(project)
 
     def code_root(self, project: Path) -> Path:
         """The folder that its code was taken from."""

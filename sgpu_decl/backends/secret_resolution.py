@@ -31,21 +31,27 @@ class _MissingSecret:
     hint: str
 
 
-def resolve_secrets(references: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def resolve_secrets(
+    references: Mapping[str, str], environ: Mapping[str, str], folder: Path
+) -> dict[str, str]:
     """Return the value of each secret by the name that ranks find it under.
 
     Args:
         references: name to `env:NAME`, `file:PATH` or `databricks:scope/key`.
         environ: the environment of the caller.
+        folder: the base of relative paths.
 
     Raises:
         BackendError: a value is missing here. The message names the reference only.
     """
-    return {name: _resolve(name, text, environ) for name, text in references.items()}
+    return {name: _resolve(name, text, environ, folder) for name, text in references.items()}
 
 
 def missing_secrets(
-    references: Mapping[str, str], places: "Mapping[str, Place]", environ: Mapping[str, str]
+    references: Mapping[str, str],
+    places: "Mapping[str, Place]",
+    environ: Mapping[str, str],
+    folder: Path,
 ) -> "list[Diagnostic]":
     """Warnings of secrets that could not be resolved here: a plan may be applied where they are.
 
@@ -53,6 +59,7 @@ def missing_secrets(
         references: see `resolve_secrets`.
         places: where the fields of the run were written.
         environ: the environment of the caller.
+        folder: the base of relative paths.
     """
     from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 
@@ -65,11 +72,13 @@ def missing_secrets(
             hint=missing.hint,
         )
         for name, reference in references.items()
-        if (missing := _missing_secret(name, reference, environ)) is not None
+        if (missing := _missing_secret(name, reference, environ, folder)) is not None
     ]
 
 
-def _missing_secret(name: str, reference: str, environ: Mapping[str, str]) -> _MissingSecret | None:
+def _missing_secret(
+    name: str, reference: str, environ: Mapping[str, str], folder: Path
+) -> _MissingSecret | None:
     """Say why a secret could not be resolved here, None where it could, without reading it: a file
     may be a pipe, which gives its value once."""
     scheme, _, rest = reference.partition(":")
@@ -81,7 +90,7 @@ def _missing_secret(name: str, reference: str, environ: Mapping[str, str]) -> _M
             hint=f"run `export {rest}=…` first, or point `env.secrets.{name}` elsewhere",
         )
     if scheme == "file":
-        path = _path(rest)
+        path = _path(rest, folder)
         try:
             mode = path.stat().st_mode
         except OSError as error:
@@ -97,14 +106,14 @@ def _missing_secret(name: str, reference: str, environ: Mapping[str, str]) -> _M
     )
 
 
-def _resolve(name: str, reference: str, environ: Mapping[str, str]) -> str:
-    refused = _missing_secret(name, reference, environ)
+def _resolve(name: str, reference: str, environ: Mapping[str, str], folder: Path) -> str:
+    refused = _missing_secret(name, reference, environ, folder)
     if refused is None:
         scheme, _, rest = reference.partition(":")
         if scheme == "env":
             return environ[rest]
         try:
-            return _path(rest).read_text(encoding="utf-8").rstrip("\r\n")
+            return _path(rest, folder).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             refused = _unreadable(name, reference, _why(error))
         except UnicodeDecodeError:
@@ -112,8 +121,8 @@ def _resolve(name: str, reference: str, environ: Mapping[str, str]) -> str:
     raise BackendError(refused.summary, hint=refused.hint, code="secret_missing") from None
 
 
-def _path(text: str) -> Path:
-    return Path(os.path.expanduser(text))  # unlike Path.expanduser, leaves an unknown `~name`
+def _path(text: str, folder: Path) -> Path:
+    return folder / os.path.expanduser(text)  # unlike Path.expanduser, leaves an unknown `~name`
 
 
 def _why(error: OSError) -> str:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Flag
 from sgpu_decl.config.cross_field import ORIGINS
-from sgpu_decl.config.file_paths import INTERPRETER, PATH, REQUIREMENT
+from sgpu_decl.config.file_paths import INTERPRETER, PATH, REQUIREMENT, SECRET
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.secrets import SecretRef
 
@@ -98,7 +98,7 @@ class Env(EnvironmentBlock):
         {},
         description="Environment variables of the ranks; values are taken as text, as written.",
     )
-    secrets: dict[VariableName, SecretRef] = Field(
+    secrets: dict[VariableName, Annotated[SecretRef, SECRET]] = Field(
         {},
         description="Environment variables whose values are fetched at launch and never stored: "
         "`env:NAME`, `file:PATH` or `databricks:scope/key`.",

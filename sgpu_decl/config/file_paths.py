@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["INTERPRETER", "PATH", "REQUIREMENT", "FilePath"]
+__all__ = ["INTERPRETER", "LOCATION", "PATH", "REQUIREMENT", "SECRET", "STORE", "FilePath"]
 
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*)(\S.*)")
+_SECRET_FILE = "file:"  # noqa: S105  the scheme of a reference
+_STORE = re.compile(r"(sqlite:///(?!:memory:)|file:)?(?!/)(.+)")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
@@ -60,6 +62,36 @@ def _looks_local(target: str) -> bool:
     return start.startswith((".", "~")) or "/" in start or start.rstrip().endswith(".whl")
 
 
+def _secret(text: str, folder: str) -> str:
+    """A reference to a secret; of those, `file:PATH` has a path."""
+    if not text.startswith(_SECRET_FILE):
+        return text
+    return _SECRET_FILE + _path(text.removeprefix(_SECRET_FILE), folder)
+
+
+def _location(text: str, folder: str) -> str:
+    """A URI or a path. The path keeps a start that no URI has."""
+    if _SCHEME.match(text):
+        return text
+    moved = _path(text, folder)
+    return moved if moved.startswith(("/", "~", "..")) else f"./{moved}"
+
+
+def _store(text: str, folder: str) -> str:
+    """A tracking URI of MLflow, as `tracking/store_location.py` reads it: SQLite files, `file:` and
+    bare paths may be relative."""
+    match = _STORE.fullmatch(text)
+    if match is None or text == "databricks":
+        return text
+    if match[1] is None:
+        return _location(text, folder)
+    path, mark, query = match[2].partition("?")
+    return f"{match[1]}{posixpath.normpath(posixpath.join(folder, path))}{mark}{query}"
+
+
 PATH = FilePath(_path)
 INTERPRETER = FilePath(_interpreter)
 REQUIREMENT = FilePath(_requirement)
+SECRET = FilePath(_secret)
+LOCATION = FilePath(_location)
+STORE = FilePath(_store)

@@ -1,8 +1,11 @@
 """`mlflow`: the tracking of a run."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from sgpu_decl.config.block import Block, Flag
+from sgpu_decl.config.file_paths import LOCATION, STORE
 
 __all__ = ["Mlflow"]
 
@@ -21,14 +24,14 @@ class Mlflow(Block):
     run_name: str | None = Field(
         None, min_length=1, description="The MLflow run's name; default: `name#attempt`."
     )
-    tracking_uri: str | None = Field(
+    tracking_uri: Annotated[str | None, STORE] = Field(
         None,
         min_length=1,
         description="The MLflow server or store; default: MLFLOW_TRACKING_URI, else a local "
         "database "
         "under `.sgpu/`.",
     )
-    artifact_location: str | None = Field(
+    artifact_location: Annotated[str | None, LOCATION] = Field(
         None,
         min_length=1,
         description="Where a new experiment keeps its artifacts: a folder, a volume "

@@ -1,6 +1,7 @@
 """A launch: what decides it, and what is remembered of it."""
 
 from dataclasses import field
+from pathlib import Path
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
@@ -67,3 +68,7 @@ class LaunchRecord:
     reference: str | None = None
     formerly: tuple[Address, ...] = ()
     provenance: Provenance = field(default=Provenance(), metadata=FLAT)
+
+    def folder(self, project: Path) -> Path:
+        """The folder that paths in the run's YAML start from."""
+        return (project / self.owner).parent

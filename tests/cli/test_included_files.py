@@ -119,6 +119,22 @@ def test_a_run_that_moves_into_an_included_file_is_not_in_dispute(project: Shell
     assert changes(project)["run.eval"]["action"] == "update"
 
 
+def test_a_secret_lies_beside_the_file_that_names_it(project: Shell) -> None:
+    secret = "env: {secrets: {TOKEN: file:token.txt}}\n"
+    project.write("eval/run.yml", FILE + secret)
+    project.write("eval/token.txt", "s3cr3t-of-eval\n")
+    project.write("eval/score.py", "import os\ndef main():\n    print(os.environ['TOKEN'])\n")
+    deep = project.folder / "eval" / "deep"
+    deep.mkdir()
+    there = ("--project", str(project.folder))
+    applied = project("apply", "-y", *there, cwd=deep)
+    assert applied.code == 0, applied.err
+    printed = project.here("logs", "eval", *there, cwd=deep).out
+    assert printed.strip() == "***"
+    planned = project.here("plan", *there, cwd=deep)
+    assert "secret_missing" not in planned.out
+
+
 def test_a_saved_plan_finds_the_code_again_from_the_checkout(project: Shell) -> None:
     assert project("plan", "--out", "x.plan").code == 0
     Path(project.environ["XDG_DATA_HOME"], "sgpu").rename(project.folder / "../emptied")

@@ -1,7 +1,9 @@
 """Several files are one project: what each may say, and what two of them may not."""
 
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
+from sgpu_decl.tracking.store_location import absolute_uri
 from tests.config.conftest import including, outcome
 
 ROOT = "project: {name: demo}\ninclude: ['*.yml']\n"
@@ -243,6 +246,38 @@ def test_the_paths_of_a_target_and_of_an_environment_mean_the_folders_of_theirs(
     )
     assert specs(loaded)["a"]["env"]["requirements"] == "env/gpu.txt"
     assert specs(loaded)["a"]["code"] == {"root": "src"}
+
+
+@pytest.mark.parametrize(
+    ("written", "moved"),
+    [
+        ("./store", "./team/store"),
+        ("store", "./team/store"),
+        ("../databricks", "./databricks"),
+        ("sqlite:///a.db", "sqlite:///team/a.db"),
+        ("sqlite:///../a.db?timeout=1", "sqlite:///a.db?timeout=1"),
+        ("file:store", "file:team/store"),
+        *((text, text) for text in (
+            "databricks", "https://server:5000", "/mnt/store", "~/store", "sqlite:////mnt/a.db",
+            "sqlite:///:memory:", "file:///mnt/store", "postgresql://db/x",
+        )),
+    ],
+)  # fmt: skip
+def test_a_store_of_mlflow_means_the_folder_of_its_file(written: str, moved: str) -> None:
+    text = f"name: a\n{FILE}mlflow: {{tracking_uri: '{written}'}}\n"
+    assert specs(project({"team/a.yml": text}))["a"]["mlflow"]["tracking_uri"] == moved
+    base, home = Path("/p"), Path("/p/.sgpu")
+    there = absolute_uri(written, base=base / "team", home=home)
+    here = absolute_uri(moved, base=base, home=home)
+    assert os.path.normpath(here) == os.path.normpath(there)
+
+
+def test_a_secret_and_a_place_of_artifacts_mean_the_folder_of_their_file() -> None:
+    secrets = "env: {secrets: {A: 'file:t.txt', B: 'file:/t', C: env:C}}\n"
+    text = f"name: a\n{FILE}{secrets}mlflow: {{artifact_location: files}}\n"
+    spec = specs(project({"team/a.yml": text}))["a"]
+    assert spec["mlflow"] == {"artifact_location": "./team/files"}
+    assert spec["env"]["secrets"] == {"A": "file:team/t.txt", "B": "file:/t", "C": "env:C"}
 
 
 def test_the_paths_of_options_and_of_the_root_file_stay() -> None:

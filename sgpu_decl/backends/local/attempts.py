@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
 
 class LocalAttempts(Attempts):
-    """`environ` is the environment of this process, where secrets are."""
+    """`environ` is the environment of this process, where secrets are, and `project` the folder
+    that the files of runs are named from."""
 
-    def __init__(self, layout: AttemptLayout, environ: Mapping[str, str]) -> None:
+    def __init__(self, layout: AttemptLayout, environ: Mapping[str, str], project: Path) -> None:
         self._layout = layout
+        self._project = project
         self._environ = environ
         self._site: str | None = None
 
@@ -159,11 +161,12 @@ class LocalAttempts(Attempts):
             spec = json.loads((self._layout.found(record) / "spec.json").read_bytes())
         except (OSError, ValueError):
             return [], []
+        folder = record.folder(self._project)
         values: list[str] = []
         missing: list[str] = []
         for name, reference in spec["secrets"].items():
             try:
-                values += resolve_secrets({name: reference}, self._environ).values()
+                values += resolve_secrets({name: reference}, self._environ, folder).values()
             except BackendError:
                 missing.append(reference)
         return values, missing

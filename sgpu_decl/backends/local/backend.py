@@ -34,7 +34,7 @@ class LocalBackend(Backend):
 
     @cached_property
     def attempts(self) -> LocalAttempts:
-        return LocalAttempts(self._layout, os.environ)
+        return LocalAttempts(self._layout, os.environ, self._context.project)
 
     @cached_property
     def storage(self) -> Storage:

@@ -59,7 +59,7 @@ class LocalLauncher(Launcher):
                 code="active_run",
             )
         config = launching.config
-        resolve_secrets(config.env.secrets, self._environ)
+        resolve_secrets(config.env.secrets, self._environ, launching.folder(self._project))
         if launching.inputs.environment_digest is None:
             self._interpreter(launching)
         require_code(self._store(), launching)
@@ -103,7 +103,9 @@ class LocalLauncher(Launcher):
     def launch(self, launching: LaunchRequest) -> str | None:  # its folder moves with its address
         with self._nothing_left(launching) as folder:
             if not _launched(folder):
-                secrets = resolve_secrets(launching.config.env.secrets, self._environ)
+                secrets = resolve_secrets(
+                    launching.config.env.secrets, self._environ, launching.folder(self._project)
+                )
                 server = self._server or _warm_server(launching, folder, secrets)
                 agent.launch(folder, secrets=secrets, server=server)
         return launching.record.reference

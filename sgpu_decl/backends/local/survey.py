@@ -86,7 +86,7 @@ class LocalSurvey(Survey):
             *self._check_python(config, places, folder),
             *check_program(config, places, folder, self._environ),
             *_check_devices(config, places, lambda: self.devices),
-            *missing_secrets(config.env.secrets, places, self._environ),
+            *missing_secrets(config.env.secrets, places, self._environ, folder),
             *check_tracking(config, places, called=called),
             *self._of_machine,
         ]

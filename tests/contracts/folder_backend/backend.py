@@ -90,10 +90,10 @@ class FolderNodes(NodeProgram):
 class FolderLauncher(RemoteLauncher):
     def check(self, launching: LaunchRequest) -> None:
         super().check(launching)
-        resolve_secrets(launching.config.env.secrets, os.environ)
+        resolve_secrets(launching.config.env.secrets, os.environ, Path())
 
     def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Any]:
-        secrets = resolve_secrets(launching.config.env.secrets, os.environ)
+        secrets = resolve_secrets(launching.config.env.secrets, os.environ, Path())
         with subprocess.Popen(
             [sys.executable, "-m", "tests.contracts.folder_backend.keeper", folder],
             env={**os.environ, **secrets, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

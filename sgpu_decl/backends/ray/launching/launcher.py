@@ -60,11 +60,12 @@ class RayLauncher(RemoteLauncher):
     ) -> None:
         super().__init__(context, launches, attempts, RayNodes(launches))
         self._clusters = clusters
+        self._project = context.project
 
     def check(self, launching: LaunchRequest) -> None:
         super().check(launching)
         planned_placement(launching)
-        resolve_secrets(launching.config.env.secrets, os.environ)
+        self._secrets(launching)
         dashboard = self._clusters.of(launching.config)
         self.require_upstreams(launching, _ELSEWHERE)
         for upstream in launching.upstreams:
@@ -72,6 +73,10 @@ class RayLauncher(RemoteLauncher):
             if waits and self._address(upstream) != dashboard.address.url:
                 raise upstream_elsewhere(launching.ref, upstream.ref, _ELSEWHERE, waits=True)
         session_of(dashboard)
+
+    def _secrets(self, launching: LaunchRequest) -> dict[str, str]:
+        references = launching.config.env.secrets
+        return resolve_secrets(references, os.environ, launching.folder(self._project))
 
     def _address(self, record: LaunchRecord) -> str:
         """The cluster that a launch was submitted to, or will be."""
@@ -99,7 +104,7 @@ class RayLauncher(RemoteLauncher):
         dashboard = self._clusters.of(launching.config)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
-        secrets = resolve_secrets(launching.config.env.secrets, os.environ)
+        secrets = self._secrets(launching)
         if secrets:
             put_value(dashboard, secrets_name(record.token), json.dumps(secrets).encode())
         credentials = tracking_credentials(launching.config, os.environ)

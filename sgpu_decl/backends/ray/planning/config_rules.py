@@ -46,9 +46,9 @@ def config_findings(
     yield from _outputs(config, places)
 
 
-def machine_findings(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
-    """Findings about what the run needs of this machine."""
-    yield from missing_secrets(config.env.secrets, places, os.environ)
+def machine_findings(config: "RunConfig", places: Places, folder: Path) -> Iterator[Diagnostic]:
+    """Findings about what the run needs of this machine; `folder` as in `config_findings`."""
+    yield from missing_secrets(config.env.secrets, places, os.environ, folder)
     storage = options_of(config).storage
     if storage is None or os.access(storage, os.R_OK | os.W_OK | os.X_OK):
         return

@@ -125,7 +125,7 @@ class RaySurvey(RemoteSurvey):
         self, config: "RunConfig", places: Places, folder: Path, *, called: bool
     ) -> Sequence[Diagnostic]:
         findings = list(config_findings(config, places, folder, called=called))
-        findings += machine_findings(config, places)
+        findings += machine_findings(config, places, folder)
         if config.mlflow.enabled:
             from sgpu_decl.backends.node_tracker import tracking_findings
 
