@@ -24,7 +24,7 @@ from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.near_references import has_near_references, near_references
 from sgpu_decl.text.overrides import set_value
 from sgpu_decl.text.shell_references import has_shell_references, shell_references
-from sgpu_decl.text.variables import GivenValues, read_variables
+from sgpu_decl.text.variables import GivenValues, read_variables, reference_findings
 
 __all__ = [
     "digest_of",
@@ -202,15 +202,25 @@ def with_options(
     given = GivenValues(
         options=tuple(options), environment=_of_environment(environ), files=variable_files
     )
-    values, new_findings = read_variables(block, given)
+    variables, new_findings = read_variables(block, given)
     context = ReferenceContext(
-        variables=values, target=target or BASE, project=None, environ=environ, git=git,
+        variables=variables.values, types=variables.types,
+        target=target or BASE, project=None, environ=environ, git=git,
         references=any("${" in text for text in texts)
         or any("${" in text for _, text in options)
         or bool(given.environment or variable_files),
         folders=files.folders, run_files=files.run_files,
     )  # fmt: skip
-    return root, context, (*findings, *new_findings)
+    findings += new_findings
+    findings += tuple(reference_findings(variables, _named(context, root).scope(None)))
+    return root, context, findings
+
+
+def _named(context: ReferenceContext, root: yaml_nodes.Mapping) -> ReferenceContext:
+    """With the name of the project, as far as it is known before the project is read."""
+    project = root.entries.get("project")
+    name = project.entries.get("name") if isinstance(project, yaml_nodes.Mapping) else None
+    return replace(context, project=name.text) if isinstance(name, yaml_nodes.Scalar) else context
 
 
 def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:

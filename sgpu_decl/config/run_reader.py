@@ -51,6 +51,7 @@ class ReferenceContext:
     """What references and paths of runs mean.
 
     Attributes:
+        types: the types of the variables that have one.
         references: false for files that can hold none.
         environments: those of the project, `None` in a run file.
         folders: the folder of each file that lies in one below the project's.
@@ -58,6 +59,7 @@ class ReferenceContext:
     """
 
     variables: Mapping[str, yaml_nodes.Node]
+    types: Mapping[str, str]
     target: str
     project: str | None
     environ: Mapping[str, str]
@@ -69,7 +71,7 @@ class ReferenceContext:
 
     def scope(self, axes: Mapping[str, yaml_nodes.Scalar] | None) -> Scope:
         return Scope(
-            variables=self.variables, target=self.target, project=self.project,
+            variables=self.variables, types=self.types, target=self.target, project=self.project,
             environ=self.environ, git=self.git, axes=axes,
         )  # fmt: skip
 

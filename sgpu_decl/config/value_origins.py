@@ -1,12 +1,16 @@
 """Where the value of a field comes from: who wrote it, and over whom."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
+from sgpu_decl.config.field_places import locate
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.field_origin import FieldOrigin, OriginRole
 from sgpu_decl.text import yaml_nodes
 
-__all__ = ["chains_in", "layer_names"]
+__all__ = ["Chains", "layer_names"]
+
+Step = tuple[Place, OriginRole]
 
 
 def layer_names(root: yaml_nodes.Mapping) -> dict[Place, str]:
@@ -30,27 +34,68 @@ def layer_names(root: yaml_nodes.Mapping) -> dict[Place, str]:
     return names
 
 
-def chains_in(
-    node: yaml_nodes.Node, layers: Mapping[Place, str]
-) -> dict[Place, tuple[FieldOrigin, ...]]:
-    """What led to each value inside a node, by the place of the value: the value itself, the values
-    that filled its references, and those that it replaced, the latest first."""
-    return {
-        yaml_nodes.place_of(one): tuple(_chain(one, layers))
-        for one in _inside(node)
-        if not isinstance(one, yaml_nodes.Mapping)
-    }
+@dataclass(slots=True)
+class Chains:
+    """What led to each value inside a block: the value itself, the values that filled its
+    references, and those that it replaced, the latest first. A value inside of a list or mapping
+    that a reference stood for has the place of that reference, too."""
+
+    layers: Mapping[Place, str]
+    _by_path: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    _by_place: dict[Place, tuple[Step, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node: yaml_nodes.Mapping, layers: Mapping[Place, str]) -> "Chains":
+        chains = cls(layers)
+        chains._add(node, "", ())
+        return chains
+
+    def get(self, path: str, place: Place) -> tuple[FieldOrigin, ...]:
+        """The chain of a field, whose value stands at a place. Some fields have another path than
+        what they were read from (`env: gpu`)."""
+        chain = self._by_path.get(path, ())
+        if not chain or chain[0][0] != place:
+            chain = self._by_place.get(place, ((place, OriginRole.VALUE),))
+        return tuple(
+            FieldOrigin(place=at, role=role, layer=self.layers.get(at)) for at, role in chain
+        )
+
+    def _add(self, node: yaml_nodes.Node, path: str, around: tuple[Step, ...]) -> None:
+        """Add the members of a node, and all below; `around` is what led to the node itself."""
+        inside: Iterable[tuple[str | int, yaml_nodes.Node]] = (
+            node.entries.items()
+            if isinstance(node, yaml_nodes.Mapping)
+            else enumerate(node.items if isinstance(node, yaml_nodes.Sequence) else ())
+        )
+        for key, value in inside:
+            place, below = locate(node, key), f"{path}.{key}" if path else str(key)
+            if not isinstance(value, yaml_nodes.Mapping):
+                own = (place, OriginRole.VALUE)
+                chain = (own, *_behind(value, OriginRole.FILLED), *around)
+                self._by_path[below] = self._by_place[place] = chain
+            if not isinstance(value, yaml_nodes.Scalar):
+                self._add(value, below, (*_behind(value, OriginRole.REFERENCE), *around))
 
 
-def _chain(node: yaml_nodes.Node, layers: Mapping[Place, str]) -> Iterator[FieldOrigin]:
-    role = OriginRole.VALUE
-    at: yaml_nodes.Node | None = node
-    while at is not None:
-        place = yaml_nodes.place_of(at)
-        yield FieldOrigin(place=place, role=role, layer=layers.get(place))
-        for source in at.filled if isinstance(at, yaml_nodes.Scalar) else ():
-            yield FieldOrigin(place=source, role=OriginRole.FILLED, layer=layers.get(source))
-        role, at = OriginRole.REPLACED, at.before
+def _behind(node: yaml_nodes.Node, role: OriginRole) -> Iterator[Step]:
+    """What filled a value, and what it replaced.
+
+    Args:
+        role: what is known of a list or mapping that a reference stood for: the list is what
+            `FILLED` the field, or the `REFERENCE` is how its members came there.
+    """
+    if isinstance(node, yaml_nodes.Scalar):
+        for value in node.filled:
+            yield yaml_nodes.place_of(value), OriginRole.FILLED
+            yield from _behind(value, role)
+    elif node.reference is not None:
+        known = node if role is OriginRole.FILLED else node.reference
+        yield yaml_nodes.place_of(known), role
+    reference = None if isinstance(node, yaml_nodes.Scalar) else node.reference
+    for replaced in (node.before, reference and reference.before):
+        if replaced is not None:
+            yield yaml_nodes.place_of(replaced), OriginRole.REPLACED
+            yield from _behind(replaced, role)
 
 
 def _places(node: yaml_nodes.Node) -> Iterator[Place]:

@@ -6,19 +6,17 @@ from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.project_files import read_files
-from sgpu_decl.config.value_origins import chains_in, layer_names
+from sgpu_decl.config.value_origins import Chains, layer_names
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import file_bytes, variable_files
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.field_origin import FieldOrigin, OriginRole
+from sgpu_decl.model.field_origin import FieldOrigin
 from sgpu_decl.model.plan import Plan
 
 __all__ = ["field_origins"]
-
-Chains = Mapping[Place, tuple[FieldOrigin, ...]]
 
 
 def field_origins(
@@ -50,11 +48,8 @@ def field_origins(
     for change in plan.changes:
         for field in change.fields:
             if field.origin is not None:
-                alone = FieldOrigin(
-                    place=field.origin, role=OriginRole.VALUE, layer=layers.get(field.origin)
-                )
-                own = chains.get(change.address, {}).get(field.origin)
-                found[change.address, field.path] = own or (alone,)
+                own = chains.get(change.address) or Chains(layers)
+                found[change.address, field.path] = own.get(field.path, field.origin)
     return found
 
 
@@ -67,6 +62,6 @@ def _chains(loaded: Loaded, layers: Mapping[Place, str]) -> dict[Address, Chains
         places = one.places
         if isinstance(places, Places):
             if id(places.node) not in by_node:
-                by_node[id(places.node)] = chains_in(places.node, layers)
+                by_node[id(places.node)] = Chains.of(places.node, layers)
             chains[one.address] = by_node[id(places.node)]
     return chains

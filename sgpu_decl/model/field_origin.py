@@ -13,6 +13,7 @@ class OriginRole(StrEnum):
 
     VALUE = "value"
     FILLED = "filled"
+    REFERENCE = "reference"
     REPLACED = "replaced"
 
 

@@ -12,6 +12,7 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.secret_names import names_secret
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.text.variable_types import of_type
 from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, children, place_of
 
 SPACES = ("var", "target", "project", "matrix", "git", "env")
@@ -30,11 +31,13 @@ class Scope:
 
     Attributes:
         variables: the value of every variable that has one.
+        types: the types of the variables that have one.
         git: asked once, and only when a value refers to it.
         axes: the axes of the matrix, `None` while they are left for later.
     """
 
     variables: Names[str, Node]
+    types: Names[str, str] = field(default_factory=dict)
     target: str
     project: str | None
     environ: Names[str, str]
@@ -135,7 +138,9 @@ class Scope:
                 "give one of the variables a plain value",
             )
         self._open.add(name)
-        self._done[name] = interpolate(self.variables[name], self)
+        written = self.variables[name]
+        filled = interpolate(written, self)
+        self._done[name] = filled if filled is written else of_type(filled, self.types.get(name))
         self._open.discard(name)
         return self._done[name]
 
@@ -228,11 +233,11 @@ def _scalar(node: Scalar, scope: Scope) -> Node:
         if value is None:
             return node
         if not isinstance(value, Scalar):
-            return value
+            return replace(value, reference=node)
         return node._replace(text=value.text, plain=value.plain, filled=_sources(value, place))
 
     grown = len(text)
-    sources: dict[Place, None] = {}
+    sources: dict[Place, Scalar] = {}
 
     def put(match: re.Match[str]) -> str:
         nonlocal grown
@@ -244,7 +249,7 @@ def _scalar(node: Scalar, scope: Scope) -> Node:
         if value is None:
             return match[0]
         grown += len(value.text)
-        sources.update(dict.fromkeys(_sources(value, place)))
+        sources.update((place_of(one), one) for one in _sources(value, place))
         return value.text
 
     result = _REFERENCE.sub(put, text)
@@ -261,13 +266,13 @@ def _scalar(node: Scalar, scope: Scope) -> Node:
         )
         return node
     # Text with a reference inside is text, whatever the outcome looks like.
-    return node._replace(text=result, plain=False, filled=tuple(sources))
+    return node._replace(text=result, plain=False, filled=tuple(sources.values()))
 
 
-def _sources(value: Scalar, reference: Place) -> tuple[Place, ...]:
-    """Where a value was written; nowhere for one of the surroundings, which has the reference's."""
-    place = place_of(value)
-    return value.filled if place == reference else (place, *value.filled)
+def _sources(value: Scalar, reference: Place) -> tuple[Scalar, ...]:
+    """The value that was written somewhere; none for one of the surroundings, which has the place
+    of the reference."""
+    return () if place_of(value) == reference else (value,)
 
 
 def _text(text: str, place: Place) -> Scalar:

@@ -1,6 +1,7 @@
 """Overrides: a target over the file, `--set` over both. Every replaced value stays known."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
@@ -44,13 +45,21 @@ def in_full(node: Node, shape: Shape | None) -> Node:
 def sources(node: Node) -> tuple[Related, ...]:
     """The places of the values that filled this one's references, then of those that it replaced,
     the latest first."""
-    filled = node.filled if isinstance(node, Scalar) else ()
-    related = [Related(place=place, note="its value comes from here") for place in filled]
+    related = [
+        Related(place=place_of(one), note="its value comes from here") for one in filled_by(node)
+    ]
     before = node.before
     while before is not None:
         related.append(Related(place=place_of(before), note="it overrides the value here"))
         before = before.before
     return tuple(related)
+
+
+def filled_by(node: Node) -> Iterator[Scalar]:
+    """The values that references in a scalar stood for, and those behind them."""
+    for value in node.filled if isinstance(node, Scalar) else ():
+        yield value
+        yield from filled_by(value)
 
 
 def from_option(text: str, option: str) -> Node:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.text.core_schema import Value, resolve
+from sgpu_decl.text.overrides import filled_by
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
 
 TYPES = ("string", "number", "boolean", "list", "mapping")
@@ -38,10 +39,23 @@ def typed(node: Node, kind: str | None) -> Node:
     return node._replace(plain=False) if kind == "string" and isinstance(node, Scalar) else node
 
 
+def of_type(filled: Node, kind: str | None) -> Node:
+    """A value whose references are filled in, as its type takes it. What comes from the
+    surroundings (`${env.N}`) is text, and a number or a boolean is read from it as from an option;
+    the value of another variable has a type of its own."""
+    if kind not in ("number", "boolean") or not isinstance(filled, Scalar) or filled.filled:
+        return filled
+    return filled._replace(plain=True)
+
+
 def misfit(
-    name: str, node: Node, kind: str | None, values: tuple[Scalar, ...] | None
+    name: str, node: Node, kind: str | None, values: tuple[Scalar, ...] | None, *, at: Node
 ) -> Iterator[Diagnostic]:
-    """Find a value of another type than its variable, or that is none of the allowed ones."""
+    """Find a value of another type than its variable, or that is none of the allowed ones.
+
+    Args:
+        at: where the value is given; for a reference, not where what it refers to stands.
+    """
     own = type_of(node)
     text = kind == "string" and isinstance(node, Scalar)
     if kind is not None and own not in (kind, None) and not text:
@@ -49,6 +63,7 @@ def misfit(
             "wrong_type",
             f"the variable `{name}` must be {_IN_WORDS[kind]}, not {_shown(node)}",
             node,
+            at,
             f"give it {_IN_WORDS[kind]}, or change its `type`",
         )
     elif values is not None and own is not None and not _is_among(node, values, kind):
@@ -59,6 +74,7 @@ def misfit(
             "unknown_value",
             f"the variable `{name}` must be one of {listed}, not {_shown(node)}",
             node,
+            at,
             f"did you mean `{near}`?" if near else "take one of these, or add it to `values`",
         )
 
@@ -82,7 +98,11 @@ def _shown(node: Node) -> str:
     return f"`{node.text[:_SHOWN]}`"
 
 
-def _finding(code: str, summary: str, node: Node, hint: str) -> Diagnostic:
-    before = node.before
-    related = (Related(place=place_of(before), note="its default is here"),) if before else ()
-    return Diagnostic(code=code, summary=summary, place=place_of(node), hint=hint, related=related)
+def _finding(code: str, summary: str, node: Node, at: Node, hint: str) -> Diagnostic:
+    sources = filled_by(node) if isinstance(node, Scalar) else () if node is at else (node,)
+    related = [Related(place=place_of(one), note="its value comes from here") for one in sources]
+    if at.before is not None:
+        related.append(Related(place=place_of(at.before), note="its default is here"))
+    return Diagnostic(
+        code=code, summary=summary, place=place_of(at), hint=hint, related=tuple(related)
+    )

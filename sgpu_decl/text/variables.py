@@ -8,6 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.text.interpolation import Scope
 from sgpu_decl.text.overrides import from_option
 from sgpu_decl.text.variable_types import TYPES, misfit, type_of, typed
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, is_nothing, place_of
@@ -30,10 +31,26 @@ class GivenValues:
     files: tuple[Mapping, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables:
+    """The variables of a file.
+
+    Attributes:
+        values: the value of every variable, with its references.
+        types: the types of those that have one.
+        allowed: the values that one may have, of those that limit them.
+    """
+
+    values: Names[str, Node]
+    types: Names[str, str]
+    allowed: Names[str, tuple[Scalar, ...]]
+
+
 def read_variables(
     block: Node | None, given: GivenValues
-) -> tuple[dict[str, Node], tuple[Diagnostic, ...]]:
-    """Return the value of every declared variable.
+) -> tuple[Variables, tuple[Diagnostic, ...]]:
+    """Return every declared variable. Values with references are not checked here: see
+    `reference_findings`.
 
     Args:
         block: the node of `variables`: each entry the default, or `{type, default, description,
@@ -55,15 +72,21 @@ def read_variables(
         )
     findings += _undeclared(given, declared)
     values: dict[str, Node] = {}
+    types: dict[str, str] = {}
+    allowed: dict[str, tuple[Scalar, ...]] = {}
     for name, entry in declared.items():
         declaration, wrong = _declaration(name, entry)
         findings += wrong
         if declaration is None:
             continue
+        if declaration.type is not None:
+            types[name] = declaration.type
+        if declaration.values is not None:
+            allowed[name] = declaration.values
         value = _given_value(name, declaration, given) or declaration.default
         if value is not None:
             values[name] = typed(value, declaration.type)
-            findings += misfit(name, value, declaration.type, declaration.values)
+            findings += misfit(name, value, declaration.type, declaration.values, at=value)
         elif not wrong:
             findings.append(
                 _wrong(
@@ -74,7 +97,18 @@ def read_variables(
                 )
             )
             values[name] = Scalar("", False, keys[name].line, keys[name].column, keys[name].file)  # noqa: FBT003
-    return values, tuple(findings)
+    return Variables(values=values, types=types, allowed=allowed), tuple(findings)
+
+
+def reference_findings(variables: Variables, scope: Scope) -> Iterator[Diagnostic]:
+    """Find variables that are of a wrong type, or none of the allowed values, once their references
+    are filled in. References that lead nowhere are said where a variable is used."""
+    for name, value in variables.values.items():
+        limited = name in variables.types or name in variables.allowed
+        if limited and isinstance(value, Scalar) and "${" in value.text:
+            filled = scope.value("var", name, place_of(value)) or value
+            kind, allowed = variables.types.get(name), variables.allowed.get(name)
+            yield from misfit(name, filled, kind, allowed, at=value)
 
 
 def full_declarations(root: Mapping) -> Mapping:

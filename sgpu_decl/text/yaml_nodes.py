@@ -14,8 +14,8 @@ from sgpu_decl.text.core_schema import is_null
 
 class Scalar(NamedTuple):
     """`text` as written; `plain` where it was unquoted, so that it may mean a number, a boolean or
-    null. `before` is the node that an override replaced, `filled` the places of the values that
-    references in it stood for. A tuple, for a file may hold a million.
+    null. `before` is the node that an override replaced, `filled` has the values that references in
+    it stood for. A tuple, for a file may hold a million.
     """
 
     text: str
@@ -24,21 +24,24 @@ class Scalar(NamedTuple):
     column: int
     file: str
     before: "Node | None" = None
-    filled: tuple[Place, ...] = ()
+    filled: "tuple[Scalar, ...]" = ()
 
 
 @dataclass(slots=True, frozen=True)
 class Sequence:
+    """`reference` is the value that stood in its place: `${var.steps}`."""
+
     items: "tuple[Node, ...]"
     line: int
     column: int
     file: str
     before: "Node | None" = None
+    reference: Scalar | None = None
 
 
 @dataclass(slots=True, frozen=True)
 class Mapping:
-    """`keys` has the place of every key of `entries`."""
+    """`keys` has the place of every key of `entries`; `reference` is as in `Sequence`."""
 
     entries: "dict[str, Node]"
     keys: dict[str, Place]
@@ -46,6 +49,7 @@ class Mapping:
     column: int
     file: str
     before: "Node | None" = None
+    reference: Scalar | None = None
 
 
 Node: TypeAlias = Scalar | Sequence | Mapping

@@ -13,7 +13,12 @@ __all__ = ["blame_text", "with_origins"]
 
 Origins = Mapping[tuple[Address, str], tuple[FieldOrigin, ...]]
 
-_WORDS = {OriginRole.VALUE: "", OriginRole.FILLED: "from ", OriginRole.REPLACED: "over "}
+_WORDS = {
+    OriginRole.VALUE: "",
+    OriginRole.FILLED: "from ",
+    OriginRole.REFERENCE: "through ",
+    OriginRole.REPLACED: "over ",
+}
 _WIDEST = 60
 
 

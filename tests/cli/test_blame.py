@@ -1,6 +1,7 @@
 """`plan --blame`: who gives each field its value."""
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -49,9 +50,63 @@ def test_each_field_names_its_chain(project: Shell) -> None:
             "args.lr = 0.0005   --set runs.train.args.lr   over sgpu.yml:9:26 (target prod)   "
             "over runs/train.yml:6:12"
         ) in lines
-        assert "args.steps = 7   runs/train.yml:6:25   from --var steps" in lines
+        assert (
+            "args.steps = 7   runs/train.yml:6:25   from --var steps   over sgpu.yml:3:20" in lines
+        )
         assert 'timeout = "1h"   sgpu.yml:5:18 (defaults)' in lines
         assert "gpus = 1   runs/train.yml:2:7" in lines
+
+
+VALUES = """\
+variables:
+  steps: 5
+  more:
+    default:
+      lr: 1e-3
+      steps: [1]
+targets:
+  prod:
+    variables:
+      steps: 6
+      more: {default: {lr: 1e-4}}
+runs:
+  train:
+    gpus: 1
+    type: CPU
+    entrypoint: train.py:main
+    args: '${var.more}'
+    parameters:
+      warm: '${var.steps}'
+      all: '${var.more}'
+"""
+
+
+def test_replaced_values_of_variables_and_references_to_mappings_are_named(
+    project: Shell,
+) -> None:
+    project.write("sgpu.yml", "project: {name: demo}\n" + VALUES)
+    told = replace(project, environ={**project.environ, "SGPU_VAR_steps": "8"})
+    planned = told.here("plan", "--blame", "-t", "prod")
+    assert planned.code == 0, planned.err
+    lines = [line.strip() for line in planned.out.splitlines()]
+    assert (
+        "parameters.warm = 8   sgpu.yml:20:13   from SGPU_VAR_steps   "
+        "over sgpu.yml:11:14 (target prod)   over sgpu.yml:3:10"
+    ) in lines
+    assert (
+        "args.lr = 0.0001   sgpu.yml:12:28 (target prod)   over sgpu.yml:6:11   "
+        "through sgpu.yml:18:11"
+    ) in lines
+    assert "args.steps = [1]   sgpu.yml:7:7   through sgpu.yml:18:11" in lines
+    assert "parameters.all.steps = [1]   sgpu.yml:7:7   through sgpu.yml:21:12" in lines
+
+
+def test_a_whole_list_names_the_variable_that_holds_it(project: Shell) -> None:
+    project.write("sgpu.yml", PROJECT.replace("steps: 5", "steps: [1, 2]"))
+    lines = project.here("plan", "--blame", "--var", "steps=[3]").out.splitlines()
+    (line,) = (line for line in lines if "args.steps =" in line)
+    chain = "runs/train.yml:6:18   from --var steps   over sgpu.yml:3:20"
+    assert line.strip() == f"args.steps = [3]   {chain}"
 
 
 def test_without_the_option_a_plan_is_as_before(project: Shell) -> None:
@@ -75,7 +130,7 @@ def test_json_has_the_chain_as_origins(project: Shell) -> None:
         {"option": None, "file": "runs/train.yml", "line": 6, "column": 12,
          "role": "replaced", "layer": None},
     ]  # fmt: skip
-    assert [one["role"] for one in origins["args.steps"]] == ["value", "filled"]
+    assert [one["role"] for one in origins["args.steps"]] == ["value", "filled", "replaced"]
 
 
 def test_the_cells_of_a_matrix_share_the_chain_of_their_run(project: Shell) -> None:

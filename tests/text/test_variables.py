@@ -4,7 +4,9 @@ import pytest
 
 from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.text.variables import GivenValues, read_variables
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.text.interpolation import Scope
+from sgpu_decl.text.variables import GivenValues, read_variables, reference_findings
 from sgpu_decl.text.yaml_nodes import Node, Scalar
 from sgpu_decl.text.yaml_reader import load
 
@@ -12,7 +14,20 @@ from sgpu_decl.text.yaml_reader import load
 def values_of(text: str, given: GivenValues) -> tuple[dict[str, Node], tuple[Diagnostic, ...]]:
     document, _ = load(f"variables: {text}", "run.yaml")
     assert document is not None
-    return read_variables(document.root.entries["variables"], given)
+    variables, found = read_variables(document.root.entries["variables"], given)
+    scope = Scope(
+        variables=variables.values,
+        types=variables.types,
+        target="dev",
+        project="shop",
+        environ={"N": "4", "WORD": "four"},
+        git=dict,
+    )
+    more = tuple(reference_findings(variables, scope))
+    return {
+        name: scope.value("var", name, Place("run.yaml", 1, 1)) or node
+        for name, node in variables.values.items()
+    }, (*found, *more)
 
 
 def read(text: str, *options: tuple[str, str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -76,6 +91,39 @@ def test_a_variable_without_a_type_has_that_of_its_default() -> None:
     assert read("{v: x}", ("v", "5")) == ({"v": "5"}, [])
     assert read("{v: '${env.X}'}", ("v", "5"))[1] == []
     assert read("{v: {description: d}}", ("v", "5"))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("other", "declaration", "code"),
+    [
+        ("x", "{type: number, default: '${var.other}'}", "wrong_type"),
+        ("5", "{type: number, default: '${var.other}'}", None),
+        ("'5'", "{type: number, default: '${var.other}'}", "wrong_type"),
+        ("[1]", "{type: number, default: '${var.other}'}", "wrong_type"),
+        ("[1]", "{type: list, default: '${var.other}'}", None),
+        ("{default: {a: 1}}", "{type: list, default: '${var.other}'}", "wrong_type"),
+        ("5", "{type: string, default: '${var.other}'}", None),
+        ("5", "{type: number, default: '1${var.other}'}", "wrong_type"),
+        ("x", "{values: [a, b], default: '${var.other}'}", "unknown_value"),
+        ("a", "{values: [a, b], default: '${var.other}'}", None),
+        ("x", "{type: number, default: '${env.N}'}", None),
+        ("x", "{type: number, default: '${env.WORD}'}", "wrong_type"),
+        ("{type: number, default: '${env.N}'}", "{type: number, default: '${var.other}'}", None),
+        ("x", "{type: number, default: '${matrix.a}'}", None),
+    ],
+)
+def test_a_reference_has_the_type_and_the_values_of_what_it_stands_for(
+    other: str, declaration: str, code: str | None
+) -> None:
+    values, found = values_of(f"{{other: {other}, v: {declaration}}}", GivenValues())
+    assert [one.code for one in found] == [code] * (code is not None)
+    for one in found:
+        assert one.place is not None and one.place.line == 1  # noqa: PT018
+        assert (one.related != ()) == ("env" not in declaration)
+    value = values["v"]
+    if declaration == "{type: number, default: '${env.N}'}":
+        assert isinstance(value, Scalar)
+        assert value.plain  # a number, as from an option
 
 
 def test_the_text_of_a_string_stays_as_it_is_written() -> None:
