@@ -157,7 +157,8 @@ class PlannedLaunch:
     """All that apply needs to carry a change out: never decided again.
 
     `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
-    `stop` those that are cancelled first (replace) or at all (destroy).
+    `stop` those that are cancelled first (replace) or at all (destroy), `beside` those that go on
+    meanwhile (parallel).
     """
 
     owner: str
@@ -165,6 +166,7 @@ class PlannedLaunch:
     token: str | None = None
     stop: tuple[int, ...] = ()
     wait_for: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

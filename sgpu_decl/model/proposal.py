@@ -14,7 +14,8 @@ class Effect:
     """What one change of a plan does, apart from the state that it was planned for: `attempt`
     alone is of that state, and says which attempts count as this effect carried out.
 
-    `spec` is canonical JSON without attempts in references, None where a run or job ends: what ends
+    `beside` says that it starts beside active attempts of its run though the file does not say so
+    (`--on-active parallel`). `spec` is canonical JSON without attempts in references, None where a run or job ends: what ends
     is that of the record. `code` and `environment` are digests, `packages` that of the list of a
     declared environment. `drifted` holds, as canonical JSON, each field that somebody changed on
     the platform.
@@ -31,6 +32,7 @@ class Effect:
     code: str | None = None
     environment: str | None = None
     packages: str | None = None
+    beside: bool = False
     drifted: tuple[str, ...] = ()
 
 

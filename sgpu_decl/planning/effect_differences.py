@@ -33,6 +33,8 @@ def _differences(
         yield f"`{shown.action}` was shown"
     elif planned.destructive and not shown.destructive:
         yield "it stops active attempts, which was not shown"
+    if planned.beside and not shown.beside:
+        yield "it starts beside an active attempt, which was not shown"
     if planned.moved_from not in (None, shown.moved_from):
         yield f"it moves the history of `{planned.moved_from}`, which was not shown"
     if shown.backend != planned.backend:

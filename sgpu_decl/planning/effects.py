@@ -16,6 +16,7 @@ from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.proposal import Effect
 from sgpu_decl.model.run_outputs import unpinned
 from sgpu_decl.model.state import Attempt
+from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import launched_by, without_staged
 
 __all__ = ["carried_out", "covers", "effects_of"]
@@ -59,6 +60,7 @@ def _effect(change: Change) -> Effect:
         code=launched.code_digest,
         environment=launched.environment_digest,
         packages=launched.packages_digest if launched.environment_digest else None,
+        beside=bool(change.launch and change.launch.beside) and _runs_alone(spec),
         drifted=tuple(
             sorted(
                 canonical([item.path, item.before, item.after, item.added, item.removed])
@@ -67,6 +69,12 @@ def _effect(change: Change) -> Effect:
             )
         ),
     )
+
+
+def _runs_alone(spec: str) -> bool:
+    """Whether the file lets no attempt start beside an active one. Where it does, whoever read it
+    knows."""
+    return parse(spec).get("on_active") != "parallel"
 
 
 def _launched(kind: Kind, inputs: LaunchInputs) -> tuple[str, LaunchInputs]:
@@ -91,6 +99,8 @@ def covers(shown: Effect, planned: Effect) -> bool:
     if shown.action not in (planned.action, _LESS.get(planned.action)):
         return False
     if planned.destructive and not shown.destructive:
+        return False
+    if planned.beside and not shown.beside:
         return False
     return planned.action in _ENDING or (
         _content(shown) == _content(planned) and set(planned.drifted) <= set(shown.drifted)

@@ -253,10 +253,19 @@ def _of_1_0(value: dict[str, Json]) -> dict[str, Json]:
     changes = value.get("changes")
     if isinstance(changes, list):
         lacking = {"cause": None, "moved_from": None}
-        changes = [{**lacking, **one} if isinstance(one, dict) else one for one in changes]
+        changes = [
+            {**lacking, **_launch_of_1_0(one)} if isinstance(one, dict) else one for one in changes
+        ]
     return {
         **value, "git": git, "project_name": None, "values_left_out": [], "changes": changes
     }  # fmt: skip
+
+
+def _launch_of_1_0(change: dict[str, Json]) -> dict[str, Json]:
+    launch = change.get("launch")
+    if not isinstance(launch, dict):
+        return change
+    return {**change, "launch": {"beside": [], **launch}}
 
 
 def _read_plan(saved: JsonObject) -> Plan:

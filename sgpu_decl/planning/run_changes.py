@@ -59,6 +59,7 @@ class _Start:
     action: Action = Action.CREATE
     stop: tuple[Attempt, ...] = ()
     wait_for: tuple[Attempt, ...] = ()
+    beside: tuple[Attempt, ...] = ()
     refused: bool = False
 
 
@@ -194,7 +195,7 @@ def _start(desired: DesiredRun, attempts: CurrentAttempts, options: Options) -> 
         case "queue":
             return _Start(wait_for=attempts.active)
         case "parallel":
-            return _Start()
+            return _Start(beside=attempts.active)
         case _:
             return _Start(action=Action.REPLACE, stop=attempts.active, refused=True)
 
@@ -266,6 +267,7 @@ def _launched(
         token=token(options.lineage, desired.address, number, print_),
         stop=tuple(attempt.ref.number for attempt in start.stop),
         wait_for=tuple(attempt.ref.number for attempt in start.wait_for),
+        beside=tuple(attempt.ref.number for attempt in start.beside),
     )
     return Change(
         address=desired.address,

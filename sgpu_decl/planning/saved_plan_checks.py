@@ -103,7 +103,7 @@ def _contradictions(
     if change.moved_from is not None and change.moved_from.kind is not change.kind:
         yield "gives another kind to the history"
     numbers = [change.attempt, change.prior.attempt if change.prior else None]
-    numbers += [*launch.stop, *launch.wait_for] if launch else []
+    numbers += [*launch.stop, *launch.wait_for, *launch.beside] if launch else []
     numbers += [upstream.attempt for upstream in change.after]
     if not all(number is None or 1 <= number <= _MOST_ATTEMPTS for number in numbers):
         yield "names an attempt that cannot be"
@@ -188,7 +188,7 @@ def _contradictions_of_run(
     if number is None or launch.token != token(plan.lineage, change.address, number, made):
         yield "does not fit the token"
     if number is not None and any(
-        earlier >= number for earlier in (*launch.stop, *launch.wait_for)
+        earlier >= number for earlier in (*launch.stop, *launch.wait_for, *launch.beside)
     ):
         yield "waits for a later attempt"
 
@@ -211,7 +211,7 @@ def _disagreements(change: Change, attempts: CurrentAttempts) -> Iterator[str]:
     if launch is None:
         return
     active = {attempt.ref.number for attempt in attempts.active}
-    if not {*launch.stop, *launch.wait_for} <= active:
+    if not {*launch.stop, *launch.wait_for, *launch.beside} <= active:
         yield "waits for attempts that are not active"
     if change.action in _ENDING:
         resource = attempts.resource

@@ -172,6 +172,32 @@ def test_a_replacement_that_was_shown_needs_nobody_who_types_a_name(shell: Shell
     assert attempts(shell, "a") == 2
 
 
+def test_a_launch_that_waits_is_no_launch_beside_the_active_one(shell: Shell) -> None:
+    """What waits in a proposal may not start at once; the other way round it does less."""
+    shell.write("sgpu.yml", project(a="sleep 600"))
+    proposed(shell)
+    assert applied(shell, "--detach").code == 0
+    shell.write("sgpu.yml", project(a="true"))
+    proposed(shell, "--on-active", "queue")
+    (first,) = summaries(refusal(shell, "--on-active", "parallel"))
+    assert first.endswith("it starts beside an active attempt, which was not shown")
+    proposed(shell, "--on-active", "parallel")
+    queued = applied(shell, "--on-active", "queue", "--detach")
+    assert queued.code == 0, queued.err
+    assert shell.here("cancel", "a#1", "-t", "prod").code == 0
+    assert shell.here("wait", "a#2", "-t", "prod").code == 0
+
+
+def test_a_launch_that_waits_starts_once_there_is_nothing_to_wait_for(shell: Shell) -> None:
+    shell.write("sgpu.yml", project(a="sleep 600"))
+    proposed(shell)
+    assert applied(shell, "--detach").code == 0
+    shell.write("sgpu.yml", project(a="true"))
+    proposed(shell, "--on-active", "queue")
+    assert shell.here("cancel", "a", "-t", "prod").code == 0
+    assert applied(shell, "--on-active", "parallel").code == 0
+
+
 def test_a_plan_that_does_nothing_or_cannot_be_applied_proposes_nothing(shell: Shell) -> None:
     proposed(shell)
     assert applied(shell).code == 0
