@@ -240,7 +240,7 @@ def _base_invalid(base: str, error: InvalidInput) -> Check:
         severity=Severity.WARNING,
         address=None,
         summary=f"the files at `{base[:12]}` are not valid, so all changes count as those of this "
-        f"branch: {error.message}",
+        f"branch: {next((one.summary for one in error.diagnostics), error.message)}",
         hint="nothing has to be done if this branch mends them",
     )
 

@@ -124,7 +124,7 @@ def _unknown(
     known = ", ".join(f"`{other}`" for other in others)
     hint = f"known: {known}" if known else "declare it under `targets`, or remove `extends`"
     return Diagnostic(
-        code="unknown_target",
+        code="unknown_extends",
         summary=f"`targets.{name}.extends` names no target: `{extended.text[:80]}`",
         place=yaml_nodes.place_of(extended),
         hint=f"did you mean `{near}`?" if near else hint,

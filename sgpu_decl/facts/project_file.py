@@ -31,6 +31,7 @@ __all__ = [
     "variable_files",
 ]
 
+_VALUES = "a file with a line `NAME: VALUE` for each variable"
 _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 
 
@@ -113,11 +114,15 @@ def _read_valid(
 
 
 def invalid_file(shown: str, findings: tuple[Diagnostic, ...]) -> InvalidInput:
-    """The error of a file that is wrong, or that only the options of the command do not fit."""
-    if all(_is_about_option(one) for one in findings if one.severity is Severity.ERROR):
+    """The error of a file that is wrong, or that only the options of the command do not fit. It
+    names another file if all mistakes stand there: one that is included, or a `--var-file`."""
+    wrong = [one for one in findings if one.severity is Severity.ERROR]
+    if all(map(_is_about_option, wrong)):
         message = f"the options of this command do not fit `{shown}`"
     else:
-        message = f"`{shown}` is not valid"
+        places = {one.place for one in wrong if not _is_about_option(one)}
+        files = {shown if place is None else place.file for place in places}
+        message = f"`{files.pop() if len(files) == 1 else shown}` is not valid"
     error = InvalidInput(message, diagnostics=findings)
     for one in findings:  # shown in tracebacks
         where = f"{one.place}: " if one.place is not None else ""
@@ -182,7 +187,9 @@ def variable_files(location: Location) -> tuple[tuple[bytes, str], ...]:
         NotFound: one is not there.
         SgpuError: one cannot be read.
     """
-    return tuple((read_bytes(file), os.fspath(file)) for file in location.variable_files)
+    return tuple(
+        (read_bytes(file, holding=_VALUES), os.fspath(file)) for file in location.variable_files
+    )
 
 
 def _refuse_link_out(opened: Opened) -> None:
@@ -203,8 +210,11 @@ def _where(root: Path) -> str:
     return "here" if root == Path.cwd() else f"in `{root}`"
 
 
-def read_bytes(file: Path) -> bytes:
+def read_bytes(file: Path, *, holding: str | None = None) -> bytes:
     """The bytes of a run or project file. Of a file that is too large, only as many as show that.
+
+    Args:
+        holding: what the file is instead, for hints.
 
     Raises:
         NotFound: it is not there.
@@ -218,13 +228,15 @@ def read_bytes(file: Path) -> bytes:
     except IsADirectoryError:
         raise SgpuError(
             f"`{file}` is a folder",
-            hint=f"name a run file in it, such as `{file / 'run.yaml'}`",
+            hint=f"name {holding}"
+            if holding
+            else f"name a run file in it, such as `{file / 'run.yaml'}`",
             code="unreadable",
         ) from None
     except NotRegular as error:
         raise SgpuError(
             f"`{file}` cannot be read: {error.strerror}",
-            hint="write the YAML to a file, and name that",
+            hint=f"name {holding}" if holding else "write the YAML to a file, and name that",
             code="unreadable",
         ) from None
     except OSError as error:

@@ -134,3 +134,10 @@ def test_a_run_file_has_no_default(tmp_path: Path) -> None:
     file.write_text("name: a\ntargets: {dev: {default: true}}\n")
     assert default_target(file, "run.yaml") is None
     assert default_target(tmp_path / "missing.yml", "missing.yml") is None
+
+
+def test_a_misspelt_target_to_extend_is_a_mistake_of_the_file(project: Shell) -> None:
+    project.write("sgpu.yml", PROJECT.replace("prod: {}", "prod: {extends: de}"))
+    refused = project.here("plan", "-t", "prod")
+    assert "error[unknown_extends]" in refused.err
+    assert "error[invalid_input]: `sgpu.yml` is not valid" in refused.err

@@ -102,6 +102,7 @@ def test_a_mistake_is_shown_with_its_line(project: Shell) -> None:
     assert refused.code == 1
     assert "runs/train.yml:2:11" in refused.err
     assert "gpu: 1" in refused.err
+    assert "error[invalid_input]: `runs/train.yml` is not valid" in refused.err
 
 
 def test_the_targets_of_included_files_are_targets_of_the_project(project: Shell) -> None:

@@ -40,6 +40,9 @@ def test_the_template_is_the_example_under_another_name(sgpu: Shell) -> None:
     assert {one["address"]: one["code"]["files"] for one in plan["changes"]} == {
         "run.evaluate": 1, "run.train": 1,
     }  # fmt: skip
+    readme = (sgpu.folder / "README.md").read_text()
+    assert "sgpu init --template gitops --name 7\n" in readme
+    assert "repo:YOUR-TEAM/7:environment:prod" in readme
     again = sgpu.here("init", "--template", "gitops", ".")
     assert again.code == 1
     assert "there is a `" in again.err

@@ -131,3 +131,6 @@ def test_a_file_of_values_that_cannot_be_read_is_named(project: Shell) -> None:
     project.write("values.yml", "- 1\n")
     refused = project.here("plan", "--var-file", "values.yml")
     assert "write a line `NAME: VALUE` for each variable" in refused.err
+    assert "error[invalid_input]: `values.yml` is not valid" in refused.err
+    refused = project.here("plan", "--var-file", ".")
+    assert "hint: name a file with a line `NAME: VALUE` for each variable" in refused.err

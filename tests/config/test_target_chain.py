@@ -105,7 +105,7 @@ def test_a_target_that_extends_itself_is_refused() -> None:
 )
 def test_a_target_that_extends_nobody_is_refused(targets: str, hint: str) -> None:
     (finding,) = refused(f"targets: {targets}\n")
-    assert (finding.code, finding.hint) == ("unknown_target", hint)
+    assert (finding.code, finding.hint) == ("unknown_extends", hint)
     assert finding.place is not None
     assert finding.place.line == 4
 

@@ -2,6 +2,7 @@
 
 It knows the calls that `examples/gitops/ci/comment.py` makes, as these pages describe them:
 https://docs.github.com/en/rest/issues/comments, https://docs.github.com/en/rest/issues/issues,
+https://docs.github.com/en/graphql/reference/queries, https://docs.gitlab.com/api/users/,
 https://docs.gitlab.com/api/notes/, https://docs.gitlab.com/api/issues/, and for the pages of a list
 https://docs.github.com/en/rest/using-the-rest-api/using-pagination-in-the-rest-api,
 https://docs.gitlab.com/api/rest/#pagination.
@@ -22,6 +23,8 @@ __all__ = ["PROJECT", "REPOSITORY", "TOKEN", "CommentHost", "comment_host"]
 TOKEN = "a-token-of-the-job"
 REPOSITORY = "team/vision"  # of GitHub
 PROJECT = "7"  # of GitLab
+APP = "github-actions[bot]"  # whose token the one of a job is
+USER = "project_7_bot"  # of GitLab
 LONGEST = 65_536  # characters of a body on GitHub
 _GITHUB = f"/repos/{REPOSITORY}/issues"
 _GITLAB = f"/api/v4/projects/{PROJECT}"
@@ -40,6 +43,7 @@ class CommentHost:
 
     url: str
     page: int = 100  # the most that an answer holds
+    nameless: bool = False  # whether it does not say whose the token is
     kept: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
     _numbers: int = 0
@@ -67,14 +71,21 @@ class CommentHost:
     def issues(self) -> list[dict[str, Any]]:
         return self.kept.get(_GITHUB, []) + self.kept.get(f"{_GITLAB}/issues", [])
 
-    def add(self, path: str, fields: dict[str, Any], author: str = "the job") -> dict[str, Any]:
+    def add(self, path: str, fields: dict[str, Any], author: str | None = None) -> dict[str, Any]:
         number = self._numbers = self._numbers + 1
-        one = {
-            "id": 1000 + number, "number": number, "iid": number,
-            "state": "open" if path.startswith("/repos") else "opened", "author": author, **fields,
-        }  # fmt: skip
+        if path.startswith("/repos"):
+            whose = {"state": "open", "user": {"login": author or APP}}
+        else:
+            whose = {"state": "opened", "author": {"username": author or USER}}
+        one = {"id": 1000 + number, "number": number, "iid": number, **whose, **fields}
         self.kept.setdefault(path, []).append(one)
         return one
+
+    def whose(self, *, gitlab: bool) -> tuple[int, dict[str, Any]]:
+        """The answer to the question whose token it is."""
+        if self.nameless:
+            return 403, {"message": "Resource not accessible by integration"}
+        return 200, {"username": USER} if gitlab else {"data": {"viewer": {"login": APP}}}
 
     def listed(self, path: str, query: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
         """A page of a list, and the header `Link`."""
@@ -123,6 +134,8 @@ def comment_host() -> Iterator[CommentHost]:
             token = self.headers.get("PRIVATE-TOKEN" if gitlab else "Authorization", "")
             if token.removeprefix("Bearer ") != TOKEN:
                 return self.send(401, {"message": "Bad credentials"})
+            if parts.path in ("/graphql", "/api/v4/user"):
+                return self.send(*host.whose(gitlab=gitlab))
             if method == "GET" and _LISTS.fullmatch(parts.path):
                 query = {name: values[0] for name, values in parse_qs(parts.query).items()}
                 found, link = host.listed(parts.path, query)
@@ -134,7 +147,7 @@ def comment_host() -> Iterator[CommentHost]:
             one = host.item(parts.path) if _ITEMS.fullmatch(parts.path) else None
             if method != ("PUT" if gitlab else "PATCH") or one is None:
                 return self.send(404, {"message": "Not Found"})
-            if gitlab and one["author"] != "the job":
+            if gitlab and one["author"]["username"] != USER:
                 return self.send(403, {"message": "403 Forbidden"})
             state = fields.pop("state_event", fields.pop("state", None))
             one.update(fields, **({"state": _STATES[state]} if state else {}))

@@ -70,16 +70,41 @@ def test_a_comment_beyond_the_first_page_is_found(
     assert [one["body"] for one in host.comments(5)][4:] == [f"{MARKER}\ntwo"]
 
 
-def test_a_comment_of_somebody_else_with_our_first_line_is_left_on_gitlab(
-    host: CommentHost, tmp_path: Path
+def test_a_comment_of_somebody_else_with_our_first_line_is_left(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
 ) -> None:
-    path = "/api/v4/projects/7/merge_requests/5/notes"
-    host.add(path, {"body": f"{MARKER}\nnothing to see"}, author="somebody")
-    for text in ("one", "two"):
-        done = comment("change", f"{MARKER}\n{text}", tmp_path, host.gitlab(5))
+    for text in ("zero", "one", "two"):
+        done = comment("change", f"{MARKER}\n{text}", tmp_path, environ(5))
         assert done.returncode == 0, done.stderr
+        if text == "zero":
+            (path,) = host.kept
+            host.kept[path].clear()
+            host.add(path, {"body": f"{MARKER}\nnothing to see"}, author="somebody")
     bodies = [one["body"] for one in host.comments(5)]
     assert bodies == [f"{MARKER}\nnothing to see", f"{MARKER}\ntwo"]
+
+
+def test_an_issue_of_somebody_else_with_our_first_line_is_left(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+) -> None:
+    for kind in ("drift", "no-drift"):
+        assert comment(kind, f"{MARKER}\none", tmp_path, environ(None)).returncode == 0
+    (path,) = host.kept
+    (ours,) = host.kept[path]
+    theirs = host.add(path, {**ours, "state": "open", "number": 7, "iid": 7}, author="somebody")
+    theirs.update(user={"login": "somebody"}, author={"username": "somebody"})
+    theirs["state"] = "opened" if "/api/v4/" in path else "open"
+    assert comment("no-drift", f"{MARKER}\none", tmp_path, environ(None)).returncode == 0
+    assert theirs["state"].startswith("open")
+
+
+def test_a_host_that_does_not_say_whose_the_token_is(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+) -> None:
+    host.nameless = True
+    for text in ("one", "two"):
+        assert comment("change", f"{MARKER}\n{text}", tmp_path, environ(5)).returncode == 0
+    assert [one["body"] for one in host.comments(5)] == [f"{MARKER}\ntwo"]
 
 
 def test_drift_is_one_issue_that_is_closed_in_the_end(

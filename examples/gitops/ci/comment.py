@@ -5,11 +5,13 @@
     comment.py no-drift FILE    closes that issue
 
 FILE has the Markdown of `sgpu plan`. Its first line names the project and the target: a comment or
-an issue that begins with the same line is updated. Without a pull request, or if the host refuses,
-the Markdown goes to the summary of the job.
+an issue of the same author that begins with the same line is updated. Without a pull request, or if
+the host refuses, the Markdown goes to the summary of the job.
 
-GitHub: https://docs.github.com/en/rest/issues/comments and https://docs.github.com/en/rest/issues/issues
-GitLab: https://docs.gitlab.com/api/notes/ and https://docs.gitlab.com/api/issues/
+GitHub: https://docs.github.com/en/rest/issues/comments and https://docs.github.com/en/rest/issues/issues,
+        https://docs.github.com/en/graphql/reference/queries for `viewer`
+GitLab: https://docs.gitlab.com/api/notes/, https://docs.gitlab.com/api/issues/ and
+        https://docs.gitlab.com/api/users/
 """
 
 import argparse
@@ -92,13 +94,38 @@ def call(method: str, url: str, fields: Fields | None = None) -> tuple[Any, str]
         return json.load(answer), answer.headers.get("Link", "")
 
 
+def own_name() -> str | None:
+    """Whose token this is, as the host names the authors of texts; None if it does not say. The
+    token of a job on GitHub is that of an app, which only GraphQL names."""
+    try:
+        if "CI_API_V4_URL" in os.environ:
+            name = call("GET", f"{os.environ['CI_API_V4_URL']}/user")[0]["username"]
+        else:
+            url = os.environ.get("GITHUB_GRAPHQL_URL", f"{os.environ['GITHUB_API_URL']}/graphql")
+            answer, _ = call("POST", url, {"query": "query { viewer { login } }"})
+            name = answer["data"]["viewer"]["login"]
+    except (urllib.error.HTTPError, KeyError, TypeError):
+        return None
+    return str(name)
+
+
+def is_of(one: Mapping[str, Any], name: str | None) -> bool:
+    """Whether a text is by that author; of an app, GraphQL may leave the ending out."""
+    author = one.get("user") or one.get("author") or {}
+    return name in (None, author.get("login"), author.get("username")) or (
+        author.get("login") == f"{name}[bot]"
+    )
+
+
 def numbers(form: Texts, marker: str) -> Iterator[int]:
-    """Of all texts that begin with the marker."""
+    """Of all texts of ours that begin with the marker. Anybody can write one that does, and on
+    GitHub the token of a job may change it."""
+    name = own_name()
     page: str | None = f"{form.url}?per_page=100{form.query}"
     while page:
         found, links = call("GET", page)
         for one in found:
-            if (one[form.body] or "").startswith(marker):
+            if (one[form.body] or "").startswith(marker) and is_of(one, name):
                 yield one[form.number]
         following = re.search(r'<([^>]+)>;\s*rel="next"', links)
         page = following[1] if following else None
