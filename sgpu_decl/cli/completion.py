@@ -22,7 +22,8 @@ def command(context: click.Context, *, shell: str, typed: tuple[str, ...]) -> in
     zsh:  eval "$(sgpu completion zsh)" in ~/.zshrc, below `compinit`
     fish: sgpu completion fish > ~/.config/fish/completions/sgpu.fish
 
-    The names of runs, attempts and targets come from the files of the project. No backend is asked.
+    The names of runs, attempts and targets come from files on this machine: neither a backend is
+    asked, nor the store of a shared state.
 
     The scripts call `sgpu completion values -- WORD...`, which prints what the last WORD may be.
     """

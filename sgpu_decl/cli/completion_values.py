@@ -1,4 +1,5 @@
-"""The values that the Tab key offers, from files alone: no backend is asked."""
+"""The values that the Tab key offers, from files alone: neither a backend is asked nor the store of
+a shared state, of which the copy of this machine is read."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from sgpu_decl.shipped_files import shipped_folder
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
+    from sgpu_decl.model.state import Resource
 
 __all__ = ["KINDS", "offered"]
 
@@ -57,15 +59,24 @@ def _session(context: click.Context) -> "Session":
     from sgpu_decl.api import Location, Session
 
     project, target = context.params.get("project"), context.params.get("target")
-    location = Location(project=Path(project) if project else None, target=target)
+    location = Location(project=Path(project) if project else None, target=target, offline=True)
     return context.with_resource(Session.open(location))
+
+
+def _recorded(context: click.Context) -> "list[Resource]":
+    """What the state has; nothing where it cannot be read, or was never read on this machine: what
+    the files declare is offered all the same."""
+    try:
+        return _session(context).state.resources()
+    except SgpuError:
+        return []
 
 
 def _runs(context: click.Context, incomplete: str) -> Offers:
     """Names of runs; after `train#`, its attempts, the newest first."""
     name, sign, _ = incomplete.partition("#")
     runs: dict[str, int] = {}
-    for resource in _session(context).state.resources():
+    for resource in _recorded(context):
         if resource.last is not None and (sign or not resource.gone):
             number = resource.last.ref.number
             runs[resource.address.name] = max(number, runs.get(resource.address.name, 0))
@@ -84,7 +95,7 @@ def _planned_runs(context: click.Context, incomplete: str) -> Offers:
 
 
 def _addresses(context: click.Context, _: str) -> Offers:
-    return [(str(item.address), item.backend) for item in _session(context).state.resources()]
+    return [(str(item.address), item.backend) for item in _recorded(context)]
 
 
 def _targets(context: click.Context, _: str) -> Offers:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.cli.completion_values import _OF_FILE, KINDS
+from sgpu_decl.storing.folder.shared_folder import MARKER
 from sgpu_decl.text.overrides import _OTHER_OPTIONS
 from tests.cli.conftest import Shell
 from tests.cli.test_every_option import TREE
@@ -80,6 +82,40 @@ def test_runs_that_a_project_declares(launched: Shell) -> None:
     assert blocks == ["runs.", "jobs.", "environments.", "functions.", "defaults.", "presets."]
     assert values(launched, "plan", "--set", "runs.") == ["runs.train.", "runs.eval."]
     assert values(launched, "plan", "--set", "runs.train.gp") == ["runs.train.gpus="]
+
+
+SHARED = """\
+project: {name: p}
+state: %s
+runs: {hello: {gpus: 1, type: CPU, command: 'true', mlflow: {enabled: false}}, more: {gpus: 1}}
+targets: {prod: {}}
+"""
+
+
+def test_a_shared_state_is_not_asked(sgpu: Shell, tmp_path: Path) -> None:
+    """Its server accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        url = f"postgresql://u@127.0.0.1:{server.getsockname()[1]}/sgpu"
+        state = f"{{kind: postgres, url: '{url}'}}"
+        sgpu.write("sgpu.yml", SHARED % state)
+        assert values(sgpu, "plan", "--select", "") == ["hello", "more"]
+        assert values(sgpu, "logs", "") == [":files"]
+        assert values(sgpu, "state", "show", "") == []
+        assert values(sgpu, "plan", "-t", "") == ["prod"]
+
+        (tmp_path / "shared").mkdir()
+        (tmp_path / "shared" / MARKER).touch()
+        folder = SHARED % f"{{kind: folder, path: {tmp_path / 'shared'}}}"
+        sgpu.write("sgpu.yml", folder.replace(", more: {gpus: 1}", ""))
+        applied = sgpu("apply", "-y")
+        assert applied.code == 0, applied.err
+        sgpu.write("sgpu.yml", SHARED % state)
+        assert values(sgpu, "logs", "hello#") == ["hello#1", ":files"]
+        assert values(sgpu, "plan", "--select", "") == ["hello", "more"]
+        assert values(sgpu, "state", "show", "") == ["run.hello"]
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_every_path_that_is_offered_can_be_set(launched: Shell) -> None:
