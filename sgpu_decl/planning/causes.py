@@ -10,10 +10,10 @@ from sgpu_decl.planning.planner import summary_of
 
 __all__ = ["all_caused_here", "with_causes"]
 
-# What happened to a run or a job, although nobody changed a file.
+# What happened to a run or a job, although nobody changed a file. A rerun that the command or the
+# file asks for (`until: always`) is none: it is what was wanted.
 _DRIFTS = frozenset(
     {
-        Reason.REQUESTED_RERUN,
         Reason.ALREADY_RUNNING,
         Reason.PREVIOUS_LOST,
         Reason.PREVIOUS_FAILED,

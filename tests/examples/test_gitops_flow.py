@@ -255,3 +255,21 @@ def test_a_job_with_an_older_commit_applies_nothing(team: Team) -> None:
     done = team.applier.run("bash", "ci/apply.sh", BRANCH="main")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "there is a newer commit on `main`: its job applies both\n"
+
+
+def test_a_run_that_each_apply_launches_is_no_drift(team: Team) -> None:
+    def night() -> list[str]:
+        done = team.author.run("bash", "ci/drift.sh", TARGET="dev", **team.host.github())
+        assert done.returncode == 0, done.stderr
+        return [one["state"] for one in team.host.issues()]
+
+    folder = team.author.folder
+    root = "project: {name: vision}\ninclude: [runs/*.yml]\ntargets: {dev: {}}\n"
+    (folder / "sgpu.yml").write_text(root)
+    run = "{gpus: 1, type: CPU, command: 'true', until: %s}\n"
+    (folder / "runs/train.yml").write_text("runs:\n  train: " + run % "always")
+    assert night() == []
+    (folder / "runs/more.yml").write_text("runs:\n  more: " + run % "success")
+    assert night() == ["open"]
+    (folder / "runs/more.yml").unlink()
+    assert night() == ["closed"]

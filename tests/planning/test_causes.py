@@ -5,7 +5,7 @@ from dataclasses import replace
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import Action, Cause, Plan
+from sgpu_decl.model.plan import Action, Cause, Plan, Reason
 from sgpu_decl.planning.causes import all_caused_here, with_causes
 from tests.planning.conftest import World
 
@@ -52,6 +52,15 @@ def test_what_the_base_would_do_differently_is_a_change() -> None:
 def test_what_nobody_changed_in_a_file_is_drift() -> None:
     lost = planned({"a": OLD}, {"a": OLD}, ended=AttemptState.LOST)
     assert causes(lost, lost) == {"a": Cause.DRIFT}
+
+
+def test_a_rerun_that_was_asked_for_is_no_drift() -> None:
+    always: Specs = {"a": {**OLD, "until": "always"}}
+    world = World().had(AttemptState.SUCCEEDED, "a", always["a"])
+    again = world.want("a", always["a"], until="always").plan()
+    assert causes(again, again) == {"a": Cause.PENDING}
+    (change,) = again.changes
+    assert change.reason is Reason.REQUESTED_RERUN
 
 
 def test_what_only_the_base_would_do_is_withdrawn_and_changes_nothing() -> None:

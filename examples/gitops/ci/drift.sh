@@ -7,10 +7,18 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-code=0
-sgpu plan -t "${TARGET:-prod}" --detailed-exitcode -o markdown > "$work/drift.md" || code=$?
-case $code in
-0) python3 ci/comment.py no-drift "$work/drift.md" ;;
-2) python3 ci/comment.py drift "$work/drift.md" ;;
-*) exit "$code" ;;
-esac
+sgpu plan -t "${TARGET:-prod}" --json-into "$work/events.jsonl" -o markdown > "$work/drift.md"
+# Every apply launches a run with `until: always`, so that it would do so is no drift.
+kind=$(python3 - "$work/events.jsonl" << 'END'
+import json, sys
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    plan = next(one["plan"] for one in map(json.loads, file) if one["type"] == "plan")
+drifted = any(
+    one["action"] not in ("no_op", "adopt") and one["reason"] != "requested_rerun"
+    for one in plan["changes"]
+)
+print("drift" if drifted else "no-drift")
+END
+)
+python3 ci/comment.py "$kind" "$work/drift.md"
