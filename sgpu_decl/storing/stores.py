@@ -1,6 +1,7 @@
 """State stores by their URLs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qs, urlencode
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.journal.offline_store import OfflineStore
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
+    from sgpu_decl.storing.object.bucket import Bucket
     from sgpu_decl.storing.platform.place import PlatformPlace
     from sgpu_decl.storing.postgres.server import ServerConnection
     from sgpu_decl.storing.proposals import ProposalStore
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 FOLDER = "folder"
 POSTGRES = "postgres"
 DATABRICKS = "databricks"  # a kind of backend that keeps files, too
-SHARED = (FOLDER, POSTGRES, DATABRICKS)
+OBJECT = "object"
+SHARED = (FOLDER, POSTGRES, DATABRICKS, OBJECT)
 DEFAULT_SCHEMA = "sgpu"
 REPLICA = "replica.db"
 SharedStore: TypeAlias = "JournalStore"
@@ -37,12 +40,15 @@ class SharedPlace:
 
     Attributes:
         kind: one of `SHARED`.
-        address: the path of a folder, or the URL of a server. It holds no password.
+        address: the path of a folder, or the URL of a server or a bucket. It holds no password.
         project: the name of the project.
         schema: of a database.
         password: a reference, `env:NAME`.
         profile: of the login to a workspace.
         host: of a workspace.
+        endpoint: the server of a bucket, where it is not that of the cloud.
+        region: of a bucket in S3.
+        account: of a container in Azure.
     """
 
     kind: str
@@ -52,6 +58,9 @@ class SharedPlace:
     password: str | None = None
     profile: str | None = None
     host: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    account: str | None = None
 
 
 def local_store(folder: Path) -> SqliteStore:
@@ -106,17 +115,10 @@ def _url_of(place: SharedPlace) -> Callable[[Path], str]:
     """How `open_state_store` finds the store of a copy again."""
 
     def url(replica: Path) -> str:
-        fields = {
-            "address": place.address,
-            "project": place.project,
-            "schema": place.schema,
-            "password": place.password,
-            "profile": place.profile,
-            "host": place.host,
-            "replica": replica.absolute(),
-        }
-        written = {name: value for name, value in fields.items() if value is not None}
-        return f"{place.kind}:?{urlencode(written)}"
+        names = (field.name for field in fields(place) if field.name != "kind")
+        values = {name: getattr(place, name) for name in names}
+        written = {name: value for name, value in values.items() if value is not None}
+        return f"{place.kind}:?{urlencode({**written, 'replica': replica.absolute()})}"
 
     return url
 
@@ -128,17 +130,11 @@ def open_state_store(url: str) -> StateStore | None:
         return SqliteStore(Path(rest))
     if scheme not in SHARED:
         return None
-    fields = {name: values[0] for name, values in parse_qs(rest.removeprefix("?")).items()}
-    place = SharedPlace(
-        kind=scheme,
-        address=fields["address"],
-        project=fields["project"],
-        schema=fields.get("schema"),
-        password=fields.get("password"),
-        profile=fields.get("profile"),
-        host=fields.get("host"),
-    )
-    return shared_store(place, Path(fields["replica"]).parent)
+    values = {name: values[0] for name, values in parse_qs(rest.removeprefix("?")).items()}
+    replica = Path(values.pop("replica"))
+    if not values.keys() <= {field.name for field in fields(SharedPlace)}:
+        return None  # where a newer sgpu says more, this would be another place
+    return shared_store(SharedPlace(kind=scheme, **values), replica.parent)
 
 
 def grants(place: SharedPlace, *, planner: str, applier: str) -> str | None:
@@ -167,6 +163,10 @@ def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
         from sgpu_decl.storing.platform.proposals import PlatformProposals
 
         return PlatformProposals(_platform(place), project=place.project, target=target)
+    if place.kind == OBJECT:
+        from sgpu_decl.storing.object.proposals import ObjectProposals
+
+        return ObjectProposals(_bucket(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.proposals import FolderProposals
     from sgpu_decl.storing.folder.shared_folder import SharedFolder
 
@@ -189,6 +189,10 @@ def shared_journal(place: SharedPlace, target: str) -> "Journal":
         from sgpu_decl.storing.platform.journal import PlatformJournal
 
         return PlatformJournal(_platform(place), project=place.project, target=target)
+    if place.kind == OBJECT:
+        from sgpu_decl.storing.object.journal import ObjectJournal
+
+        return ObjectJournal(_bucket(place), project=place.project, target=target)
     from sgpu_decl.storing.folder.journal import FolderJournal
 
     return FolderJournal(Path(place.address), project=place.project, target=target)
@@ -209,3 +213,14 @@ def _platform(place: SharedPlace) -> "PlatformPlace":
     opened = kind_named(place.kind).state_files
     assert opened is not None  # noqa: S101  what is of a kind of backend in `SHARED` has files
     return PlatformPlace(place.address, opened(place))
+
+
+def _bucket(place: SharedPlace) -> "Bucket":
+    from sgpu_decl.model.bucket_url import bucket_url
+    from sgpu_decl.storing.object.bucket import Bucket, Place
+
+    url = bucket_url(place.address)
+    assert url is not None  # noqa: S101  the block `state` takes no other one
+    return Bucket(
+        Place(url=url, endpoint=place.endpoint, region=place.region, account=place.account)
+    )

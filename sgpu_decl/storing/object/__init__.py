@@ -1,0 +1,1 @@
+"""The journal of a state in a bucket of an object store."""
