@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from sgpu_decl.testing.workspace import WorkspaceServer
+from tests.object_server import ObjectServer, running_object_server
 from tests.postgres_server import binaries, running_server
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with
 from tests.workspace_login import log_in
@@ -54,6 +55,24 @@ def postgres() -> Iterator[str]:
         pytest.skip("there is no PostgreSQL: neither that of the system nor that of the wheel")
     with running_server(programs) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def object_server() -> Iterator[ObjectServer]:
+    """An S3 server. Each test uses a bucket of its own."""
+    for library in ("obstore", "moto"):
+        pytest.importorskip(library)
+    with running_object_server() as running:
+        yield running
+
+
+@pytest.fixture
+def object_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials for that server, which takes any, and nothing else of AWS."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sgpu")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tests")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import http.client
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -18,18 +18,20 @@ class Answer:
 
     status: int
     body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class FaultyProxy:
-    """`requests` are those that came, each with its method and its path.
+    """`requests` are those that came, each with its method and its path; `headers` are theirs, by
+    small letters.
 
-    Faults are asked for each request, in turn, by what they were given: `lose` carries the request
-    out and closes the connection, `answer` does not carry it out, `silence` never answers, and
-    `strip` leaves out a header.
+    Of the faults, `lose` carries a request out and closes the connection, `answer` does not carry
+    it out, `silence` never answers, and `leave_out` takes a header away.
     """
 
     def __init__(self, behind: str) -> None:
         self.requests: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
         self._behind = urlsplit(behind).netloc
         self._lost: list[Callable[[str, str], bool]] = []
         self._answers: list[tuple[Callable[[str, str], bool], Answer]] = []
@@ -41,14 +43,14 @@ class FaultyProxy:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do(self) -> None:
+            def serve(self) -> None:
                 proxy._serve(self)
-
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do
 
             def log_message(self, *_: object) -> None:
                 pass
 
+        for method in ("GET", "PUT", "POST", "HEAD", "DELETE"):
+            setattr(Handler, f"do_{method}", Handler.serve)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._server.block_on_close = False
@@ -63,7 +65,7 @@ class FaultyProxy:
         """Answer all requests that match, until `clear`."""
         self._answers.append((matches, answer))
 
-    def strip(self, header: str) -> None:
+    def leave_out(self, header: str) -> None:
         self._stripped.add(header.lower())
 
     def silence(self) -> None:
@@ -80,6 +82,7 @@ class FaultyProxy:
     def _serve(self, request: BaseHTTPRequestHandler) -> None:
         method, path = request.command, request.path
         self.requests.append((method, path))
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
         content = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         if self._silent:
             self._over.wait()
@@ -87,7 +90,7 @@ class FaultyProxy:
             return
         for matches, answer in self._answers:
             if matches(method, path):
-                _send(request, answer.status, [], answer.body)
+                _send(request, answer.status, answer.headers, answer.body)
                 return
         headers = {
             name: value
@@ -115,7 +118,10 @@ _OWN = {"connection", "content-length", "transfer-encoding", "server", "date", "
 
 
 def _send(
-    request: BaseHTTPRequestHandler, status: int, headers: list[tuple[str, str]], body: bytes
+    request: BaseHTTPRequestHandler,
+    status: int,
+    headers: Sequence[tuple[str, str]],
+    body: bytes,
 ) -> None:
     request.send_response(status)
     for name, value in headers:

@@ -1,14 +1,23 @@
 """Empty places for a state that machines share."""
 
 import hashlib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.storing.folder.shared_folder import MARKER
-from sgpu_decl.storing.stores import DATABRICKS, POSTGRES, SHARED, SharedPlace, shared_store
+from sgpu_decl.storing.stores import (
+    DATABRICKS,
+    OBJECT,
+    POSTGRES,
+    SHARED,
+    SharedPlace,
+    shared_store,
+)
+from tests.object_server import ObjectServer
 
-__all__ = ["PLACES", "VOLUME", "break_lock", "folder_on_disk", "new_place"]
+__all__ = ["PLACES", "VOLUME", "break_lock", "fields_of", "folder_on_disk", "new_place"]
 
 VOLUME = "volume"
 PLACES = (*SHARED, VOLUME)
@@ -19,8 +28,14 @@ _IN_WORKSPACE = {DATABRICKS: "/Workspace/Shared/team/state", VOLUME: "/Volumes/m
 
 def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> SharedPlace:
     """A place of that kind for one test, whose own folder is `folder`."""
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    if kind == OBJECT:
+        server: ObjectServer = request.getfixturevalue("object_server")
+        request.getfixturevalue("object_login")
+        server.make_bucket(f"test-{name}")
+        address = f"s3://test-{name}/team/sgpu"
+        return SharedPlace(kind=kind, address=address, project="p", endpoint=server.endpoint)
     if kind == POSTGRES:
-        name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
         url = request.getfixturevalue("postgres")
         return SharedPlace(kind=kind, address=url, project="p", schema=f"test_{name}")
     if kind in _IN_WORKSPACE:
@@ -31,6 +46,11 @@ def new_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Shared
     shared.mkdir()
     (shared / MARKER).touch()
     return SharedPlace(kind=kind, address=str(shared), project="p")
+
+
+def fields_of(place: SharedPlace) -> dict[str, str | None]:
+    """What another process makes the same place of."""
+    return {field.name: getattr(place, field.name) for field in fields(place)}
 
 
 def folder_on_disk(request: pytest.FixtureRequest, place: SharedPlace) -> Path:

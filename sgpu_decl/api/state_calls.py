@@ -131,8 +131,8 @@ class StateCalls:
         if sql is None:
             raise SgpuError(
                 "the state lies in no database, which has roles",
-                hint="rights on a folder are those of its files; for a database name one with "
-                "`state` in `sgpu.yml`",
+                hint="rights on a folder are those of its files, and those on a bucket are given "
+                "in its cloud; for a database name one with `state` in `sgpu.yml`",
                 code="no_grants",
             )
         return sql

@@ -4,12 +4,13 @@ import re
 import warnings
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from sgpu_decl.config.block import Block
+from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.workspace_url import workspace_url
 from sgpu_decl.model import server_url
+from sgpu_decl.model.bucket_url import AZURE, S3, bucket_url, names_login
 
 __all__ = ["SharedState"]
 
@@ -17,18 +18,80 @@ _FIELDS = {
     "folder": ("path",),
     "postgres": ("url", "schema", "password"),
     "databricks": ("path", "profile", "host"),
+    "object": ("url", "endpoint", "allow_http", "region", "account"),
 }
 _NEEDED = {
     "folder": ("path", "/mnt/team/sgpu-state"),
     "postgres": ("url", "postgresql://USER@HOST/DATABASE"),
     "databricks": ("path", "/Workspace/Shared/sgpu-state"),
+    "object": ("url", "s3://BUCKET/sgpu"),
 }
 _WORKSPACE_FOLDER = re.compile(r"/Workspace(/[^/]+){2,}|/Volumes(/[^/]+){3,}")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _PASSWORD = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_ENDPOINT = re.compile(
+    r"(https?)://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[^?#\s]*)?"
+)
+_REGION = re.compile(r"[a-z0-9-]{2,32}")
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
-def _url(text: str) -> str:
+def _url(text: str, info: ValidationInfo) -> str:
+    return _bucket(text) if info.data.get("kind") == "object" else _server(text)
+
+
+def _bucket(text: str) -> str:
+    if _holds_login(text):
+        raise problem(
+            "password_in_url",
+            "{path} holds a login",
+            "remove it; credentials come from the environment, such as AWS_ACCESS_KEY_ID",
+        )
+    if bucket_url(text) is None:
+        raise problem(
+            "bad_state_url",
+            "{path} is no folder of a bucket",
+            "write `s3://BUCKET/FOLDER`, `gs://BUCKET/FOLDER` or `az://CONTAINER/FOLDER`, the "
+            "folder of letters, digits and `._=-`",
+        )
+    return text
+
+
+def _holds_login(text: str) -> bool:
+    try:
+        return names_login(text)
+    except ValueError:
+        return False
+
+
+def _endpoint(text: str, info: ValidationInfo) -> str:
+    if _holds_login(text):
+        raise problem("password_in_url", "{path} holds a login", "remove it")
+    found = _ENDPOINT.fullmatch(text)
+    if found is None:
+        raise problem(
+            "bad_state_url", "{path} is no URL of a server", "such as `https://HOST:9000`"
+        )
+    (host,) = server_url.hosts(text)
+    if found[1] == "http" and not server_url.is_near(host) and not info.data.get("allow_http"):
+        raise problem(
+            "state_unencrypted",
+            "{path} allows a connection without TLS to another machine",
+            "write `https://`; in a network that nobody else reads, add `allow_http: true`",
+        )
+    return text.rstrip("/")
+
+
+def _named(pattern: "re.Pattern[str]", what: str, example: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if pattern.fullmatch(text) is None:
+            raise problem("bad_name", f"{{path}} is no name of {what}", f"such as `{example}`")
+        return text
+
+    return AfterValidator(check)
+
+
+def _server(text: str) -> str:
     if text.partition("://")[0] not in server_url.SCHEMES:
         raise problem(
             "bad_state_url",
@@ -99,10 +162,10 @@ with warnings.catch_warnings():
     class SharedState(Block):
         """One store for all machines. Without it, each machine keeps a state of its own."""
 
-        kind: Literal["folder", "postgres", "databricks"] = Field(
+        kind: Literal["folder", "postgres", "databricks", "object"] = Field(
             description="`folder`: files on a file system that the machines share, such as NFS. "
             "`postgres`: tables of a PostgreSQL server. `databricks`: files of a Databricks "
-            "workspace."
+            "workspace. `object`: objects of a bucket."
         )
         path: Annotated[str, AfterValidator(_path)] | None = Field(
             None,
@@ -112,7 +175,8 @@ with warnings.catch_warnings():
         url: Annotated[str, AfterValidator(_url)] | None = Field(
             None,
             description="The server and the database, `postgresql://USER@HOST/DATABASE`, without "
-            "a password.",
+            "a password. Of `object`, the bucket and a folder in it, `s3://BUCKET/FOLDER`, `gs://` "
+            "or `az://`.",
         )
         schema: Annotated[str, AfterValidator(_schema)] | None = Field(  # type: ignore[assignment]
             None, description="The schema of the tables; default: `sgpu`."
@@ -129,6 +193,22 @@ with warnings.catch_warnings():
         )
         host: Annotated[str, AfterValidator(workspace_url)] | None = Field(
             None, description="The workspace's URL; default: that of the profile."
+        )
+        allow_http: Flag | None = Field(
+            None,
+            description="Whether the `endpoint` may be on another machine without TLS; default: "
+            "false.",
+        )
+        endpoint: Annotated[str, AfterValidator(_endpoint)] | None = Field(
+            None,
+            description="The URL of the server that has the bucket; default: that of AWS, Google "
+            "or Azure.",
+        )
+        region: Annotated[str, _named(_REGION, "a region", "eu-central-1")] | None = Field(
+            None, description="The region of a bucket in S3; default: AWS_REGION, else `us-east-1`."
+        )
+        account: Annotated[str, _named(_ACCOUNT, "a storage account", "team")] | None = Field(
+            None, description="The storage account of a container in Azure."
         )
 
         @model_validator(mode="after")
@@ -159,10 +239,28 @@ with warnings.catch_warnings():
                     f"workspace or of a volume, and is `{self.address}`",
                     f"such as `{example}` or `/Volumes/main/ml/sgpu-state`",
                 )
+            if self.kind == "object":
+                self._fits_cloud()
             return self
+
+        def _fits_cloud(self) -> None:
+            scheme = self.address.partition("://")[0]
+            for field, only in (("account", AZURE), ("region", S3)):
+                if getattr(self, field) is not None and scheme != only:
+                    raise problem(
+                        "contradiction",
+                        f"a bucket of `{scheme}://` has no `{field}`",
+                        f"remove it; it is for `{only}://`",
+                    )
+            if scheme == AZURE and self.account is None:
+                raise problem(
+                    "missing_key",
+                    f"a container of `{AZURE}://` needs `account`",
+                    "name the storage account, such as `account: team`",
+                )
 
         @property
         def address(self) -> str:
             """The path, or the URL."""
             written = str(getattr(self, _NEEDED[self.kind][0]))
-            return written.rstrip("/") if self.kind == "databricks" else written
+            return written if self.kind in ("folder", "postgres") else written.rstrip("/")

@@ -46,6 +46,9 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
         password=block.password,
         profile=block.profile,
         host=block.host,
+        endpoint=block.endpoint,
+        region=block.region,
+        account=block.account,
     )
 
 

@@ -17,9 +17,11 @@ from sgpu_decl.backends.local.launcher import LocalLauncher
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.state import Intent
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.stores import DATABRICKS, FOLDER, POSTGRES, SharedPlace
+from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, POSTGRES, SharedPlace
 from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
+from tests.faulty_proxy import faulty_proxy
+from tests.object_server import ObjectServer
 from tests.sampling import sampled
 from tests.shared_places import break_lock, new_place
 from tests.support import until
@@ -34,7 +36,13 @@ runs:
 
 EVERYWHERE = pytest.mark.parametrize(
     "clones",
-    [FOLDER, *(pytest.param(kind, marks=pytest.mark.expensive) for kind in (POSTGRES, DATABRICKS))],
+    [
+        FOLDER,
+        *(
+            pytest.param(kind, marks=pytest.mark.expensive)
+            for kind in (POSTGRES, DATABRICKS, OBJECT)
+        ),
+    ],
     indirect=True,
 )
 
@@ -42,7 +50,13 @@ EVERYWHERE = pytest.mark.parametrize(
 def where(place: SharedPlace) -> str:
     if place.kind in (FOLDER, DATABRICKS):
         return f"path: {place.address}"
+    if place.kind == OBJECT:
+        return f"url: {place.address}, endpoint: {place.endpoint}"
     return f'url: "{place.address}", schema: {place.schema}'
+
+
+def object_login() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 
 
 @pytest.fixture(params=[FOLDER, pytest.param(POSTGRES, marks=pytest.mark.expensive)])
@@ -53,7 +67,7 @@ def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple
         folder = tmp_path / name
         folder.mkdir()
         (folder / "sgpu.yml").write_text(PROJECT.format(kind=place.kind, where=where(place)))
-        found.append(replace(sgpu, folder=folder, environ=sgpu.environ | login()))
+        found.append(replace(sgpu, folder=folder, environ=sgpu.environ | login() | object_login()))
     return found[0], found[1]
 
 
@@ -77,6 +91,25 @@ def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
     shown = two.here("state", "list")
     assert "run.hello" in shown.out
     assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
+
+
+def test_a_plan_that_finds_nothing_new_asks_a_bucket_twice(
+    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path, object_server: ObjectServer
+) -> None:
+    with faulty_proxy(object_server.endpoint) as proxy:
+        place = replace(new_place(request, OBJECT, tmp_path), endpoint=proxy.url)
+        sgpu.write("sgpu.yml", PROJECT.format(kind=OBJECT, where=where(place)))
+        shell = replace(sgpu, environ=sgpu.environ | object_login())
+        applied = shell.here("apply", "-y")
+        assert applied.code == 0, applied.err
+        assert shell.here("wait", "hello").code == 0
+        assert actions(shell) == {"run.hello": "no_op"}
+        proxy.requests.clear()
+        assert actions(shell) == {"run.hello": "no_op"}
+        assert len(proxy.requests) == 2
+        doctor = shell.here("doctor", "-o", "json")
+        said = [item["text"] for item in doctor.json["data"]["findings"]]
+        assert any("whole, serial" in item for item in said), said
 
 
 def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
@@ -468,6 +501,7 @@ def test_an_apply_that_waits_while_the_state_is_migrated_begins_no_new_one(
 APPEND = {
     FOLDER: "sgpu_decl.storing.folder.journal,FolderJournal,append",
     POSTGRES: "sgpu_decl.storing.postgres.journal,PostgresJournal,append",
+    OBJECT: "sgpu_decl.storing.object.journal,ObjectJournal,append",
 }
 ENTRIES = range(1, 7)  # lock, begin, launched, plan applied, unlock, and the lock after the run
 
@@ -479,7 +513,7 @@ ENTRIES = range(1, 7)  # lock, begin, launched, plan applied, unlock, and the lo
             (kind, when, nth)
             for nth in ENTRIES
             for when in ("before", "after")
-            for kind in (FOLDER, POSTGRES)
+            for kind in (OBJECT, FOLDER, POSTGRES)
         ],
         quick=2,
     ),

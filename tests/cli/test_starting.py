@@ -12,7 +12,7 @@ import pytest
 from tests.backends.ray.answers import answering, recorded
 from tests.support import PATIENCE
 
-HEAVY = {"torch", "mlflow", "databricks", "ray", "psycopg"}
+HEAVY = {"torch", "mlflow", "databricks", "ray", "psycopg", "obstore"}
 BELOW = HEAVY | {"pydantic", "yaml", "rich", "jinja2", "cloudpickle", "pathspec", "platformdirs"}
 
 # Modules that looking at a run that succeeded does not need. Each dataclass in them takes a tenth

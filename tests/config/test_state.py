@@ -53,6 +53,32 @@ def test_a_folder_of_a_workspace_is_named_with_its_login(path: str) -> None:
     assert named.block.host == "https://dbc-1.example.com"
 
 
+@pytest.mark.parametrize(
+    ("block", "address", "more"),
+    [
+        ("url: s3://team-state/sgpu/", "s3://team-state/sgpu", (None, None, None)),
+        ("url: s3://team.state, region: eu-central-1", "s3://team.state",
+         (None, "eu-central-1", None)),
+        ("url: s3://b-1/a/b, endpoint: 'https://minio.example.com:9000/'", "s3://b-1/a/b",
+         ("https://minio.example.com:9000", None, None)),
+        ("url: s3://b-1, endpoint: 'http://127.0.0.1:9000'", "s3://b-1",
+         ("http://127.0.0.1:9000", None, None)),
+        ("url: s3://b-1, endpoint: 'http://[::1]:9000'", "s3://b-1",
+         ("http://[::1]:9000", None, None)),
+        ("url: s3://b-1, endpoint: 'http://minio:9000', allow_http: true", "s3://b-1",
+         ("http://minio:9000", None, None)),
+        ("url: gs://team-state/sgpu", "gs://team-state/sgpu", (None, None, None)),
+        ("url: az://states/sgpu, account: team", "az://states/sgpu", (None, None, "team")),
+    ],
+)  # fmt: skip
+def test_a_folder_of_a_bucket_is_named_with_its_server(
+    block: str, address: str, more: tuple[str | None, ...]
+) -> None:
+    found = declared(f"state: {{kind: object, {block}}}\n").block
+    assert (found.kind, found.address) == ("object", address)
+    assert (found.endpoint, found.region, found.account) == more
+
+
 def test_a_variable_of_an_included_file_is_known() -> None:
     text = "project: {name: p}\ninclude: [v.yml]\nstate: {kind: folder, path: '/mnt/${var.team}'}\n"
     fragment = IncludedFile(path="v.yml", file="v.yml", content=b"variables: {team: {default: a}}")
@@ -124,6 +150,38 @@ def test_a_variable_may_name_the_store() -> None:
         ("{kind: databricks, path: /Workspace/a/b, host: 'a b'}", "bad_host", "workspace"),
         ("{kind: databricks, path: /Workspace/a/b, schema: s}", "contradiction", "no `schema`"),
         ("{kind: folder, path: /x, profile: team}", "contradiction", "has no `profile`"),
+        ("{kind: object}", "missing_key", "needs `url`"),
+        ("{kind: objekt, url: s3://b-1}", "unknown_value", "kind"),
+        ("{kind: object, url: s3://b-1, endpont: 'https://h'}", "unknown_key", "endpont"),
+        ("{kind: object, url: s3://}", "bad_state_url", "no folder of a bucket"),
+        ("{kind: object, url: 's3:///sgpu'}", "bad_state_url", "no folder of a bucket"),
+        ("{kind: object, url: ftp://b-1/sgpu}", "bad_state_url", "no folder of a bucket"),
+        ("{kind: object, url: b-1/sgpu}", "bad_state_url", "no folder of a bucket"),
+        ("{kind: object, url: s3://b-1//x}", "bad_state_url", "no folder of a bucket"),
+        ("{kind: object, url: s3://b-1/../x}", "bad_state_url", "no folder of a bucket"),
+        ("{kind: object, url: s3://b-1/a b}", "bad_state_url", "no folder of a bucket"),
+        ("{kind: object, url: 's3://AKIA:hunter2hunter2@b-1'}", "password_in_url", "a login"),
+        ("{kind: object, url: 'az://c-1/x?sig=hunter2', account: t}", "password_in_url", "login"),
+        (
+            "{kind: object, url: s3://b-1, endpoint: 'https://a:hunter2hunter2@h'}",
+            "password_in_url",
+            "state.endpoint",
+        ),
+        ("{kind: object, url: s3://b-1, endpoint: minio}", "bad_state_url", "no URL of a server"),
+        ("{kind: object, url: s3://b-1, endpoint: 'http://'}", "bad_state_url", "URL"),
+        ("{kind: object, url: s3://b-1, endpoint: 'http://minio'}", "state_unencrypted", "TLS"),
+        (
+            "{kind: object, url: s3://b-1, allow_http: false, endpoint: 'http://minio'}",
+            "state_unencrypted",
+            "TLS",
+        ),
+        ("{kind: object, url: s3://b-1, region: 'EU 1'}", "bad_name", "region"),
+        ("{kind: object, url: az://c-1, account: A_B}", "bad_name", "storage account"),
+        ("{kind: object, url: az://c-1}", "missing_key", "needs `account`"),
+        ("{kind: object, url: gs://b-1, region: eu-central-1}", "contradiction", "no `region`"),
+        ("{kind: object, url: s3://b-1, account: team}", "contradiction", "no `account`"),
+        ("{kind: object, url: s3://b-1, path: /x}", "contradiction", "has no `path`"),
+        ("{kind: postgres, url: postgresql://h/d, region: eu-1}", "contradiction", "no `region`"),
         ("/mnt/state", "wrong_type", "mapping"),
     ],
 )

@@ -1,10 +1,10 @@
 """The contract of backends: all of it for this machine, a part in each run of the tests for the
-others, whose nodes take longer to start. Of that of states a part for a workspace, where each entry
-takes some requests."""
+others, whose nodes take longer to start. Of that of states a part for a workspace and for a bucket,
+where each entry takes some requests."""
 
 import pytest
 
-from sgpu_decl.storing.stores import DATABRICKS
+from sgpu_decl.storing.stores import DATABRICKS, OBJECT
 from tests.sampling import strided
 from tests.shared_places import VOLUME
 
@@ -45,7 +45,7 @@ QUICK = {
     ),
 }
 
-QUICK_IN_A_WORKSPACE = (
+QUICK_OVER_HTTP = (
     "test_an_entry_is_read_as_it_was_appended",
     "test_an_entry_is_added_only_after_the_one_that_its_author_has_read",
     "test_a_gap_is_never_read_over",
@@ -53,7 +53,7 @@ QUICK_IN_A_WORKSPACE = (
     "test_proposals_are_read_newest_first_as_they_were_written",
     "test_a_store_is_found_again_by_its_url",
 )
-EXPENSIVE_IN_A_WORKSPACE = (
+EXPENSIVE_OVER_HTTP = (
     "test_a_number_is_given_once",
     "test_the_newest_checkpoint_is_found_and_one_that_is_there_stays",
     "test_targets_are_those_with_entries",
@@ -69,15 +69,15 @@ EXPENSIVE_IN_A_WORKSPACE = (
     "test_old_proposals_do_not_count",
     "test_old_proposals_are_deleted_when_that_is_asked_for",
 )
-"""Of the tests that neither list names, a sample runs in a workspace, and all in `make soak`."""
+"""Of the tests that neither list names, a sample runs over HTTP, and all in `make soak`."""
 
 _STATES = ("test_journal.py", "test_proposals.py", "test_state_store.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    in_workspace = [item for item in items if _is_of_a_workspace(item)]
-    slow = [item for item in in_workspace if _name(item) not in QUICK_IN_A_WORKSPACE]
-    others = [item for item in slow if _name(item) not in EXPENSIVE_IN_A_WORKSPACE]
+    over_http = [item for item in items if _is_over_http(item)]
+    slow = [item for item in over_http if _name(item) not in QUICK_OVER_HTTP]
+    others = [item for item in slow if _name(item) not in EXPENSIVE_OVER_HTTP]
     left_out = {*others}.difference(strided(others, 5))
     for item in slow:
         item.add_marker(pytest.mark.expensive)
@@ -96,9 +96,9 @@ def _name(item: pytest.Item) -> str:
     return str(getattr(item, "originalname", item.name))
 
 
-def _is_of_a_workspace(item: pytest.Item) -> bool:
-    """Whether it is a test of a state that lies in a workspace."""
+def _is_over_http(item: pytest.Item) -> bool:
+    """Whether it is a test of a state that is reached over HTTP."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or item.path.name not in _STATES:
         return False
-    return not {DATABRICKS, VOLUME}.isdisjoint(map(str, callspec.params.values()))
+    return not {DATABRICKS, VOLUME, OBJECT}.isdisjoint(map(str, callspec.params.values()))

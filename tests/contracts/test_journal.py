@@ -32,10 +32,12 @@ from sgpu_decl.storing.journal.port import Compacted, Journal, JournalGap, Store
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
+from sgpu_decl.storing.object.journal import ObjectJournal
 from sgpu_decl.storing.platform.journal import PlatformJournal
 from sgpu_decl.storing.state_store import Patience
 from sgpu_decl.storing.stores import (
     DATABRICKS,
+    OBJECT,
     POSTGRES,
     SHARED,
     SharedPlace,
@@ -43,7 +45,7 @@ from sgpu_decl.storing.stores import (
     shared_store,
 )
 from tests.sampling import sampled
-from tests.shared_places import PLACES, new_place
+from tests.shared_places import PLACES, fields_of, new_place
 from tests.side_programs import start_program
 from tests.storing.conftest import NOON, make_launch
 from tests.support import PATIENCE
@@ -185,8 +187,8 @@ while mine < int(sys.argv[3]):
 def test_of_two_writers_that_race_each_gets_its_numbers_and_no_entry_is_lost(
     place: SharedPlace, journal: Journal
 ) -> None:
-    fields = {name: getattr(place, name) for name in ("kind", "address", "project", "schema")}
-    each = 40 if place.kind == DATABRICKS else 250  # requests over HTTP take longer
+    fields = fields_of(place)
+    each = 40 if place.kind in (DATABRICKS, OBJECT) else 250  # requests over HTTP take longer
     racers = [start_program(APPENDS, fields, name, each) for name in ("a", "b")]
     for racer in racers:
         assert racer.stdout is not None
@@ -575,10 +577,13 @@ with store.lock("apply", lineage="lin") as writer:
 """
 
 
+def short_lease(place: SharedPlace) -> float:
+    """One that a test can wait for. S3 gives times in whole seconds."""
+    return 3.0 if place.kind == OBJECT else 1.0
+
+
 def holding(machines: Machines, *, lease: float, host: str = "") -> "subprocess.Popen[str]":
-    fields = {
-        name: getattr(machines.place, name) for name in ("kind", "address", "project", "schema")
-    }
+    fields = fields_of(machines.place)
     other = start_program(HOLDS, fields, machines.replica("other").parent, lease, host)
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
@@ -598,7 +603,7 @@ def test_the_lock_of_a_dead_process_elsewhere_is_taken_over_when_its_lease_is_ov
     machines: Machines,
 ) -> None:
     here = machines.store("here")
-    with holding(machines, lease=2, host="gpu-1") as other:
+    with holding(machines, lease=2 * short_lease(machines.place), host="gpu-1") as other:
         other.kill()
     waits: list[Locked] = []
     patience = Patience(seconds=PATIENCE, on_wait=waits.append)
@@ -609,11 +614,11 @@ def test_the_lock_of_a_dead_process_elsewhere_is_taken_over_when_its_lease_is_ov
 
 
 def test_a_holder_that_writes_nothing_keeps_its_lock(machines: Machines) -> None:
-    here = machines.store("here")
+    here, lease = machines.store("here"), short_lease(machines.place)
     with (
-        holding(machines, lease=1, host="gpu-1") as other,
+        holding(machines, lease=lease, host="gpu-1") as other,
         pytest.raises(Locked),
-        here.lock("destroy", lineage="lin", patience=Patience(seconds=3)),
+        here.lock("destroy", lineage="lin", patience=Patience(seconds=lease + 2)),
     ):
         pass
     assert other.returncode == 0
@@ -731,9 +736,7 @@ def test_whoever_comes_after_a_kill_finds_what_was_appended_and_goes_on(
     machines: Machines, kill: tuple[int, str]
 ) -> None:
     number, moment = kill
-    fields = {
-        name: getattr(machines.place, name) for name in ("kind", "address", "project", "schema")
-    }
+    fields = fields_of(machines.place)
     folder = machines.replica("killed").parent
     with start_program(DIES, fields, folder, number, moment) as killed:
         assert killed.wait() == -signal.SIGKILL
@@ -873,6 +876,13 @@ def change(place: SharedPlace, number: int, text: str | None) -> None:
         path = journal._entry(number)
         journal._files.delete(path)
         assert text is None or journal._files.create(path, text.encode())
+        return
+    if place.kind == OBJECT:
+        objects = shared_journal(place, "default")
+        assert isinstance(objects, ObjectJournal)
+        path = objects._entry(number)
+        objects._bucket.delete([path])
+        assert text is None or objects._bucket.create(path, text.encode())
         return
     assert place.kind == POSTGRES
     import psycopg

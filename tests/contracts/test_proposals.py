@@ -13,11 +13,13 @@ from sgpu_decl.storing.folder.shared_folder import MARKER
 from sgpu_decl.storing.proposals import KEPT, ProposalStore
 from sgpu_decl.storing.stores import (
     FOLDER,
+    OBJECT,
     POSTGRES,
     SharedPlace,
     local_proposals,
     shared_proposals,
 )
+from tests.object_server import ObjectServer
 from tests.shared_places import PLACES, folder_on_disk, new_place
 
 LOCAL = "local"
@@ -47,6 +49,12 @@ class Place:
             statement = f"UPDATE {table} SET at = at - make_interval(secs => %s) WHERE id = %s"
             with psycopg.connect(self.place.address, autocommit=True) as connection:
                 connection.execute(statement.encode(), (seconds, id))
+            return
+        if self.place is not None and self.place.kind == OBJECT:
+            assert self.place.endpoint is not None
+            bucket, _, folder = self.place.address.removeprefix("s3://").partition("/")
+            key = f"{folder}/p/prod/proposals/{id}.json.gz"
+            ObjectServer(self.place.endpoint).age(bucket, key, seconds)
             return
         (file,) = (self._on_disk / "prod" / "proposals").glob(f"{id}*")
         then = time.time() - seconds

@@ -143,8 +143,7 @@ class Bucket:
                 raise SgpuError(
                     f"the user of the state in `{self.name}` may not delete anything there: "
                     f"{_words(error)}",
-                    hint="let a user do it who may delete objects below "
-                    f"`{self.place.url.text}`: docs/state.md lists the rights",
+                    hint=f"let a user do it who may delete objects below `{self.place.url.text}`",
                     code="compact_refused",
                 ) from error
 
@@ -214,7 +213,8 @@ class Bucket:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise SgpuError(
                 f"the shared state in `{self.name}` refuses this: {_words(error)}",
-                hint=f"{_LOGINS[url.scheme]}. docs/state.md lists the rights that are needed",
+                hint=f"is this the right user? {_LOGINS[url.scheme]}. Who plans needs to list and "
+                f"to read objects below `{url.text}`, and who applies to add some, too",
                 code="state_unreachable",
             ) from error
         except FileNotFoundError as error:
