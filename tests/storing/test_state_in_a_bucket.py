@@ -139,6 +139,19 @@ def test_a_machine_without_credentials_is_told_how_to_give_some(
     assert "set AWS_ACCESS_KEY_ID" in (caught.value.hint or "")
 
 
+def test_a_login_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "federated.json"
+    file.write_text('{"type": "external_account"}')
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    place = SharedPlace(kind=OBJECT, address="gs://team/sgpu", project="p")
+    with pytest.raises(SgpuError, match="external_account") as caught:
+        shared_journal(place, "default").after(0)
+    assert caught.value.code == "state_unreachable"
+    assert "GOOGLE_BEARER_TOKEN" in (caught.value.hint or "")
+
+
 def test_a_server_that_does_not_answer_is_given_up_and_named(
     place: SharedPlace,
     journal: ObjectJournal,
@@ -230,6 +243,28 @@ def test_the_time_is_counted_on_and_asked_again_after_a_while(
     monkeypatch.setattr(f"{BUCKET}._CLOCK_SECONDS", 0.0)
     journal.now()
     assert len(proxy.requests) == 2 * asked
+
+
+def test_a_user_who_adds_objects_and_nothing_else_applies(
+    place: SharedPlace, proxy: FaultyProxy, tmp_path: Path, object_server: ObjectServer
+) -> None:
+    """As one whom Google lets create objects: it takes the right to delete one to write over it."""
+    proxy.answer(deletes, Answer(status=403, body=refusal("AccessDenied", "no")))
+    store = shared_store(place, tmp_path / "default")
+    assert isinstance(store, JournalStore)
+    for plan in ("p", "q"):
+        with store.lock("apply", lineage="lin") as writer:
+            writer.plan_applied(plan)
+    for (method, path), headers in zip(proxy.requests, proxy.headers, strict=True):
+        assert method != "PUT" or headers["if-none-match"] == "*", path
+    proxy.clear()
+    journal = store._journal
+    assert isinstance(journal, ObjectJournal)
+    (left,) = (name for name, _ in journal._bucket.names(journal._clock))
+    bucket, _, folder = place.address.removeprefix("s3://").partition("/")
+    object_server.age(bucket, f"{folder}/{journal._clock}/{left}", 2 * HOUR)
+    assert store.compact(0).entries > 0
+    assert list(journal._bucket.names(journal._clock)) == []
 
 
 def test_proposals_are_as_old_as_the_store_says(

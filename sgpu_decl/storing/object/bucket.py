@@ -30,13 +30,14 @@ _LARGE = 1 << 20  # bytes
 _RETRIES = 3
 _AT_ONCE = 16  # requests
 _CLOCK_SECONDS = 30.0
-"""How long the time of the store is counted on from one answer. Google takes one change of an
-object a second (https://cloud.google.com/storage/quotas)."""
+"""How long the time of the store is counted on from one answer."""
 _WORDS = re.compile(r"<(?:Code|Message)>([^<]*)</")
 _LOGINS = {
     S3: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role. Those of a "
     'profile: `eval "$(aws configure export-credentials --format env)"`',
-    GOOGLE: "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
+    GOOGLE: "set GOOGLE_APPLICATION_CREDENTIALS to the key of a service account, or run "
+    "`gcloud auth application-default login`; in CI without a key: "
+    "`export GOOGLE_BEARER_TOKEN=$(gcloud auth print-access-token)`",
     AZURE: "set AZURE_STORAGE_ACCOUNT_KEY, or AZURE_USE_AZURE_CLI=true after `az login`, or give "
     "this machine an identity",
 }
@@ -81,7 +82,8 @@ class Bucket:
             from obstore.exceptions import AlreadyExistsError
 
             try:
-                self._put(path, content, mode="create")
+                store = self._store(upload=len(content) > _LARGE)
+                store.put(path, content, mode="create", use_multipart=False)
             except AlreadyExistsError:
                 # S3 also says so while another request for that name is under way.
                 if self.written_at(path) is None:
@@ -147,17 +149,22 @@ class Bucket:
                     code="compact_refused",
                 ) from error
 
-    def now(self, path: str) -> datetime:
-        """The time of the store. It is asked with an object that is written anew, and counted on
-        for a while from then; never more than has passed there."""
+    def now(self, folder: str) -> datetime:
+        """The time of the store. It is asked with a new object in a folder, and counted on for a
+        while from then; never more than has passed there. An object of a user who may not delete it
+        stays."""
         if self._clock is not None:
             at, then = self._clock
             passed = elapsed() - then
             if passed < _CLOCK_SECONDS:
                 return at + timedelta(seconds=passed)
-        with self._explained():
-            self._put(path, b"\n", mode="overwrite")
-        written = self.written_at(path)
+        path = f"{folder}/{os.urandom(6).hex()}"
+        try:
+            self.create(path, b"\n")
+            written = self.written_at(path)
+        finally:
+            with suppress(SgpuError):
+                self.delete([path])
         if written is None:
             raise StoreDown(f"`{self.name}` does not say its time", hint="try again")
         self.keep_time(written)
@@ -182,16 +189,21 @@ class Bucket:
                 code="state_unreachable",
             )
 
-    def _put(self, path: str, content: bytes, *, mode: Any) -> None:
-        store = self._store(upload=len(content) > _LARGE)
-        store.put(path, content, mode=mode, use_multipart=False)
-
     def _store(self, *, upload: bool = False) -> "ObjectStore":
         """`upload` is for what may take long to send, while no byte comes back."""
         require_obstore()
+        from obstore.exceptions import BaseError
+
         with self._guard:
             if upload not in self._stores:
-                self._stores[upload] = _opened(self.place, upload=upload)
+                try:
+                    self._stores[upload] = _opened(self.place, upload=upload)
+                except BaseError as error:
+                    raise SgpuError(
+                        f"the login for `{self.name}` cannot be used: {_words(error)}",
+                        hint=_LOGINS[self.place.url.scheme],
+                        code="state_unreachable",
+                    ) from error
             return self._stores[upload]
 
     @contextmanager

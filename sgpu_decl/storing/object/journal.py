@@ -15,7 +15,7 @@ or not. It is written before they are deleted, so that none of these numbers is 
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.journal.entry import digest
@@ -27,6 +27,7 @@ __all__ = ["ObjectJournal"]
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _COMPACTED = re.compile(r"compacted-([0-9]{12})")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
+_LEFT = timedelta(hours=1)  # what is older in the folder of the clock was left there
 
 
 class ObjectJournal:
@@ -38,6 +39,7 @@ class ObjectJournal:
         self._home = f"{project}/{target}"
         self._entries = f"{self._home}/entries"
         self._checkpoints = f"{self._home}/checkpoints"
+        self._clock = f"{self._home}/clock"
 
     @property
     def name(self) -> str:
@@ -98,9 +100,12 @@ class ObjectJournal:
         last = max(number - 1, dropped)
         self._bucket.create(f"{self._entries}/compacted-{last:012}", b"\n")
         self._bucket.delete(self._entry(item) for item in times if 1 < item <= last)
+        before = self.now() - _LEFT
+        asked = self._bucket.names(self._clock)
+        self._bucket.delete(f"{self._clock}/{name}" for name, at in asked if at < before)
 
     def now(self) -> datetime:
-        return self._bucket.now(f"{self._home}/clock")
+        return self._bucket.now(self._clock)
 
     def targets(self) -> tuple[str, ...]:
         names = self._bucket.folders(self._project)
