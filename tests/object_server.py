@@ -63,11 +63,13 @@ def running_object_server() -> Iterator[ObjectServer]:
 
 
 def _serve() -> None:
-    from moto.s3 import models
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    import moto.s3.models
+    import moto.server
     from werkzeug.serving import WSGIRequestHandler, make_server
 
-    moto = DomainDispatcherApplication(create_backend_app)
+    models: Any = moto.s3.models
+    servers: Any = moto.server
+    buckets = servers.DomainDispatcherApplication(servers.create_backend_app)
     one_by_one = threading.Lock()
     real, ahead = models.utcnow, timedelta()
     models.utcnow = lambda: real() + ahead
@@ -83,7 +85,7 @@ def _serve() -> None:
                 found: Any = models.s3_backends["123456789012"]["aws"].get_object(bucket, key)
                 found.last_modified -= timedelta(seconds=float(seconds))
             else:
-                return list(moto(environ, start))
+                return list(buckets(environ, start))
         start("204 No Content", [])
         return [b""]
 

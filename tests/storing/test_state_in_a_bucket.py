@@ -4,9 +4,11 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from sgpu_decl.model.bucket_url import bucket_url
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.append import append_once
 from sgpu_decl.storing.journal.entry import digest
-from sgpu_decl.storing.journal.port import Compacted, StoreDown
+from sgpu_decl.storing.journal.port import Compacted, JournalGap, StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
 from sgpu_decl.storing.object.bucket import Bucket, Place, _opened
 from sgpu_decl.storing.object.journal import ObjectJournal
@@ -186,7 +188,8 @@ def test_a_server_that_is_busy_is_asked_again(journal: ObjectJournal, proxy: Fau
     fill(journal, 1)
 
 
-@pytest.mark.parametrize("lost", [1, 4])  # obstore itself asks up to four times
+# obstore itself asks up to four times
+@pytest.mark.parametrize("lost", [1, pytest.param(4, marks=pytest.mark.expensive)])
 def test_an_entry_whose_answer_is_lost_is_there_once(
     journal: ObjectJournal, proxy: FaultyProxy, lost: int
 ) -> None:
@@ -359,6 +362,38 @@ def test_who_may_not_delete_does_not_compact_and_hides_nothing(
     assert store.compact(0).entries > 0
 
 
+def test_large_entries_and_checkpoints_are_sent_in_one_request(
+    journal: ObjectJournal, proxy: FaultyProxy
+) -> None:
+    entry, checkpoint = "x" * (2 << 20), b"y" * (6 << 20)
+    assert journal.append(1, entry) is not None
+    assert journal.put_checkpoint(1, checkpoint)
+    assert not journal.put_checkpoint(1, b"z")
+    assert texts(journal) == [entry]
+    assert journal.checkpoint() == (1, checkpoint)
+    assert not [path for _, path in proxy.requests if "upload" in path]
+
+
+@pytest.mark.expensive
+def test_entries_that_are_listed_in_several_answers_are_read_in_order(
+    direct: SharedPlace,
+) -> None:
+    journal = shared_journal(direct, "default")
+    assert isinstance(journal, ObjectJournal)
+    every = range(1, 1101)  # S3 lists a thousand at once
+
+    def add(number: int) -> bool:
+        return journal._bucket.create(journal._entry(number), f"entry {number}".encode())
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(add, every))
+    assert texts(journal) == [f"entry {number}" for number in every]
+    assert [item.number for item in journal.after(990, most=20)] == list(range(991, 1011))
+    journal._bucket.delete([journal._entry(1050)])
+    with pytest.raises(JournalGap, match="entry 1050 is missing"):
+        journal.after(0)
+
+
 def test_an_entry_takes_three_requests_and_a_look_two(
     journal: ObjectJournal, proxy: FaultyProxy
 ) -> None:
@@ -408,7 +443,7 @@ def test_variables_do_not_say_which_server_has_the_bucket(
     url = bucket_url("s3://team/sgpu")
     assert url is not None
     for region, host in ((None, "eu-west-1"), ("eu-central-1", "eu-central-1")):
-        config = _opened(Place(url=url, region=region), upload=False).config
+        config: Any = _opened(Place(url=url, region=region), upload=False).config
         assert config["endpoint"] == f"https://s3.{host}.amazonaws.com"
         assert str(config["virtual_hosted_style_request"]).lower() == "false"
     container = bucket_url("az://team/sgpu")
