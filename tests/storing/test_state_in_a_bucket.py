@@ -36,6 +36,7 @@ from tests.shared_places import new_place
 
 HOUR = 3600.0
 BUCKET = "sgpu_decl.storing.object.bucket"
+WRITTEN = (("Last-Modified", "Fri, 27 Nov 2026 12:00:00 GMT"), ("ETag", '"a"'))
 
 
 @pytest.fixture
@@ -123,9 +124,8 @@ def test_credentials_that_are_refused_are_named_with_the_way_out(
         assert caught.value.code == "state_unreachable"
         assert place.address in caught.value.message
         assert "AWS_ACCESS_KEY_ID" in (caught.value.hint or "")
+        assert f"InvalidAccessKeyId: {said}" in caught.value.message
         assert "<" not in caught.value.message
-    with pytest.raises(SgpuError, match=f"InvalidAccessKeyId: {said}"):
-        journal.append(1, "first")
 
 
 def test_a_machine_without_credentials_is_told_how_to_give_some(
@@ -164,10 +164,12 @@ def test_a_server_that_does_not_answer_is_given_up_and_named(
         monkeypatch.setattr(f"{BUCKET}.{name}", 0.5)
     proxy.silence()
     for call in (lambda: journal.after(0), lambda: journal.append(1, "first"), journal.now):
+        before = len(proxy.requests)
         began = time.monotonic()
         with pytest.raises(StoreDown, match="cannot be reached") as caught:
             call()
         assert time.monotonic() - began < 5
+        assert len(proxy.requests) == before + 1  # it is not waited for twice
         assert proxy.url in caught.value.message
         assert caught.value.code == "state_unreachable"
 
@@ -469,11 +471,10 @@ def test_azure_and_google_are_told_to_add_an_object_only_where_there_is_none(
     named = bucket_url(url)
     assert named is not None
     bucket = Bucket(Place(url=named, endpoint=proxy.url, account="ours"))
-    written = (("Last-Modified", "Fri, 27 Nov 2026 12:00:00 GMT"), ("ETag", '"a"'))
-    there = (*written, ("Content-Length", "1"))
+    there = (*WRITTEN, ("Content-Length", "1"))
     proxy.answer(lambda method, _: method == "HEAD", Answer(status=200, headers=there))
     proxy.answer(lambda _, path: path.endswith("taken"), Answer(status=412))
-    proxy.answer(lambda _, path: path.endswith("free"), Answer(status=201, headers=written))
+    proxy.answer(lambda _, path: path.endswith("free"), Answer(status=201, headers=WRITTEN))
     assert bucket.create("free", b"x")
     assert proxy.headers[-1][header] in ("*", "0")
     assert not bucket.create("taken", b"x")

@@ -159,12 +159,10 @@ class Bucket:
             if passed < _CLOCK_SECONDS:
                 return at + timedelta(seconds=passed)
         path = f"{folder}/{os.urandom(6).hex()}"
-        try:
-            self.create(path, b"\n")
-            written = self.written_at(path)
-        finally:
-            with suppress(SgpuError):
-                self.delete([path])
+        self.create(path, b"\n")
+        written = self.written_at(path)
+        with suppress(SgpuError):
+            self.delete([path])
         if written is None:
             raise StoreDown(f"`{self.name}` does not say its time", hint="try again")
         self.keep_time(written)
@@ -241,7 +239,7 @@ class Bucket:
             ) from error
         except BaseError as error:
             if listed is not None and elapsed() - began < _SLOW_SECONDS:
-                self.written_at(f"{listed}/none")
+                self.read(f"{listed}/none")
             raise StoreDown(
                 f"the shared state in `{self.name}` cannot be reached: {_words(error)}",
                 hint=f"is the server up, does `{url.bucket}` exist there, in that region, and does "

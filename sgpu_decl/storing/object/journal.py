@@ -158,7 +158,7 @@ class ObjectJournal:
         for name, at in self._bucket.names(self._entries, after=f"{number:012}.json"):
             if found := _COMPACTED.fullmatch(name):
                 dropped = max(dropped, int(found[1]))
-            elif (most is None or len(times) < most) and (found := _ENTRY.fullmatch(name)):
+            elif (found := _ENTRY.fullmatch(name)) and (most is None or len(times) < most):
                 times[int(found[1])] = at
                 if number == 0 and most == 1:
                     break  # the first one never goes
