@@ -1,6 +1,7 @@
 """Who am I, and which groups are there: `/api/2.0/preview/scim/v2/…`."""
 
 import re
+from hashlib import sha256
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace.routes import JsonObject, Request, Response, Route, invalid
@@ -13,7 +14,7 @@ _NAMED = re.compile(r'displayName eq "((?:[^"\\]|\\.)*)"')
 def me(request: Request) -> Response:
     """The user of the token."""
     tenant = request.tenant
-    number = str(int(tenant.key[:16], 16) % 10**16)
+    number = str(int(sha256(f"{tenant.key} {tenant.user_name}".encode()).hexdigest()[:13], 16))
     return Response(
         json={
             "schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"],

@@ -13,7 +13,7 @@ from sgpu_decl.testing.workspace.routes import (
 )
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["ROUTES", "asked_at_birth", "given_at_birth", "may_write"]
+__all__ = ["ROUTES", "asked_at_birth", "given_at_birth", "may_manage", "may_view", "may_write"]
 
 # by type: what the platform calls the object, the level of its owner, and all levels
 _TYPES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
@@ -60,11 +60,27 @@ def given_at_birth(tenant: Tenant, kind: str, number: int, entries: Mapping[str,
 def may_write(tenant: Tenant, folder: int) -> bool | None:
     """Whether the user may write to a folder, by its own list; `None` where it has none and that of
     the folder above counts."""
-    kept = tenant.table("permissions").get(f"directories/{folder}")
+    levels = _own_levels(tenant, f"directories/{folder}")
+    return None if levels is None else any(one in ("CAN_EDIT", "CAN_MANAGE") for one in levels)
+
+
+def may_view(tenant: Tenant, kind: str, number: int) -> bool:
+    """Whether the list of an object names the user, whatever for."""
+    return bool(_own_levels(tenant, f"{kind}/{number}"))
+
+
+def may_manage(tenant: Tenant, job: int) -> bool:
+    """Whether the user may cancel the runs of a job by its list."""
+    return any(one != "CAN_VIEW" for one in _own_levels(tenant, f"jobs/{job}") or ())
+
+
+def _own_levels(tenant: Tenant, key: str) -> list[str] | None:
+    """What a list lets the user do; `None` where there is none."""
+    kept = tenant.table("permissions").get(key)
     if kept is None:
         return None
     own = (f"user_name:{tenant.user_name}", "group_name:users")
-    return any(kept.get(who) in ("CAN_EDIT", "CAN_MANAGE") for who in own)
+    return [str(kept[who]) for who in own if who in kept]
 
 
 def _kept(request: Request, before: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,12 @@ from sgpu_decl.testing.workspace.executing.records import (
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, run_settings
 from sgpu_decl.testing.workspace.pages import Paging
-from sgpu_decl.testing.workspace.permissions import asked_at_birth, given_at_birth
+from sgpu_decl.testing.workspace.permissions import (
+    asked_at_birth,
+    given_at_birth,
+    may_manage,
+    may_view,
+)
 from sgpu_decl.testing.workspace.routes import (
     ApiError,
     Request,
@@ -57,6 +62,9 @@ class RunsApi:
         """Run something once. The same token finds the same run, whatever else is asked."""
         given = request.json
         token = checked_token(given)
+        known_by = token
+        if token and not request.server.profile.flag("token-of-another-user"):  # evidence: D5
+            known_by = f"{request.tenant.user_name} {token}"
         settings = run_settings(given, request.server.terms)
         tenant = request.tenant
 
@@ -68,7 +76,7 @@ class RunsApi:
                 parameters={}, number_in_job=run_id, started=now_ms(),
             )  # fmt: skip
 
-        run, new = RunRecords(tenant).add(token, make)
+        run, new = RunRecords(tenant).add(known_by, make)
         if new:
             entries = asked_at_birth(request, "jobs")
             if entries:
@@ -105,7 +113,8 @@ class RunsApi:
         found = [
             run
             for run in RunRecords(request.tenant).all()
-            if (not active or run.active)
+            if _is_visible(request, run)
+            and (not active or run.active)
             and (not ended or not run.active)
             and query.get("job_id") in (None, str(run.job_id))
             and query.get("run_type") in (None, run.kind)
@@ -124,6 +133,11 @@ class RunsApi:
         """Stop a run, or one of its tasks by the run id of an attempt; what has ended stays as it
         is."""
         run, attempt = self._found(request)
+        own = run.creator == request.tenant.user_name
+        if not own and not may_manage(request.tenant, run.job_id):
+            who = request.tenant.user_name
+            message = f"{who} does not have Manage Run permissions on run {run.run_id}."
+            raise ApiError(403, "PERMISSION_DENIED", message)
         if attempt is not None and len(run.tasks) > 1:
             self.runner.cancel_task(request.tenant, run.run_id, attempt.task_key)
         else:
@@ -158,9 +172,20 @@ class RunsApi:
         run_id = request.integer("run_id")
         runs = RunRecords(request.tenant)
         owner = runs.owner(run_id)
-        if owner is not None:
-            return owner, owner.attempt(run_id)
-        return runs.need(run_id), None
+        run = owner or runs.need(run_id)
+        if not _is_visible(request, run):
+            code = request.server.profile.text("hidden-run")  # evidence: D4
+            if code == "RESOURCE_DOES_NOT_EXIST":
+                raise ApiError(404, code, f"Run {run_id} does not exist.")
+            message = f"{request.tenant.user_name} does not have View permissions on run {run_id}."
+            raise ApiError(403, code, message)
+        return run, run.attempt(run_id) if owner is not None else None
+
+
+def _is_visible(request: Request, run: Run) -> bool:
+    """Whether the user made a run, or its list names the user."""
+    tenant = request.tenant
+    return run.creator == tenant.user_name or may_view(tenant, "jobs", run.job_id)
 
 
 def page_url(request: Request, run: Run) -> str:

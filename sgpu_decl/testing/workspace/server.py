@@ -27,7 +27,9 @@ from sgpu_decl.testing.workspace.task_rules import Terms
 from sgpu_decl.testing.workspace.tenant import Tenants, User
 from sgpu_decl.testing.workspace.wire import HttpConnection
 
-__all__ = ["Listener", "WorkspaceServer"]
+__all__ = ["ORG_ID", "Listener", "WorkspaceServer"]
+
+ORG_ID = "900800700600"
 
 
 class WorkspaceServer:
@@ -37,10 +39,8 @@ class WorkspaceServer:
     `users`, those that it was told to `admit` and those that it made; service principals are
     `clients`, ids with their secrets. A server that is started again on the same root has what the
     former one had, and obeys the same tokens. It behaves as `profile` says, and as expected where
-    that says nothing (`model/assumptions.yaml`).
+    that says nothing (`model/assumptions.yaml`). `org_id` is the id of the workspace.
     """
-
-    org_id = "900800700600"
 
     def __init__(
         self,
@@ -52,8 +52,10 @@ class WorkspaceServer:
         offers: Offers | None = None,
         execution: ExecutionSettings | None = None,
         profile: Profile | None = None,
+        org_id: str = ORG_ID,
     ) -> None:
         self.root = root
+        self.org_id = org_id
         self.profile = profile or Profile()
         self.offers = offers or Offers(accelerators=self.profile.texts("accelerators"))
         self.users = dict(users or {})

@@ -32,7 +32,7 @@ class Staleness:
             for view in self._views:
                 if view.reads and view.tenant.key == tenant.key and matches(view.pattern, line):
                     view.reads -= 1
-                    return view.tenant
+                    return view.tenant.seen_by(tenant.user_name)
         return tenant
 
     def clear(self) -> None:

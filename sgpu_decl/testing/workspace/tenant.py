@@ -1,4 +1,5 @@
-"""Whose workspace it is: one tenant per bearer token, isolated from the others, durable on disk."""
+"""Whose workspace it is: one tenant per bearer token, or one that several users share; isolated
+from the others, durable on disk."""
 
 import hashlib
 import json
@@ -27,26 +28,35 @@ class TokenState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Who a token belongs to."""
+    """Who a token belongs to. Users that name the same `workspace` share a tenant; else each has
+    one of its own."""
 
     name: str
     state: TokenState = TokenState.ACTIVE
+    workspace: str | None = None
 
 
 class Tenant:
-    """One user's workspace. Under `folder` lie the trees that the APIs serve, as real files:
-    `Workspace`, `Volumes`, `dbfs`."""
+    """A workspace, as one of its users. Under `folder` lie the trees that the APIs serve, as real
+    files: `Workspace`, `Volumes`, `dbfs`. Tenants of other users of the workspace have the same
+    `database`."""
 
-    def __init__(self, key: str, folder: Path, user_name: str) -> None:
+    def __init__(
+        self, key: str, folder: Path, user_name: str, database: Database | None = None
+    ) -> None:
         self.key = key
         self.folder = folder
         self.user_name = user_name
-        self._database = Database(folder / "state.sqlite")
+        self._database = database or Database(folder / "state.sqlite")
 
     @property
     def home(self) -> str:
         """The user's folder, as the workspace names it."""
         return f"/Users/{self.user_name}"
+
+    def seen_by(self, user_name: str) -> "Tenant":
+        """The same workspace, as another user."""
+        return Tenant(self.key, self.folder, user_name, self._database)
 
     @property
     def lock(self) -> threading.RLock:
@@ -109,8 +119,10 @@ class Tenants:
 
     def of_token(self, token: str) -> Tenant:
         """The tenant of a token that was accepted; its first use makes it one that is known."""
-        key = _key(token)
         user = self._users.get(token)
+        if user is not None and user.workspace is not None:
+            return self._opened(_key(f"workspace {user.workspace}"), "").seen_by(user.name)
+        key = _key(token)
         return self._opened(key, user.name if user else f"user-{key[:8]}@example.com")
 
     def knows(self, token: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace.body import Body
 from sgpu_decl.testing.workspace.multipart import form, is_form, texts
-from sgpu_decl.testing.workspace.permissions import may_write
+from sgpu_decl.testing.workspace.permissions import may_view, may_write
 from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
@@ -21,7 +21,7 @@ from sgpu_decl.testing.workspace.routes import (
     unknown_api,
 )
 from sgpu_decl.testing.workspace.trees import file_answer
-from sgpu_decl.testing.workspace.workspace_objects import WorkspaceObjects
+from sgpu_decl.testing.workspace.workspace_objects import WorkspaceObjects, not_there
 
 __all__ = ["ROUTES"]
 
@@ -40,14 +40,14 @@ _FORMATS = ("SOURCE", "AUTO", "RAW", "JUPYTER")
 def get_status(request: Request) -> Response:
     """What lies at a path."""
     objects = WorkspaceObjects(request.tenant)
-    return Response(json=_said(request, objects.info(objects.path_of(request.asked("path")))))
+    return Response(json=_said(request, objects.info(_read_path(request, objects))))
 
 
 def list_objects(request: Request) -> Response:
     """What lies in a folder."""
     objects = WorkspaceObjects(request.tenant)
     found: list[Json] = [
-        _said(request, one) for one in objects.children(objects.path_of(request.asked("path")))
+        _said(request, one) for one in objects.children(_read_path(request, objects))
     ]
     return Response(json={"objects": found} if found else {})
 
@@ -133,7 +133,7 @@ def import_file(request: Request) -> Response:
 def export(request: Request) -> Response:
     """The content of a file or a notebook: in JSON, or as the body with `direct_download`."""
     objects = WorkspaceObjects(request.tenant)
-    path = objects.path_of(request.asked("path"))
+    path = _read_path(request, objects)
     found = objects.info(path)
     if found["object_type"] == "DIRECTORY":
         raise ApiError(501, "NOT_IMPLEMENTED", "the workspace emulator exports no folders")
@@ -223,6 +223,30 @@ def _begins(content: Body, line: bytes) -> bool:
         return stream.read(len(line)) == line
 
 
+def _read_path(request: Request, objects: WorkspaceObjects) -> str:
+    """The path that is to be read. Raises ApiError where it lies in the home of another user, and
+    no folder above it has a list that names this one."""
+    path = objects.path_of(request.asked("path"))
+    if not _of_another(request, path):
+        return path
+    folders = [path, *map(str, PurePosixPath(path).parents)]
+    numbers = [int(str(objects.info(one)["object_id"])) for one in folders if objects.is_there(one)]
+    if any(may_view(request.tenant, "directories", number) for number in numbers):
+        return path
+    code = request.server.profile.text("hidden-folder")  # evidence: D4
+    if code == "RESOURCE_DOES_NOT_EXIST":
+        raise not_there(path)
+    raise ApiError(
+        403, code, f"{request.tenant.user_name} does not have View permissions on {path}."
+    )
+
+
+def _of_another(request: Request, path: str) -> bool:
+    """Whether a path lies in the home of another user."""
+    own = request.tenant.home
+    return path.startswith("/Users/") and path != own and not path.startswith(f"{own}/")
+
+
 def _check_access(request: Request, objects: WorkspaceObjects, path: str) -> None:
     """Refuse to change what lies in a folder whose list does not let the user."""
     folder = path
@@ -236,6 +260,9 @@ def _check_access(request: Request, objects: WorkspaceObjects, path: str) -> Non
             raise ApiError(403, "PERMISSION_DENIED", message)
         if allowed:
             return
+    if _of_another(request, path):
+        message = f"{request.tenant.user_name} does not have Edit permissions on {path}."
+        raise ApiError(403, "PERMISSION_DENIED", message)
 
 
 def _check_place(

@@ -42,6 +42,10 @@ class WorkspaceObjects:
         """Where it lies on disk."""
         return located(self._root, path)
 
+    def is_there(self, path: str) -> bool:
+        """Whether anything lies there."""
+        return self.file(path).exists()
+
     def info(self, path: str) -> JsonObject:
         """What the API says of an object. Raises ApiError, 404."""
         file = self.file(path)

@@ -13,6 +13,7 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import PermissionDenied, Unauthenticated
 
 from sgpu_decl.testing.workspace import Effect, Fault, TokenState, User, WorkspaceServer
+from sgpu_decl.testing.workspace.server import ORG_ID
 from tests.support import PATIENCE
 from tests.testing.workspace.conftest import Answer, call, client_of
 
@@ -25,8 +26,8 @@ def address(server: WorkspaceServer) -> tuple[str, int]:
 def test_the_sdk_finds_out_who_it_is_and_where(client: Any) -> None:
     me = client.current_user.me()
     assert me.user_name.endswith("@example.com")
-    assert client.config.workspace_id == WorkspaceServer.org_id
-    assert client.get_workspace_id() == int(WorkspaceServer.org_id)
+    assert client.config.workspace_id == ORG_ID
+    assert client.get_workspace_id() == int(ORG_ID)
 
 
 def test_a_service_principal_gets_a_token_and_stays_one_tenant(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_one_connection_serves_many_requests(server: WorkspaceServer, token: str
         )
         response = connection.getresponse()
         assert response.status == 200
-        assert response.headers["X-Databricks-Org-Id"] == WorkspaceServer.org_id
+        assert response.headers["X-Databricks-Org-Id"] == ORG_ID
         response.read()
         assert connection.sock is first
     connection.close()
