@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from sgpu_decl.applying.applied import Applied
 from sgpu_decl.applying.environment_staging import stage_environments
-from sgpu_decl.applying.executor import Applied, execute
+from sgpu_decl.applying.executor import execute
 from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.moves import move_renamed
 from sgpu_decl.applying.pinned_code import pin
@@ -127,6 +128,7 @@ def record_ended(project: OpenedProject) -> tuple[Diagnostic, ...]:
         if not _loose_ends(project):
             return ()
         with project.writing("record", patience=AT_ONCE) as writer:
+            writer.push_kept()
             return refresh(writer, project.backend)
     except Locked:
         return ()

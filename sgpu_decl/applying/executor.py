@@ -1,17 +1,21 @@
 """The walk over a plan's changes: intent, stage and launch, record. Nothing is decided here."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
+from sgpu_decl.applying.applied import Applied
 from sgpu_decl.applying.error_places import with_place
+from sgpu_decl.applying.intent_ends import LOST, IntentEnds
 from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.applying.launch_group import (
     BegunLaunch,
     GroupLaunch,
     joined_records,
+    next_window,
     stage_and_launch,
 )
 from sgpu_decl.applying.launch_progress import LaunchProgress
@@ -22,7 +26,7 @@ from sgpu_decl.applying.launch_records import (
     unrecorded,
     upstreams_of,
 )
-from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
+from sgpu_decl.backends.base import Backend, LaunchRequest
 from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
@@ -35,7 +39,7 @@ from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
-from sgpu_decl.model.state import Intent, State
+from sgpu_decl.model.state import Intent, IntentEnd, State
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.joined_launches import launch_groups
 from sgpu_decl.planning.run_order import launch_levels
@@ -45,30 +49,8 @@ Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """What an apply did. `stopping` are attempts that were asked to stop; they may take a while.
-    `unrecorded` is what could not be written down after a launch, of this apply or of an earlier
-    one: the run goes on all the same."""
-
-    launched: tuple[AttemptRef, ...] = ()
-    adopted: tuple[AttemptRef, ...] = ()
-    stopping: tuple[AttemptRef, ...] = ()
-    failed: tuple[tuple[Address, SgpuError], ...] = ()
-    unrecorded: tuple[Diagnostic, ...] = ()
-
-    def __repr__(self) -> str:
-        """Short: a notebook shows it."""
-        groups = (
-            ("launched", self.launched),
-            ("adopted", self.adopted),
-            ("stopping", self.stopping),
-        )
-        words = [f"{name} {', '.join(map(str, refs))}" for name, refs in groups if refs]
-        words += [f"failed {address}" for address, _ in self.failed]
-        return f"<Applied: {'; '.join(words) or 'nothing'}>"
+_WINDOW = 4
+"""How many intents are open at most when others are opened, for each launch that overlaps."""
 
 
 def execute(
@@ -136,11 +118,12 @@ def execute(
         clock=clock,
         call=call,
         progress=LaunchProgress(progress or Quiet()),
+        ends=IntentEnds(writer),
     )
     for change in plan.changes:
         if not _launches(change):
             walk.settle(change)
-    walk.launch_all(iter(groups), parallelism)
+    walk.launch_all(groups, parallelism)
     walk.finish()
     return walk.outcome()
 
@@ -159,11 +142,14 @@ class _Walk:
     clock: Clock
     call: Call | None
     progress: LaunchProgress
+    ends: IntentEnds
+    staged: list[Intent] = field(default_factory=list)
     launched: list[AttemptRef] = field(default_factory=list)
     adopted: list[AttemptRef] = field(default_factory=list)
     stopping: list[AttemptRef] = field(default_factory=list)
     failed: list[tuple[Address, SgpuError]] = field(default_factory=list)
     unrecorded: list[Diagnostic] = field(default_factory=list)
+    unpushed: SgpuError | None = None
 
     def outcome(self) -> Applied:
         return Applied(
@@ -171,18 +157,24 @@ class _Walk:
             adopted=tuple(sorted(self.adopted)),
             stopping=tuple(sorted(self.stopping)),
             failed=tuple(self.failed),
-            unrecorded=tuple(self.unrecorded),
+            unrecorded=tuple(dict.fromkeys(self.unrecorded)),
+            unpushed=self.unpushed,
         )
 
     def finish(self) -> None:
-        """Record that the plan was applied. What was launched, and why something was not, counts
-        whether that works or not."""
+        """Record that the plan was applied, and what the store did not take before. What was
+        launched, and why something was not, counts whether that works or not."""
+        self._record_ends(())
         try:
             self.writer.plan_applied(self.plan_id)
         except SgpuError as error:
             if not (self.launched or self.failed):
                 raise
             self.unrecorded.append(unrecorded(error))
+        if self.ends.error is not None:
+            self.unpushed = self.ends.keep()
+            if self.unpushed is None:
+                self.unrecorded.append(unrecorded(self.ends.error))
 
     def settle(self, change: Change) -> None:
         """A change that starts nothing."""
@@ -223,37 +215,39 @@ class _Walk:
             step, message = outcome
             self._tell(change, step, message=message)
 
-    def launch_all(self, groups: Iterator[tuple[Change, ...]], parallelism: int) -> None:
+    def launch_all(self, groups: Iterable[tuple[Change, ...]], parallelism: int) -> None:
         """Launch groups of changes, each of which is started as one. Intents are committed and
-        closed by this thread alone, in the order of the groups; only staging and launching
-        overlap."""
+        closed by this thread alone, in the order of the groups: a window of them in one step, and
+        in another all that have ended meanwhile. Only staging and launching overlap."""
+        left = deque(groups)
+        running: deque[tuple[GroupLaunch, Sequence[BegunLaunch]]] = deque()
+        last_queued: GroupLaunch | None = None
         with ThreadPoolExecutor(max_workers=parallelism) as pool:
-            running: deque[tuple[GroupLaunch, Sequence[BegunLaunch]]] = deque()
-            last_queued: GroupLaunch | None = None
-            for group in groups:
-                if len(running) == parallelism:
-                    self._close(*running.popleft())
-                upstreams = {upstream.address for change in group for upstream in change.after}
-                while any(one.change.address in upstreams for _, begun in running for one in begun):
-                    self._close(*running.popleft())
-                launcher = self.backends(group[0].backend).launcher
-                try:
-                    begun = self._begin(group, launcher)
-                except SgpuError as error:
-                    for change in group:
-                        self._fail(change, error)
-                    continue
-                launchings = [self._request(one, begun) for one in begun]
-                queues = any(map(launcher.may_queue, launchings))
-                before = last_queued if queues else None
-                started = pool.submit(
-                    stage_and_launch, launcher, launchings, before, self.writer.check_held
-                )
-                if queues:
-                    last_queued = started
-                running.append((started, begun))
-            while running:
-                self._close(*running.popleft())
+            try:
+                while left or running:
+                    if len(running) <= parallelism:
+                        active = [one.change.address for _, begun in running for one in begun]
+                        window = next_window(left, active, _WINDOW * parallelism)
+                        for begun in self._begin(window):
+                            launcher = self.backends(begun[0].change.backend).launcher
+                            launchings = [self._request(one, begun) for one in begun]
+                            queues = any(map(launcher.may_queue, launchings))
+                            before = last_queued if queues else None
+                            started = pool.submit(
+                                stage_and_launch,
+                                launcher,
+                                launchings,
+                                before,
+                                partial(self._check_held, begun),
+                            )
+                            if queues:
+                                last_queued = started
+                            running.append((started, begun))
+                    self._close_ended(running)
+            except BaseException:
+                for started, _ in running:  # what was not started is dropped by the next apply
+                    started.cancel()
+                raise
 
     def _request(self, one: BegunLaunch, group: Sequence[BegunLaunch]) -> LaunchRequest:
         return LaunchRequest(
@@ -280,73 +274,127 @@ class _Walk:
                     code="upstream_failed",
                 )
 
-    def _begin(self, group: Sequence[Change], launcher: Launcher) -> Sequence[BegunLaunch]:
-        """Commit the intents of a group. One that cannot be committed leaves those before it open:
-        nothing of them is staged, so that the next apply drops them."""
-        for change in group:
-            self._require_upstreams(change)
-        # With the intent: a machine that settles it must know whose it is.
-        site = launcher.site()
-        begun = []
-        for change in group:
-            launch = replace(launch_of(self.plan, change), reference=site)
-            intent = Intent(
-                token=launch.token,
-                address=change.address,
-                owner=launch.owner,
-                action=str(change.action),
-                attempt=launch.ref.number,
-                plan_id=self.plan_id,
-                created_at=self.clock(),
-                launch=launch,
-            )
-            self.writer.begin(intent)
-            self._tell(change, Step.STARTED, launch.ref)
-            begun.append(BegunLaunch(change=change, launch=launch, intent=intent))
-        return begun
-
-    def _close(self, running: GroupLaunch, begun: Sequence[BegunLaunch]) -> None:
+    def _begin(self, window: Sequence[tuple[Change, ...]]) -> list[Sequence[BegunLaunch]]:
+        """Commit the intents of groups, all of them or none. Returns what was begun of each."""
+        groups: list[Sequence[BegunLaunch]] = []
+        for group in window:
+            try:
+                for change in group:
+                    self._require_upstreams(change)
+                # With the intent: a machine that settles it must know whose it is.
+                site = self.backends(group[0].backend).launcher.site()
+            except SgpuError as error:
+                for change in group:
+                    self._fail(change, error)
+                continue
+            groups.append([self._decided(change, site) for change in group])
+        begun = [one for group in groups for one in group]
         try:
-            references = running.result()
+            self.writer.begin(*(one.intent for one in begun))
         except SgpuError as error:
             for one in begun:
-                self._close_failed(one, error)
-            return
-        for one, reference in zip(begun, references, strict=True):
-            self._close_launched(one, reference)
+                self._fail(one.change, error)
+            return []
+        for one in begun:
+            self._tell(one.change, Step.STARTED, one.launch.ref)
+        return groups
 
-    def _close_failed(self, one: BegunLaunch, error: SgpuError) -> None:
-        if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
-            self._abandon(one.intent)
+    def _check_held(self, begun: Sequence[BegunLaunch]) -> None:
+        """Check the lock between staging and launching. What is staged and not launched keeps its
+        intent: somebody else may be settling that."""
+        try:
+            self.writer.check_held()
+        except SgpuError:
+            self.staged += [one.intent for one in begun]
+            raise
+
+    def _decided(self, change: Change, site: str | None) -> BegunLaunch:
+        launch = replace(launch_of(self.plan, change), reference=site)
+        intent = Intent(
+            token=launch.token,
+            address=change.address,
+            owner=launch.owner,
+            action=str(change.action),
+            attempt=launch.ref.number,
+            plan_id=self.plan_id,
+            created_at=self.clock(),
+            launch=launch,
+        )
+        return BegunLaunch(change=change, launch=launch, intent=intent)
+
+    def _close_ended(self, running: deque[tuple[GroupLaunch, Sequence[BegunLaunch]]]) -> None:
+        """Wait for the oldest launch, and close the intents of all that have ended by then."""
+        if not running:
+            return
+        wait([running[0][0]])
+        ended: list[tuple[BegunLaunch, IntentEnd]] = []
+        try:
+            while running and running[0][0].done():
+                started, begun = running.popleft()
+                try:
+                    references = started.result()
+                except SgpuError as error:
+                    for one in begun:
+                        # Else the next apply looks what came of it, or completes it.
+                        if not isinstance(error, OutcomeUnknown) and one.intent not in self.staged:
+                            ended.append((one, IntentEnd(intent=one.intent)))
+                        self._fail_launch(one, error)
+                else:
+                    for one, reference in zip(begun, references, strict=True):
+                        ended.extend(self._end(one, reference))
+        finally:
+            self._record_ends(ended)
+
+    def _fail_launch(self, one: BegunLaunch, error: SgpuError) -> None:
         if isinstance(error, BackendError) and error.asked_wrong:
             error = with_place(error, one.change)
         self._fail(one.change, error, one.launch.ref)
 
-    def _close_launched(self, one: BegunLaunch, reference: str | None) -> None:
+    def _end(
+        self, one: BegunLaunch, reference: str | None
+    ) -> Iterator[tuple[BegunLaunch, IntentEnd]]:
+        """The end of the intent of a launch; none where it stays open."""
         change, intent = one.change, one.intent
         attempt = intent.attempt_record
         assert attempt is not None  # noqa: S101  set by _begin
         attempt = replace(attempt, reference=reference)
+        resource = resource_of(change, last=attempt)
+        end = IntentEnd(intent=intent, resource=resource, attempt=attempt)
         try:
             if change.action is Action.REPLACE:
                 self._stop(change)  # now that the new attempt is there, waiting for the old to end
-            self.writer.launched(intent, resource_of(change, last=attempt), attempt)
         except BackendError:
             raise  # the old attempt goes on: nothing about what is recorded
-        except SgpuError as error:
-            if error.code in ("lock_lost", "state_diverged"):
-                self._fail(change, never_recorded(attempt, error), attempt.ref)
-                return
-            self.unrecorded.append(unrecorded(error))
-        self.launched.append(attempt.ref)
-        self._tell(change, Step.LAUNCHED, attempt.ref)
+        except SgpuError as error:  # the next apply stops the old attempt, as the intent is open
+            self._leave_open(((one, end),), error)
+        else:
+            yield one, end
 
-    def _abandon(self, intent: Intent) -> None:
-        """Where that cannot be recorded, the next apply looks whether anything was launched."""
+    def _record_ends(self, ended: Sequence[tuple[BegunLaunch, IntentEnd]]) -> None:
         try:
-            self.writer.abandon(intent)
+            self.ends.record([end for _, end in ended])
         except SgpuError as error:
+            self._leave_open(ended, error)
+            return
+        self._tell_launched(ended)
+
+    def _leave_open(self, ended: Sequence[tuple[BegunLaunch, IntentEnd]], error: SgpuError) -> None:
+        """What was launched counts, unless somebody else may have dropped its intent."""
+        if error.code not in LOST:
             self.unrecorded.append(unrecorded(error))
+            self._tell_launched(ended)
+            return
+        for one, end in ended:
+            if end.attempt is None:
+                self.unrecorded.append(unrecorded(error))
+            else:
+                self._fail(one.change, never_recorded(end.attempt, error), end.attempt.ref)
+
+    def _tell_launched(self, ended: Sequence[tuple[BegunLaunch, IntentEnd]]) -> None:
+        refs = [(one.change, end.attempt.ref) for one, end in ended if end.attempt is not None]
+        self.launched += [ref for _, ref in refs]
+        for change, ref in refs:
+            self._tell(change, Step.LAUNCHED, ref)
 
     def _fail(self, change: Change, error: SgpuError, ref: AttemptRef | None = None) -> None:
         self.failed.append((change.address, error))

@@ -1,16 +1,18 @@
 """Launches that are started as one: nearly always one alone."""
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import Intent
 
-__all__ = ["BegunLaunch", "GroupLaunch", "joined_records", "stage_and_launch"]
+__all__ = ["BegunLaunch", "GroupLaunch", "joined_records", "next_window", "stage_and_launch"]
 
 GroupLaunch = Future[Sequence[str | None]]
 """The references of the launches of a group, once they are launched."""
@@ -28,6 +30,21 @@ class BegunLaunch:
 def joined_records(records: Sequence[LaunchRecord]) -> tuple[LaunchRecord, ...]:
     """What `LaunchRequest.joined` says of each launch of a group."""
     return tuple(records) if len(records) > 1 else ()
+
+
+def next_window(
+    left: deque[tuple[Change, ...]], active: Iterable[Address], most: int
+) -> list[tuple[Change, ...]]:
+    """Take groups that may be begun together: none comes after another one of them, or after a
+    launch that is `active`."""
+    begun, window = set(active), list[tuple[Change, ...]]()
+    while left and len(window) < most:
+        upstreams = {upstream.address for change in left[0] for upstream in change.after}
+        if upstreams & begun:
+            break
+        window.append(left.popleft())
+        begun.update(change.address for change in window[-1])
+    return window
 
 
 def stage_and_launch(

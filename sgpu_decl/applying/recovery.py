@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def settle_intents(
     writer: StateWriter, backends: Backends, job_backends: "JobBackends"
 ) -> tuple[Diagnostic, ...]:
-    """Finish or drop what a crash left open.
+    """Record what the store did not take before, then finish or drop what a crash left open.
 
     A staged attempt is launched again with its token, which starts nothing twice; one that was not
     staged never happened. A job that was made is recorded.
@@ -34,6 +34,7 @@ def settle_intents(
     Returns:
         The launches that stay open: they may have been started, and it cannot be found out here.
     """
+    writer.push_kept()
     open_still = []
     for intent in sorted(writer.state.intents, key=lambda item: str(item.address)):
         job = made_by_intent(intent, job_backends)

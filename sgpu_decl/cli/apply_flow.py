@@ -228,7 +228,7 @@ def _apply(
         settings.json or not settings.detach or len(refs) > 1
     )  # else nothing is said of its state
     views = session.runs.describe(refs) if refs and shown else []
-    error = applied.failed[0][1] if applied.failed else None
+    error = applied.unpushed or (applied.failed[0][1] if applied.failed else None)
     if error is None and not settings.detach:
         error = outcome_error(session, views, end)
     error = error or failed_runs_error(plan)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # `sgpu status` reads no package list
     from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.environment import PackageList
 
-__all__ = ["KEEP_LAST", "Attempt", "Intent", "LockHolder", "Resource", "State"]
+__all__ = ["KEEP_LAST", "Attempt", "Intent", "IntentEnd", "LockHolder", "Resource", "State"]
 
 KEEP_LAST = 3  # attempts of each run that gc keeps unless it is told otherwise
 
@@ -104,6 +104,15 @@ class Intent:
             reference=self.launch.reference,
             provenance=self.launch.provenance,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentEnd:
+    """What came of the intent of a launch: the resource and the attempt, or nothing."""
+
+    intent: Intent
+    resource: Resource | None = None
+    attempt: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from sgpu_decl.errors import Locked
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
+from sgpu_decl.model.state import Attempt, Intent, IntentEnd, LockHolder, Resource, State
 
 if TYPE_CHECKING:
     from sgpu_decl.model.environment import PackageList
@@ -59,8 +59,8 @@ class StateWriter(Protocol):
     """The only door to change a state, open while the lock is held.
 
     Each call that changes anything is one committed transaction: it happens as a whole or not at
-    all, survives a power cut once it returns, and moves the serial by one. A call that changes
-    nothing leaves the serial. Threads may share a writer.
+    all, survives a power cut once it returns, and moves the serial by one, or by one for each of
+    several intents. A call that changes nothing leaves the serial. Threads may share a writer.
 
     Every call may raise:
         Locked: the lock was broken by hand, and maybe taken by another process (`lock_lost`).
@@ -77,8 +77,8 @@ class StateWriter(Protocol):
         """Check that the lock is held still, and for a while yet: before a side effect that the
         store cannot take back."""
 
-    def begin(self, intent: Intent) -> None:
-        """Record an intent, before its side effect. The same token again is the same intent."""
+    def begin(self, *intents: Intent) -> None:
+        """Record intents, before their side effects. The same token again is the same intent."""
 
     def launched(self, intent: Intent, resource: Resource, attempt: Attempt) -> None:
         """Close an intent and record what it launched: the resource, and a line of its history.
@@ -96,6 +96,23 @@ class StateWriter(Protocol):
 
     def abandon(self, intent: Intent) -> None:
         """Close an intent whose side effect never happened. One that is closed stays so."""
+
+    def end(self, ends: Sequence[IntentEnd]) -> None:
+        """Close intents, as `launched` and `abandon` do with one."""
+
+    def keep(self, ends: Sequence[IntentEnd]) -> Path | None:
+        """Keep on this machine what `end` could not record.
+
+        Returns:
+            The file; None where the state itself is one of this machine.
+
+        Raises:
+            SgpuError: it cannot be kept.
+        """
+
+    def push_kept(self) -> None:
+        """Record what an earlier writer of this machine has kept, as far as its intents are open
+        still: what others have settled since stays as it is."""
 
     def record_resource(self, resource: Resource) -> None:
         """Record a resource as it is now. Its history stays, its last attempt is never an older

@@ -34,8 +34,9 @@ STEPS = [
     "sgpu_decl.backends.entrypoint_files,,write_atomic,after,2",
     "sgpu_decl.agent.agent_launch,,launch,before,1",
     "sgpu_decl.agent.agent_launch,,launch,after,1",
-    f"{WRITER},launched,before,1",
+    f"{WRITER},end,before,1",
     f"{WRITER},launched,after,1",
+    f"{WRITER},end,after,1",
     f"{WRITER},plan_applied,before,1",
     f"{WRITER},plan_applied,after,1",
 ]
@@ -52,7 +53,7 @@ ENVIRONMENT_STEPS = [
     "sgpu_decl.agent.environment.hydration,,install,after,1",
     f"{ENVIRONMENTS},refer,after,1",
     "sgpu_decl.agent.agent_launch,,launch,before,1",
-    f"{WRITER},launched,after,1",
+    f"{WRITER},end,after,1",
 ]
 
 

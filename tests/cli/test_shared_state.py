@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.local.launcher import LocalLauncher
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
-from sgpu_decl.model.state import Intent
+from sgpu_decl.model.state import IntentEnd
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, POSTGRES, SharedPlace
 from sgpu_decl.testing.contracts.killed_commands import dying
@@ -815,12 +815,12 @@ def test_a_launch_that_failed_and_cannot_be_recorded_leaves_the_others_alone(
             raise BackendError("no process can be started")
         return launch(self, launching)
 
-    def refused(self: JournalWriter, intent: Intent) -> None:
+    def refused(self: JournalWriter, ends: Sequence[IntentEnd]) -> None:
         raise SgpuError("no space is left", code="state_unreachable")
 
     with monkeypatch.context() as patched:
         patched.setattr(LocalLauncher, "launch", failing)
-        patched.setattr(JournalWriter, "abandon", refused)
+        patched.setattr(JournalWriter, "end", refused)
         answer = one.here("apply", "-y")
     assert answer.code == 1
     assert "no process can be started" in answer.err

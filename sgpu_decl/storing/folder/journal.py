@@ -31,7 +31,15 @@ __all__ = ["FolderJournal"]
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_PASSING = {errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EINTR, errno.EBUSY}
+_PASSING = {
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.EINTR,
+    errno.EIO,
+    errno.EROFS,  # after errors of the disk
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
 
 
 class FolderJournal:

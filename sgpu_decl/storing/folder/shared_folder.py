@@ -5,7 +5,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.storing.journal.port import StoreDown
 
 __all__ = ["MARKER", "SharedFolder"]
 
@@ -23,18 +23,17 @@ class SharedFolder:
         """Check that the folder is one of states.
 
         Raises:
-            SgpuError: it is not.
+            StoreDown: it is not; maybe it was until now.
             OSError: it cannot be looked at.
         """
         marker = self.path / MARKER
         if marker.exists():
             return
         folder, named = shlex.quote(os.fspath(self.path)), shlex.quote(os.fspath(marker))
-        raise SgpuError(
+        raise StoreDown(
             f"`{self.path}` holds no shared state: `{marker}` is not there",
             hint="is its file system mounted? For a first state: "
             f"`mkdir -p {folder} && touch {named}`",
-            code="state_unreachable",
         )
 
     def make(self, folder: Path) -> None:

@@ -12,7 +12,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.project_home import ProjectHome
-from sgpu_decl.model.state import Attempt, Intent, Resource, State
+from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
 from sgpu_decl.storing.journal.position import put_home, put_seconds
 from sgpu_decl.storing.sqlite.lock_row import delete_lock, put_lock
 from sgpu_decl.storing.sqlite.rows import (
@@ -68,6 +68,19 @@ def made(intent: Intent, resource: Resource) -> Op:
 
 def abandon(intent: Intent) -> Op:
     return {"op": "abandon", "intent": _intent(intent)}
+
+
+def end(ended: IntentEnd) -> Op:
+    """The op that closes the intent of a launch."""
+    if ended.resource is None or ended.attempt is None:
+        return abandon(ended.intent)
+    return launched(ended.intent, ended.resource, ended.attempt)
+
+
+def is_open(op: Any, intents: Sequence[Intent]) -> bool:
+    """Whether the intent that an op closes is one of `intents`, at the same address."""
+    closes = (op["intent"]["token"], op["intent"]["address"])
+    return any(closes == (intent.token, str(intent.address)) for intent in intents)
 
 
 def record_resource(resource: Resource) -> Op:

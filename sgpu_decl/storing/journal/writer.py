@@ -5,13 +5,14 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 from sgpu_decl import __version__
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.project_home import ProjectHome
-from sgpu_decl.model.state import Attempt, Intent, Resource, State
+from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
 from sgpu_decl.storing.journal import ops
 from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
 from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest
@@ -20,6 +21,7 @@ from sgpu_decl.storing.journal.ops import Op
 from sgpu_decl.storing.journal.port import Compacted, Journal, StoreDown
 from sgpu_decl.storing.journal.position import Position, position_of, put_position
 from sgpu_decl.storing.journal.replica import Replica
+from sgpu_decl.storing.journal.unpushed import Unpushed
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.lock_row import check_lock
 from sgpu_decl.storing.sqlite.rows import Cell
@@ -59,6 +61,7 @@ class JournalWriter:
         self._lease = lease
         self._renewed = renewed
         self._patience = PATIENCE
+        self._unpushed = Unpushed(replica.path.parent)
         self._guard = threading.RLock()
         self._stamp = _stamp()
         self._ops: tuple[Op, ...] = ()
@@ -93,8 +96,8 @@ class JournalWriter:
                 self._catch_up()
                 check_lock(self._connection, str(self._cells["id"]))
 
-    def begin(self, intent: Intent) -> None:
-        self._write(ops.begin(intent))
+    def begin(self, *intents: Intent) -> None:
+        self._write(*map(ops.begin, intents))
 
     def launched(self, intent: Intent, resource: Resource, attempt: Attempt) -> None:
         self._write(ops.launched(intent, resource, attempt))
@@ -104,6 +107,19 @@ class JournalWriter:
 
     def abandon(self, intent: Intent) -> None:
         self._write(ops.abandon(intent))
+
+    def end(self, ends: Sequence[IntentEnd]) -> None:
+        self._write(*map(ops.end, ends))
+
+    def keep(self, ends: Sequence[IntentEnd]) -> Path:
+        state = self.state
+        return self._unpushed.keep(state.lineage, state.serial, [ops.end(item) for item in ends])
+
+    def push_kept(self) -> None:
+        for file, changes in self._unpushed.of(self._lineage):
+            intents = self.state.intents
+            self._write(*(op for op in changes if ops.is_open(op, intents)))
+            self._unpushed.drop(file)
 
     def record_resource(self, resource: Resource) -> None:
         self._write(ops.record_resource(resource))
@@ -161,6 +177,8 @@ class JournalWriter:
     def _write(self, *changes: Op) -> None:
         """Perform ops and append them as one entry, both or neither. An op that changes nothing is
         not appended."""
+        if not changes:
+            return
         stale = StaleReads(self._journal.name)
         with self._guard:
             while True:

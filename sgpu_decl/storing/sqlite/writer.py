@@ -14,7 +14,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.state import Attempt, Intent, Resource, State
+from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.database import explained
@@ -135,13 +135,15 @@ class SqliteWriter:
         with self._guard, explained(self._path):
             self._check()
 
-    def begin(self, intent: Intent) -> None:
-        """Commit an intent before its side effect. The same token again is the same intent."""
-        with self._writing():
-            self._connection.execute(
-                "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                intent_row(intent),
-            )
+    def begin(self, *intents: Intent) -> None:
+        """Commit intents before their side effects. The same token again is the same intent."""
+        with self.together():
+            for intent in intents:
+                with self._writing():
+                    self._connection.execute(
+                        "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        intent_row(intent),
+                    )
 
     def launched(self, intent: Intent, resource: Resource, attempt: Attempt) -> None:
         """Close an intent and remember what it made.
@@ -173,6 +175,22 @@ class SqliteWriter:
         """Close an intent whose side effect never happened."""
         with self._writing():
             self._connection.execute("DELETE FROM intents WHERE token = ?", (intent.token,))
+
+    def end(self, ends: Sequence[IntentEnd]) -> None:
+        """Close the intents of launches, in one transaction."""
+        with self.together():
+            for end in ends:
+                if end.resource is None or end.attempt is None:
+                    self.abandon(end.intent)
+                else:
+                    self.launched(end.intent, end.resource, end.attempt)
+
+    def keep(self, ends: Sequence[IntentEnd]) -> None:  # noqa: ARG002  the protocol's
+        """Nothing is kept beside a state of this machine: the next apply asks for its intents."""
+        return
+
+    def push_kept(self) -> None:
+        """Nothing was kept."""
 
     def record_resource(self, resource: Resource) -> None:
         """Remember a resource as it is now; its history and its last attempt are left alone."""
