@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -364,11 +365,59 @@ def test_settings_of_a_database_change_nothing(
     store.close()
 
 
-def test_a_connection_without_tls_to_another_machine_is_refused(
-    applied: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class PlainServer:
+    """A server without TLS, which asks whoever goes on all the same for a password. `0.0.0.0` leads
+    to it, and is no address of this machine by name."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.received = b""
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with self._listening, self._listening.accept()[0] as client:
+            client.recv(8)  # may we speak TLS?
+            client.sendall(b"N")
+            while came := client.recv(4096):
+                self.received += came
+                client.sendall(b"R\0\0\0\x08\0\0\0\x03")  # the password, in clear
+
+    def joined(self) -> bytes:
+        """What was sent after the refusal of TLS."""
+        self._thread.join(PATIENCE)
+        return self.received
+
+
+_BY_SERVICE = "postgresql:///sgpu?service=state"
+
+
+@pytest.mark.parametrize(
+    ("url", "environ"),
+    [
+        (_BY_SERVICE, {}),
+        ("postgresql:///sgpu", {"PGSERVICE": "state"}),
+        ("postgresql:///sgpu", {"PGHOST": "0.0.0.0"}),
+        ("postgresql:///sgpu", {"PGHOST": "localhost", "PGHOSTADDR": "0.0.0.0"}),
+        (f"{_BY_SERVICE}&sslmode=prefer", {}),
+        (_BY_SERVICE, {"PGSSLMODE": "allow"}),
+        ("postgresql://0.0.0.0/sgpu", {}),
+    ],
+)
+def test_a_server_on_another_machine_without_tls_gets_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, environ: dict[str, str]
 ) -> None:
-    """As where a service file names the host. A socket has no TLS, whatever `sslmode` says."""
-    store = applied.store(tmp_path / "here")
-    monkeypatch.setattr("sgpu_decl.storing.postgres.server.is_near", lambda host: host == "near")
-    with pytest.raises(SgpuError, match="without TLS"):
+    server = PlainServer()
+    services = tmp_path / "services.conf"
+    services.write_text(f"[state]\nhost=0.0.0.0\nport={server.port}\nuser=me\n")
+    settings = {"PGPASSWORD": "hunter2", "PGUSER": "me", "PGPORT": str(server.port)}
+    for name, value in (settings | {"PGSERVICEFILE": str(services)} | environ).items():
+        monkeypatch.setenv(name, value)
+    place = SharedPlace(kind=POSTGRES, address=url, project="p")
+    with (
+        closing(shared_store(place, tmp_path / "default")) as store,
+        pytest.raises(StoreDown, match="SSL"),
+    ):
         store.read()
+    assert server.joined() == b""

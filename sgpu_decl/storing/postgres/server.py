@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.server_url import ENCRYPTED, hosts, is_near, sslmode
+from sgpu_decl.model.server_url import ENCRYPTED, is_near
 
 if TYPE_CHECKING:
     import psycopg
@@ -180,15 +180,6 @@ def _connect(server: Server) -> "psycopg.Connection[Any]":
         password=_password(server),
         sslmode=_sslmode(server),
     )
-    # Where libpq found the host by itself, in a service file for instance.
-    near = is_near(connection.info.hostaddr or connection.info.host)
-    if not near and not connection.pgconn.ssl_in_use:
-        connection.close()
-        raise SgpuError(
-            f"the connection to `{server.shown}` is without TLS, to another machine",
-            hint="write `sslmode=verify-full` or `sslmode=require` where the host is named",
-            code="state_unreachable",
-        )
     version = connection.info.server_version // 10_000
     if version < OLDEST:
         connection.close()
@@ -202,13 +193,30 @@ def _connect(server: Server) -> "psycopg.Connection[Any]":
 
 
 def _sslmode(server: Server) -> str | None:
-    """TLS, unless what is sent stays on this machine."""
-    named = sslmode(server.url)
-    system = os.environ.get("PGSSLMODE")
-    where = hosts(server.url) or tuple(filter(None, os.environ.get("PGHOST", "").split(",")))
-    if named is not None or all(map(is_near, where)):
-        return named
-    return system if system in ENCRYPTED else "require"
+    """TLS, unless what is sent stays on this machine: decided before anything is sent, since a
+    server may ask for the password at once."""
+    used = _parameters(server.url)
+    where = [item for name in ("host", "hostaddr") for item in used.get(name, "").split(",")]
+    if used.get("sslmode") in ENCRYPTED or all(map(is_near, filter(None, where))):
+        return None  # what libpq uses anyway
+    return "require"
+
+
+def _parameters(url: str) -> dict[str, str]:
+    """What libpq uses for a URL: it looks into a service file and into variables such as PGHOST,
+    too. It says so of a connection that it refuses to make, as it has a value that is none."""
+    from psycopg import conninfo, pq
+
+    refused = conninfo.make_conninfo(url, target_session_attrs="none")
+    connection = pq.PGconn.connect_start(refused.encode())
+    try:
+        return {
+            option.keyword.decode(): option.val.decode()
+            for option in connection.info
+            if option.val is not None
+        }
+    finally:
+        connection.finish()
 
 
 def _password(server: Server) -> str | None:
