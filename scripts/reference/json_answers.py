@@ -94,6 +94,7 @@ ANSWERS = {
     "state rm": _answer("removed", "The address.", stable=False),
     "state log": _answer("entries", "Of each entry of a shared state `number`, `at`, `serial`, `who`, `host`, `operation`, `commit`, `tool_version` and `changes`.", stable=False, inside="entries[]=An-entry-of-a-shared-state"),
     "state migrate": _answer("resources attempts kept", "How many were copied, and the file of the old state.", stable=False),
+    "state push": _answer("resources attempts", "How many were recorded.", stable=False),
     "state claim": _answer("repository folder", "What the state belongs to now.", stable=False),
     "state compact": _answer("entries first proposals", "How many entries and proposals were deleted, and the oldest entry that is left; null where none was deleted.", stable=False),
     "state grants": _answer("sql", "The statements.", stable=False),

@@ -12,8 +12,10 @@ from sgpu_decl.runs.selectors import resource_named
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from sgpu_decl.maintenance.state_compaction import CompactedState
+    from sgpu_decl.maintenance.state_push import PushedState
     from sgpu_decl.model.project_home import ProjectHome
     from sgpu_decl.model.state import Attempt, State
     from sgpu_decl.model.state_log import LogEntry
@@ -63,6 +65,17 @@ class StateCalls:
         from sgpu_decl.storing.state_json import state_to_json
 
         return state_to_json(self._project.states.read_all() if at is None else self._past(at))
+
+    def push(self, file: "Path") -> "PushedState":
+        """Record a state that `pull` gave, as JSON in a file, in the place of what is recorded.
+
+        Raises:
+            SgpuError: it is no such file, another state is recorded (`state_taken`), or a newer
+                version of this one (`state_older`).
+        """
+        from sgpu_decl.maintenance.state_push import push
+
+        return push(self._project, file)
 
     def log(self, most: int) -> "Sequence[LogEntry]":
         """The newest entries of a shared state, `most` of them at most, the last one first.

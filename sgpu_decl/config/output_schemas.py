@@ -125,6 +125,11 @@ def state_schema() -> Schema:
         reason=_described(_maybe(_TEXT), "Why it was launched: the `reason` of its plan."),
         commit=_described(_maybe(_TEXT), "The git commit that it was launched from."),
         dirty=_described(_maybe(_FLAG), "Whether a tracked file differed from the commit."),
+        spec={
+            "type": ["object", "null"],
+            "description": "Its config, without defaults; null: that of the resource.",
+        },
+        formerly=_described(_list(_TEXT), "The addresses that its run had before, oldest first."),
         **{"class": _maybe(_one_of(FailureClass))},
     )
     resource = _object(
@@ -133,6 +138,7 @@ def state_schema() -> Schema:
         backend=_TEXT,
         owner=_described(_TEXT, "The file that declares it, relative to the project."),
         gone=_described(_FLAG, "Destroyed or forgotten; its history stays."),
+        numbered=_described(_COUNT, "The highest attempt number that was ever given."),
         remote={
             "type": ["object", "null"],
             "description": "Where a job is kept: its id, workspace, and what marks it there.",
@@ -143,7 +149,18 @@ def state_schema() -> Schema:
     intent: Schema = {
         "type": "object",
         "description": "An effect that was decided and may or may not have happened.",
-        "properties": {"token": _TEXT, "address": _TEXT, "action": _TEXT, "attempt": _COUNT},
+        "properties": {
+            "token": _TEXT,
+            "address": _TEXT,
+            "owner": _TEXT,
+            "action": _TEXT,
+            "attempt": _COUNT,
+            "launch": {"type": ["object", "null"], "description": "The launch, if it is one."},
+            "job": {
+                "type": ["object", "null"],
+                "description": "The job that is made, if it is one.",
+            },
+        },
         "required": ["token", "address"],
     }
     return _object(

@@ -1,4 +1,5 @@
-"""The way of a state of this machine into a store that machines share."""
+"""The way of a state of this machine into a store that machines share, and the way of a state that
+was printed into any store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,11 +10,11 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.storing.journal.store import JournalStore
-from sgpu_decl.storing.sqlite.migrated_state import migrated_file
+from sgpu_decl.storing.sqlite.migrated_state import is_migrated, migrated_file, note_place
 from sgpu_decl.storing.sqlite.store import SqliteStore
-from sgpu_decl.storing.state_store import Patience
+from sgpu_decl.storing.state_store import Patience, StateStore, StateWriter
 
-__all__ = ["Migrated", "migrate"]
+__all__ = ["Migrated", "migrate", "restore"]
 
 Everything = tuple[State, tuple[Attempt, ...]]
 
@@ -62,8 +63,55 @@ def migrate(
                 code="state_taken",
             )
         kept = migrated_file(local.path)
+        note_place(local.path, shared.name)
         local.move_to(kept)  # under its lock: whoever waits for that finds no state then
     return Migrated(resources=len(state.resources), attempts=len(attempts), kept=kept)
+
+
+def restore(
+    store: StateStore, state: State, attempts: Sequence[Attempt], *, patience: Patience
+) -> None:
+    """Record a state that was printed, under the lock, in the place of what is there.
+
+    Raises:
+        SgpuError: another state is there (`state_taken`), or a newer version of this one
+            (`state_older`).
+    """
+    if isinstance(store, SqliteStore) and is_migrated(store.path):
+        _restore_migrated(store, state, attempts)
+        return
+    with store.lock("state push", lineage=state.lineage, patience=patience) as writer:
+        _replace(writer, state, attempts)
+
+
+def _restore_migrated(store: SqliteStore, state: State, attempts: Sequence[Attempt]) -> None:
+    """Make the database whole before it gets its name: an empty one would be taken for the state,
+    after a crash."""
+    draft = SqliteStore(store.path.with_name(f"{store.path.name}.push"))
+    for end in ("", "-wal", "-shm", ".backup"):
+        Path(f"{draft.path}{end}").unlink(missing_ok=True)
+    with draft.lock("state push", lineage=state.lineage) as writer:
+        _replace(writer, state, attempts)
+        draft.move_to(store.path)
+
+
+def _replace(writer: StateWriter, state: State, attempts: Sequence[Attempt]) -> None:
+    there = writer.state
+    if there.lineage != state.lineage:
+        raise SgpuError(
+            "another state of this project and target is recorded: its lineage is "
+            f"`{there.lineage}`, and that of the file is `{state.lineage}`",
+            hint="nothing was changed. Is it the file of another project or target?",
+            code="state_taken",
+        )
+    if there.serial > state.serial:
+        raise SgpuError(
+            f"the file is older than what is recorded: its serial is {state.serial}, and that of "
+            f"the state is {there.serial}",
+            hint="nothing was changed; print the state again with `sgpu state pull`",
+            code="state_older",
+        )
+    writer.replace(state, attempts)
 
 
 def _everything(store: SqliteStore) -> Everything:

@@ -1,16 +1,20 @@
-"""The state as the JSON that `sgpu state pull` prints (`schemas/state.v1.schema.json`)."""
+"""The state as the JSON that `sgpu state pull` prints (`schemas/state.v1.schema.json`), and the way
+back."""
 
 import json
 from collections import defaultdict
-from typing import cast
+from typing import Any, cast
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.codec import to_json
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.codec import JsonObject, to_json
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
-from sgpu_decl.model.times import to_text
+from sgpu_decl.model.times import from_text, to_text
 
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "1.1"
 
 
 def state_to_json(everything: tuple[State, tuple[Attempt, ...]] | None) -> dict[str, Json]:
@@ -53,9 +57,17 @@ def _resource(resource: Resource, history: list[Attempt]) -> dict[str, Json]:
         "backend": resource.backend,
         "owner": resource.owner,
         "gone": resource.gone,
+        "numbered": resource.numbered,
         "remote": None if resource.remote is None else json.loads(resource.remote),
         "spec": json.loads(resource.spec),
-        "attempts": [attempt_to_json(attempt) for attempt in history],
+        "attempts": [
+            {
+                **attempt_to_json(attempt),
+                "spec": None if attempt.inputs.spec == resource.spec else _parsed(attempt),
+                "formerly": [str(address) for address in attempt.formerly],
+            }
+            for attempt in history
+        ],
     }
 
 
@@ -84,8 +96,103 @@ def _intent(intent: Intent) -> dict[str, Json]:
     return {
         "token": intent.token,
         "address": str(intent.address),
+        "owner": intent.owner,
         "action": intent.action,
         "attempt": intent.attempt,
         "plan_id": intent.plan_id,
         "created_at": to_text(intent.created_at),
+        "launch": to_json(intent.launch),
+        "job": to_json(intent.job),
     }
+
+
+def state_from_json(document: object) -> tuple[State, tuple[Attempt, ...]]:
+    """Read what `state_to_json` made of a state.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is something else, or was made by an
+            older sgpu, which left something out.
+    """
+    written = cast("dict[str, Any]", document)
+    if written["format_version"].partition(".")[0] != "1":
+        raise ValueError(f"its `format_version` is {written['format_version']}")
+    if written["lineage"] is None:
+        raise ValueError("it is that of a state that holds nothing")
+    histories = {
+        Address.parse(item["address"]): tuple(
+            _attempt_from(Address.parse(item["address"]), attempt, canonical(item["spec"]))
+            for attempt in item["attempts"]
+        )
+        for item in written["resources"]
+    }
+    attempts = tuple(attempt for history in histories.values() for attempt in history)
+    state = State(
+        lineage=written["lineage"],
+        serial=written["serial"],
+        resources={
+            address: _resource_from(address, item, histories[address])
+            for address, item in zip(histories, written["resources"], strict=True)
+        },
+        active=tuple(attempt for attempt in attempts if attempt.state.active),
+        intents=tuple(_intent_from(item) for item in written["intents"]),
+        package_lists={
+            digest: PackageList.from_text(canonical(packages))
+            for digest, packages in written["package_lists"].items()
+        },
+    )
+    return state, attempts
+
+
+def _resource_from(
+    address: Address, item: dict[str, Any], history: tuple[Attempt, ...]
+) -> Resource:
+    return Resource(
+        address=address,
+        backend=item["backend"],
+        owner=item["owner"],
+        spec=canonical(item["spec"]),
+        last=history[-1] if history else None,
+        gone=item["gone"],
+        numbered=item["numbered"],
+        remote=None if item["remote"] is None else canonical(item["remote"]),
+    )
+
+
+def _attempt_from(address: Address, item: dict[str, Any], spec: str) -> Attempt:
+    inputs = {**item, "spec": spec if item["spec"] is None else canonical(item["spec"])}
+    failure = item["class"]
+    return Attempt(
+        ref=AttemptRef(address, item["attempt"]),
+        token=item["token"],
+        backend=item["backend"],
+        inputs=JsonObject(inputs).part(LaunchInputs),
+        state=AttemptState(item["state"]),
+        created_at=from_text(item["created_at"]),
+        started_at=from_text(item["started_at"]),
+        ended_at=from_text(item["ended_at"]),
+        exit_code=item["exit_code"],
+        failure=None if failure is None else FailureClass(failure),
+        plan_id=item["plan_id"],
+        reference=item["reference"],
+        formerly=tuple(map(Address.parse, item["formerly"])),
+        provenance=JsonObject(item).part(Provenance),
+    )
+
+
+def _intent_from(item: dict[str, Any]) -> Intent:
+    launch, job = item["launch"], item["job"]
+    return Intent(
+        token=item["token"],
+        address=Address.parse(item["address"]),
+        owner=item["owner"],
+        action=item["action"],
+        attempt=item["attempt"],
+        plan_id=item["plan_id"],
+        created_at=from_text(item["created_at"]),
+        launch=None if launch is None else JsonObject(launch).whole(LaunchRecord),
+        job=None if job is None else JsonObject(job).whole(Resource),
+    )
+
+
+def _parsed(attempt: Attempt) -> Json:
+    return cast("Json", json.loads(attempt.inputs.spec))

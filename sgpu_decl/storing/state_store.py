@@ -128,6 +128,10 @@ class StateWriter(Protocol):
     def plan_applied(self, plan_id: str) -> None:
         """Record that a plan was applied. It is never applied again."""
 
+    def replace(self, state: State, attempts: Sequence[Attempt]) -> None:
+        """Put another version of this state in the place of what is recorded, with the history of
+        all runs. The serial is higher after it than both were."""
+
     def applied(self, plan_id: str) -> bool:
         """Whether a plan was applied."""
 

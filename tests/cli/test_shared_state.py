@@ -420,6 +420,71 @@ def test_a_machine_with_a_state_of_its_own_brings_it_along(
     assert "state.db.migrated" in one.here("plan").err
 
 
+def test_a_state_that_was_migrated_comes_back_with_what_happened_since(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, two = clones
+    shared = migrating(one)
+    assert one.here("apply", "-y").code == 0
+    file = one.folder / "sgpu.yml"
+    without = file.read_text()
+    file.write_text(shared)
+    assert one.here("state", "migrate").code == 0
+    printed = one.folder.parent / "state.json"
+    printed.write_text(one.here("state", "pull").out)
+    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    file.write_text(without)
+    refused = one.here("plan")
+    assert refused.code == 1
+    assert f"was migrated to `{shared_name(two)}" in refused.err
+    assert "`sgpu state push state.json`" in refused.err
+    older = two.here("state", "push", str(printed), "-o", "json")
+    assert older.json["error"]["code"] == "state_older"
+    printed.write_text(two.here("state", "pull").out)
+    pushed = one.here("state", "push", str(printed), "-o", "json")
+    assert pushed.code == 0, pushed.err
+    assert pushed.json["data"] == {"resources": 1, "attempts": 2}
+    assert actions(one) == {"run.hello": "no_op"}
+    assert "hello#2" in one.here("show", "hello").out
+    before, after = json.loads(printed.read_text()), json.loads(one.here("state", "pull").out)
+    assert after["serial"] > before["serial"]
+    assert after["resources"] == before["resources"]
+    # And into the shared store again: it has an older version of this state.
+    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    printed.write_text(one.here("state", "pull").out)
+    pushed = two.here("state", "push", str(printed))
+    assert pushed.code == 0, pushed.err
+    assert json.loads(two.here("state", "pull").out)["resources"][0]["attempts"][-1]["attempt"] == 3
+    assert actions(two) == {"run.hello": "no_op"}
+    assert "1 resources and 3 attempts" in two.here("state", "log").out
+
+
+def test_a_file_that_is_no_state_of_this_project_is_not_pushed(clones: tuple[Shell, Shell]) -> None:
+    one, two = clones
+    assert one.here("apply", "-y").code == 0
+    printed = json.loads(one.here("state", "pull").out)
+    file = one.folder.parent / "state.json"
+    for text, code in (
+        (json.dumps(printed | {"lineage": "another"}), "state_taken"),
+        (json.dumps(printed | {"format_version": "2.0"}), "no_state_file"),
+        (json.dumps({"v": 1, "data": printed}), "no_state_file"),
+        ("no JSON", "no_state_file"),
+    ):
+        file.write_text(text)
+        assert two.here("state", "push", str(file), "-o", "json").json["error"]["code"] == code
+    file.unlink()
+    assert "cannot be read" in two.here("state", "push", str(file)).err
+    assert actions(two) == {"run.hello": "no_op"}
+
+
+def shared_name(clone: Shell) -> str:
+    """How messages name the store of a clone, or begin to."""
+    line = next(
+        line for line in (clone.folder / "sgpu.yml").read_text().splitlines() if "state:" in line
+    )
+    return line.partition("path: ")[2].rstrip("}") or line.partition('url: "')[2].partition('"')[0]
+
+
 def migrating(one: Shell) -> str:
     """Take the `state:` out of the file of a clone, and return the file as it was."""
     file = one.folder / "sgpu.yml"

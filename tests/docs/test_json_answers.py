@@ -74,6 +74,7 @@ ELSEWHERE = {
     "state grants",
     "state log",
     "state migrate",
+    "state push",
     "state unlock",
 }
 """Those that need more than a run that has ended; `apply` is what starts it."""

@@ -1,14 +1,19 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.codec import to_json
+from sgpu_decl.model.environment import Package, PackageList
+from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.sqlite.store import SqliteStore
-from sgpu_decl.storing.state_json import state_to_json
+from sgpu_decl.storing.state_json import state_from_json, state_to_json
 from tests.storing.conftest import Launched
 
 
 def test_nothing_applied_yet_is_an_empty_state(store: SqliteStore) -> None:
     assert state_to_json(store.read_all()) == {
-        "format_version": "1.0",
+        "format_version": "1.1",
         "lineage": None,
         "serial": 0,
         "resources": [],
@@ -32,6 +37,7 @@ def test_everything_recorded_is_in_it_as_json(
             "backend": "local",
             "owner": "run.yaml",
             "gone": False,
+            "numbered": 1,
             "remote": None,
             "spec": {"gpus": 2},
             "attempts": [
@@ -56,6 +62,8 @@ def test_everything_recorded_is_in_it_as_json(
                     "reason": "first_run",
                     "commit": "c0ffee",
                     "dirty": True,
+                    "spec": None,
+                    "formerly": [],
                 }
             ],
         }
@@ -64,9 +72,39 @@ def test_everything_recorded_is_in_it_as_json(
         {
             "token": "token-train-2",
             "address": "run.train",
+            "owner": "run.yaml",
             "action": "create",
             "attempt": 2,
             "plan_id": "plan-1",
             "created_at": "2026-05-01T12:00:00.250000Z",
+            "launch": to_json(again.intent.launch),
+            "job": None,
         }
     ]
+
+
+def test_what_was_printed_is_read_as_it_was_recorded(
+    filled: SqliteStore, launch: Callable[..., Launched]
+) -> None:
+    second, third, ended = launch(number=2), launch(number=3), launch("done")
+    packages = PackageList.of([Package("numpy", "2.1")])
+    spec = replace(second.attempt.inputs, spec='{"gpus":4}', packages_digest=packages.digest)
+    second = replace(second, attempt=replace(second.attempt, inputs=spec, exit_code=3))
+    job = Resource(
+        address=Address(Kind.JOB, "nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
+        last=None, remote='{"id":1}',
+    )  # fmt: skip
+    making = replace(third.intent, token="t", address=job.address, launch=None, job=job)
+    with filled.lock("apply", lineage="lin") as writer:
+        writer.record_packages([packages])
+        writer.launched(second.intent, second.resource, second.attempt)
+        writer.launched(ended.intent, ended.resource, ended.attempt)
+        writer.move(ended.intent.address, Address.run("moved"))
+        writer.record_resource(job)
+        writer.begin(third.intent, making)
+    recorded = filled.read_all()
+    assert recorded is not None
+    state, attempts = state_from_json(json.loads(json.dumps(state_to_json(recorded))))
+    assert attempts == recorded[1]
+    assert replace(state, resources={}) == replace(recorded[0], resources={})
+    assert state.resources == dict(recorded[0].resources)

@@ -70,6 +70,8 @@ def _subjects(op: dict[str, Any]) -> Iterator[str]:
             yield op["plan_id"]
         case "move":
             yield f"{op['source']} to {op['destination']}"
+        case "replace":
+            yield f"{len(op['resources'])} resources and {len(op['attempts'])} attempts"
         case "remove":
             yield op["address"]
         case other:

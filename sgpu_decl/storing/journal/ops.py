@@ -110,6 +110,19 @@ def remove(address: Address) -> Op:
     return {"op": "remove", "address": str(address)}
 
 
+def replace(state: State, attempts: Sequence[Attempt]) -> Op:
+    return {
+        "op": "replace",
+        "serial": state.serial,
+        "resources": [_resource(item) for item in state.resources.values()],
+        "attempts": [_attempt(item) for item in attempts],
+        "intents": [_intent(item) for item in state.intents],
+        "lists": [
+            {"digest": item.digest, "text": item.text} for item in state.package_lists.values()
+        ],
+    }
+
+
 def copied(state: State, attempts: Sequence[Attempt], plans: Sequence[str]) -> list[Op]:
     """The ops that make a whole state in empty tables: `attempts` is the history of all runs."""
     written: list[Op] = []
@@ -146,16 +159,9 @@ def perform(op: Any, writer: SqliteWriter, connection: sqlite3.Connection, linea
         SgpuError: what `StateWriter` says.
     """
     match op["op"]:
-        case "lock":
+        case "lock" | "unlock" | "claim":
             with writer.together():
-                put_lock(connection, op["lock"])
-                put_seconds(connection, op["seconds"])
-        case "unlock":
-            with writer.together():
-                delete_lock(connection, op["id"])
-        case "claim":
-            with writer.together():
-                put_home(connection, ProjectHome(repository=op["repository"], folder=op["folder"]))
+                _perform_beside(op, connection)
         case "begin":
             writer.begin(_intent_of(op, lineage))
         case "launched":
@@ -178,8 +184,29 @@ def perform(op: Any, writer: SqliteWriter, connection: sqlite3.Connection, linea
             writer.move(Address.parse(op["source"]), Address.parse(op["destination"]))
         case "remove":
             writer.remove(Address.parse(op["address"]))
+        case "replace":
+            state = State(
+                lineage=lineage,
+                serial=op["serial"],
+                resources={item.address: item for item in map(_resource_of, op["resources"])},
+                intents=tuple(_intent_of({"intent": item}, lineage) for item in op["intents"]),
+                package_lists={item["digest"]: PackageList(**item) for item in op["lists"]},
+            )
+            writer.replace(state, [_attempt_of(item) for item in op["attempts"]])
         case other:
             raise UnknownOp(str(other))
+
+
+def _perform_beside(op: Any, connection: sqlite3.Connection) -> None:
+    """The ops that leave the serial as it is."""
+    match op["op"]:
+        case "lock":
+            put_lock(connection, op["lock"])
+            put_seconds(connection, op["seconds"])
+        case "unlock":
+            delete_lock(connection, op["id"])
+        case "claim":
+            put_home(connection, ProjectHome(repository=op["repository"], folder=op["folder"]))
 
 
 _RESOURCE_CELLS = frozenset(
@@ -190,12 +217,14 @@ _RESOURCE_CELLS = frozenset(
 def keeps_all(op: Any) -> bool:
     """Whether `perform` keeps all that an op says. A newer sgpu may add cells, which this one would
     leave out of its tables."""
-    resource = op.get("resource")
-    attempts = [*op.get("attempts", ()), op.get("attempt"), resource and resource["last"]]
+    resources = [item for item in (*op.get("resources", ()), op.get("resource")) if item]
+    lasts = (item["last"] for item in resources)
+    attempts = [*op.get("attempts", ()), op.get("attempt"), *lasts]
+    intents = [*op.get("intents", ()), op.get("intent")]
     return (
         all(item.keys() <= set(ATTEMPT_COLUMNS) for item in attempts if item)
-        and (op.get("intent") or {}).keys() <= set(INTENT_COLUMNS)
-        and (resource or {}).keys() <= _RESOURCE_CELLS
+        and all(item.keys() <= set(INTENT_COLUMNS) for item in intents if item)
+        and all(item.keys() <= _RESOURCE_CELLS for item in resources)
     )
 
 

@@ -137,6 +137,9 @@ class JournalWriter:
     def plan_applied(self, plan_id: str) -> None:
         self._write(ops.plan_applied(plan_id))
 
+    def replace(self, state: State, attempts: Sequence[Attempt]) -> None:
+        self._write(ops.replace(state, attempts))
+
     def applied(self, plan_id: str) -> bool:
         with self._guard:
             return self._tables.applied(plan_id)

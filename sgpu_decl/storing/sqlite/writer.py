@@ -39,6 +39,8 @@ _KEEP_RESOURCE = (
     "last = max(coalesce(resources.last, excluded.last), coalesce(excluded.last, resources.last)), "
     "numbered = max(resources.numbered, excluded.numbered)"
 )
+_KEEP_INTENT = "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_KEEP_LIST = "INSERT OR IGNORE INTO package_lists VALUES (?, ?)"
 _HAS_HISTORY = (
     "SELECT EXISTS (SELECT 1 FROM resources WHERE address = :at AND NOT gone) "
     "OR EXISTS (SELECT 1 FROM attempts WHERE address = :at)"
@@ -140,10 +142,7 @@ class SqliteWriter:
         with self.together():
             for intent in intents:
                 with self._writing():
-                    self._connection.execute(
-                        "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        intent_row(intent),
-                    )
+                    self._connection.execute(_KEEP_INTENT, intent_row(intent))
 
     def launched(self, intent: Intent, resource: Resource, attempt: Attempt) -> None:
         """Close an intent and remember what it made.
@@ -205,9 +204,7 @@ class SqliteWriter:
         fresh = [(item.digest, item.text) for item in lists if item.digest not in recorded]
         if fresh:
             with self._writing():
-                self._connection.executemany(
-                    "INSERT OR IGNORE INTO package_lists VALUES (?, ?)", fresh
-                )
+                self._connection.executemany(_KEEP_LIST, fresh)
 
     def record_attempts(self, attempts: Sequence[Attempt]) -> None:
         """Remember what was observed of attempts. Nothing new writes nothing."""
@@ -231,6 +228,22 @@ class SqliteWriter:
                 "INSERT OR IGNORE INTO applied_plans VALUES (?, ?)",
                 (plan_id, to_text(self._stamp().at)),
             )
+
+    def replace(self, state: State, attempts: Sequence[Attempt]) -> None:
+        """Put another version of this state in the place of what is recorded."""
+        with self._writing():
+            self._resources = None
+            for table in ("resources", "attempts", "intents", "package_lists"):
+                self._connection.execute(f"DELETE FROM {table}")  # noqa: S608
+            self._connection.execute("UPDATE meta SET serial = max(serial, ?)", (state.serial,))
+            for resource in state.resources.values():
+                self._keep_resource(
+                    resource, last=resource.last.ref.number if resource.last else None
+                )
+            self._connection.executemany(_KEEP_ATTEMPT, map(attempt_row, attempts))
+            self._connection.executemany(_KEEP_INTENT, map(intent_row, state.intents))
+            lists = state.package_lists.values()
+            self._connection.executemany(_KEEP_LIST, [(item.digest, item.text) for item in lists])
 
     def applied(self, plan_id: str) -> bool:
         with self._guard, explained(self._path):
