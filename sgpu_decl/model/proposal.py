@@ -15,10 +15,10 @@ class Effect:
     alone is of that state, and says which attempts count as this effect carried out.
 
     `beside` says that it starts beside active attempts of its run though the file does not say so
-    (`--on-active parallel`). `spec` is canonical JSON without attempts in references, None where a run or job ends: what ends
-    is that of the record. `code` and `environment` are digests, `packages` that of the list of a
-    declared environment. `drifted` holds, as canonical JSON, each field that somebody changed on
-    the platform.
+    (`--on-active parallel`). `spec` is canonical JSON without attempts in references, None where a
+    run or job ends: what ends is that of the record. `code` and `environment` are digests,
+    `packages` that of the list of a declared environment. `drifted` holds, as canonical JSON, each
+    field that somebody changed on the platform.
     """
 
     address: Address
