@@ -16,6 +16,7 @@ from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.reason import Reason
 
 __all__ = [
     "FORMAT_VERSION",
@@ -55,25 +56,6 @@ class Action(StrEnum):
     @property
     def severity(self) -> int:
         return tuple(Action).index(self)
-
-
-class Reason(StrEnum):
-    """A closed list, in order of precedence: the first that holds is given."""
-
-    REQUESTED_RERUN = "requested_rerun"
-    REMOVED_FROM_CONFIG = "removed_from_config"
-    ALREADY_RUNNING = "already_running"
-    PREVIOUS_LOST = "previous_lost"
-    PREVIOUS_FAILED = "previous_failed"
-    FIRST_RUN = "first_run"
-    CONFIG_CHANGED = "config_changed"
-    CODE_CHANGED = "code_changed"
-    ENVIRONMENT_CHANGED = "environment_changed"
-    LIVE_DRIFTED = "live_drifted"
-    FAILED_NOT_RETRIED = "failed_not_retried"
-    CANCELLED_BY_USER = "cancelled_by_user"
-    UPSTREAM_FAILED = "upstream_failed"
-    UP_TO_DATE = "up_to_date"
 
 
 class Cause(StrEnum):

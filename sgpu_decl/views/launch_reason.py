@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sgpu_decl.model.plan import Reason
+from sgpu_decl.model.reason import Reason
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import escape
 
