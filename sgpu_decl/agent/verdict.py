@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sgpu_decl.agent.byte_size import size
 from sgpu_decl.agent.fast_stdlib import signal, signal_name
 
 TYPE_CHECKING = False
@@ -219,19 +220,9 @@ def stack_files(endings: Iterable[RankEnding]) -> dict[str, Any]:
 def _out_of_memory(short: Mapping[str, Any]) -> str:
     group, limit = short["group"], short["limit_bytes"]
     whose = "the machine or its group" if group is None else f"its group `{group}`"
-    sizes = [f"limit {_size(limit)}"] if limit is not None else []
-    sizes.append(f"its peak {_size(short['peak_bytes'])}")
+    sizes = [f"limit {size(limit)}"] if limit is not None else []
+    sizes.append(f"its peak {size(short['peak_bytes'])}")
     return f"{whose if group != '' else 'the machine'} ran out of memory ({', '.join(sizes)})"
-
-
-def _size(number: int) -> str:
-    """Return a number of bytes as `1.5 GiB`."""
-    amount, unit = float(number), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def _describe(ending: RankEnding) -> tuple[str, str]:

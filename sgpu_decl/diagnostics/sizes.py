@@ -1,15 +1,5 @@
-"""Numbers of bytes in words."""
+"""Numbers of bytes in words: the one way, which the agent has too."""
+
+from sgpu_decl.agent.byte_size import size
 
 __all__ = ["size"]
-
-
-def size(number: int) -> str:
-    """Return a number of bytes in decimal units: `512 B`, `34.5 kB`, `1.2 GB`."""
-    if number < 1000:
-        return f"{number} B"
-    amount = float(number)
-    for unit in ("kB", "MB", "GB", "TB"):
-        amount /= 1000
-        if amount < 999.95 or unit == "TB":
-            break
-    return f"{amount:,.1f} {unit}"

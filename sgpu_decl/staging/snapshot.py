@@ -21,7 +21,7 @@ from sgpu_decl.staging.selection import Exclusion, Selection, SelectionRule, rul
 
 # A root such as a home folder is a mistake that would take hours to read.
 MOST_FILES = 200_000
-LARGE = 1 << 30  # bytes
+LARGE = 1_000_000_000  # bytes
 MANY = 10_000  # files; a copy of so many takes seconds
 
 

@@ -111,13 +111,13 @@ def test_an_incredible_time_in_a_record_is_not_used() -> None:
 
 
 def test_a_kill_for_memory_is_told_from_a_plain_one() -> None:
-    short = {"group": "/job", "limit_bytes": 48 << 20, "peak_bytes": 3 << 29}
+    short = {"group": "/job", "limit_bytes": 48_000_000, "peak_bytes": 1_500_000_000}
     ending = RankEnding(rank=0, ended_ns=1, signal=signal.SIGKILL, memory=short)
     assert named(ending) == (0, "oom", [])
     cause = Verdict([ending]).cause
     assert cause is not None
     assert cause["memory"] == short
-    assert cause["summary"].endswith("`/job` ran out of memory (limit 48.0 MiB, its peak 1.5 GiB)")
+    assert cause["summary"].endswith("`/job` ran out of memory (limit 48.0 MB, its peak 1.5 GB)")
 
 
 # As torch writes them; frames of the C++ stack follow in between.

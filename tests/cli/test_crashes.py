@@ -188,4 +188,4 @@ def test_a_rank_that_is_killed_for_memory_is_told_with_limit_and_peak(
     if os.access("/dev/kmsg", os.R_OK):
         assert (memory["limit_bytes"], memory["group"]) == (48 << 20, f"/{small_group.name}")
         for text in (applied.err, sgpu.here("show", "train").out):
-            assert "ran out of memory (limit 48.0 MiB, its peak " in text
+            assert "ran out of memory (limit 50.3 MB, its peak " in text

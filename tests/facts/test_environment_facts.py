@@ -376,8 +376,8 @@ def test_an_environment_over_the_limit_is_refused_with_its_largest_packages(
     (folder / "run.yaml").write_text(RUN + "backend: {kind: local, environment_limit: 1MiB}\n")
     plan = open_file().plan().plan
     (check,) = (item for item in plan.checks if item.severity == "error")
-    assert check.summary == "the environment holds 2.0 MiB, and the backend takes 1.0 MiB"
-    assert "the largest are `heavy` 2.0 MiB" in (check.hint or "")
+    assert check.summary == "the environment holds 2.1 MB, and the backend takes 1.0 MB"
+    assert "the largest are `heavy` 2.1 MB" in (check.hint or "")
     assert str(check.place).endswith("run.yaml:5:17")
     assert not plan.applyable
     assert not store.exists()

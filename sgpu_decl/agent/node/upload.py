@@ -21,6 +21,7 @@ from functools import partial
 from io import BytesIO
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.byte_size import size
 from sgpu_decl.agent.node.agent_process import LOG
 from sgpu_decl.agent.node.log_forwarding import say
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["DONE", "MOST_BYTES", "OPEN_RUN", "NodeUpload", "await_others"]
 
 DONE = "done"
-MOST_BYTES = 512 << 20
-_WHOLE = f"{MOST_BYTES >> 20} MiB"
+MOST_BYTES = 512_000_000
+_WHOLE = size(MOST_BYTES)
 _PATIENCE = 30.0  # seconds between tries, for all files together
 _PAUSE = 0.5  # seconds, doubled for each try
 _PERMANENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
@@ -116,13 +117,13 @@ class NodeUpload:
     def _result(self, folder: str) -> None:
         """Upload what a rank returned, or say that it is too large."""
         paths = [os.path.join(self._run_dir, folder, name) for name in (_PICKLE, _VALUE)]
-        size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
-        if size <= self._room:
-            self._room -= size
+        total = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+        if total <= self._room:
+            self._room -= total
             for path in paths:
                 self._copy(path, os.path.join(folder, os.path.basename(path)))
             return
-        rank, large = os.path.basename(folder), f"{size / 1e6:,.0f} MB"
+        rank, large = os.path.basename(folder), size(total)
         say(
             f"what rank {rank} returned ({large}) is not uploaded: the limit is {_WHOLE} for the "
             f"results of a node; write large values to {self._platform.large_files}"
@@ -160,11 +161,11 @@ class NodeUpload:
     def _output(self, folder: str) -> list[str]:
         """Upload the smallest files first, so that the fewest stay."""
         room, most, rest, over, over_size = MOST_BYTES, self._platform.most_files, [], [], 0
-        for number, (size, path) in enumerate(sorted(_files(folder))):
-            room -= size
+        for number, (length, path) in enumerate(sorted(_files(folder))):
+            room -= length
             if room < 0 or number >= most:
                 over.append(path)
-                over_size += size
+                over_size += length
                 continue
             try:
                 self._copy(os.path.join(folder, path), os.path.join("output", path))
@@ -173,7 +174,7 @@ class NodeUpload:
                 rest.append(path)
         if over:
             say(
-                f"{len(over):,} files of SGPU_OUTPUT_DIR ({over_size / 1e6:,.0f} MB)"
+                f"{len(over):,} files of SGPU_OUTPUT_DIR ({size(over_size)})"
                 f" are not uploaded, such as `{over[-1]}`: the limit is {most:,} files of"
                 f" {_WHOLE} in all; write large ones to {self._platform.large_files}"
             )

@@ -4,8 +4,7 @@ from collections import defaultdict
 
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-
-MIB, GIB = 1 << 20, 1 << 30
+from sgpu_decl.diagnostics.sizes import size
 
 
 def largest(manifest: Manifest, count: int = 5) -> tuple[tuple[str, int], ...]:
@@ -26,8 +25,8 @@ def largest(manifest: Manifest, count: int = 5) -> tuple[tuple[str, int], ...]:
         sizes["/".join(parts[:depth])] += file.size
     installed = {name.replace("-", ""): name for name, _ in manifest.packages}
     by_package: dict[str, int] = defaultdict(int)
-    for folder, size in sizes.items():
-        by_package[_name(folder, installed)] += size
+    for folder, held in sizes.items():
+        by_package[_name(folder, installed)] += held
     ordered = sorted(by_package.items(), key=lambda item: (-item[1], item[0]))
     return tuple(ordered[:count])
 
@@ -36,18 +35,13 @@ def over_limit(manifest: Manifest, limit: int) -> Diagnostic | None:
     """The error for an environment of more than `limit` bytes, with its largest packages."""
     if manifest.size <= limit:
         return None
-    most = ", ".join(f"`{name}` {_shown(size)}" for name, size in largest(manifest))
+    most = ", ".join(f"`{name}` {size(held)}" for name, held in largest(manifest))
     return Diagnostic(
         code="environment_too_large",
-        summary=f"the environment holds {_shown(manifest.size)}, and the backend takes "
-        f"{_shown(limit)}",
+        summary=f"the environment holds {size(manifest.size)}, and the backend takes {size(limit)}",
         hint="uninstall what the run does not need, or set `backend.environment_limit`; the "
         f"largest are {most}",
     )
-
-
-def _shown(size: int) -> str:
-    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
 
 
 def _name(folder: str, installed: dict[str, str]) -> str:

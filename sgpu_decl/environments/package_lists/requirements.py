@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.regular_files import read_regular
 
@@ -146,7 +147,7 @@ def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagn
     at = place or Place(shown, 1, 1)
     try:
         if path.stat().st_size > _LARGEST:
-            return _unreadable(shown, "it is larger than 64 MiB", at)
+            return _unreadable(shown, f"it is larger than {size(_LARGEST)}", at)
         return read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         return _unreadable(shown, "it is not UTF-8 text", at)

@@ -77,8 +77,8 @@ def test_files_beyond_the_limit_of_the_platform_are_named(
     assert left == ["c"]
     assert sorted(path.name for path in (tmp_path / "target/output").iterdir()) == ["a", "b"]
     said = capfd.readouterr()
-    assert "1 files of SGPU_OUTPUT_DIR (0 MB) are not uploaded, such as `c`" in said.out + said.err
-    assert "the limit is 2 files of 512 MiB in all; write large ones to the attic" in (
+    assert "1 files of SGPU_OUTPUT_DIR (0 B) are not uploaded, such as `c`" in said.out + said.err
+    assert "the limit is 2 files of 512.0 MB in all; write large ones to the attic" in (
         said.out + said.err
     )
 
@@ -98,7 +98,7 @@ def test_results_beyond_the_limit_of_a_node_are_named_and_the_others_come(
     brought = tmp_path / "target/ranks"
     assert [path.stat().st_size for path in sorted(brought.rglob("output.pkl"))] == [10, 20]
     shown = [json.loads((brought / rank / "output.json").read_text())["repr"] for rank in "012"]
-    large = "<600 MB, left on its node: the limit is 512 MiB for the results of a node>"
+    large = "<600.0 MB, left on its node: the limit is 512.0 MB for the results of a node>"
     assert shown == ["<it>", large, "<it>"]
     said = capfd.readouterr()
-    assert "what rank 1 returned (600 MB) is not uploaded" in said.out + said.err
+    assert "what rank 1 returned (600.0 MB) is not uploaded" in said.out + said.err

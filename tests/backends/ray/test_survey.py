@@ -161,7 +161,7 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
         ({"gpus": 4, "backend": "  resources_per_rank: {CPU: 2}\n  ranks_per_node: 4\n"},
          "never_fits", "needs 1 node with 8 CPUs; vm (", 8),
         ({"backend": "  resources_per_rank: {memory: 1TB}\n"},
-         "never_fits", "needs 1 node with 1000 GB memory; vm (", 8),
+         "never_fits", "needs 1 node with 1.0 TB memory; vm (", 8),
         ({"backend": "  resources_per_rank: {ssd_fats: 1}\n"},
          "unknown_resource", "no node of the cluster has the resource `ssd_fats`", 8),
         ({"backend": "  labels: {market: spto}\n"},
@@ -375,7 +375,7 @@ def test_a_head_without_memory(cluster: Answers, planned: Planned) -> None:
         machine["mem"][1] = 100_000_000
     found = checks(planned())["head_memory"]
     assert found.severity == "warning"
-    assert "0.1 GB of memory free, which is enough for no driver" in found.summary
+    assert "100.0 MB of memory free, which is enough for no driver" in found.summary
 
 
 def test_each_run_of_a_plan_has_a_driver_on_the_head(cluster: Answers, planned: Planned) -> None:

@@ -42,6 +42,6 @@ def test_what_is_over_the_limit_is_said_with_what_makes_it_so() -> None:
     assert over_limit(MANY, MANY.size) is None
     found = over_limit(MANY, 5 * GIB)
     assert found.code == "environment_too_large"
-    assert "6.0 GiB" in found.summary
-    assert "5.0 GiB" in found.summary
-    assert "`torch` 3.0 GiB, `nvidia-cublas-cu12` 2.0 GiB" in found.hint
+    assert "6.4 GB" in found.summary
+    assert "5.4 GB" in found.summary
+    assert "`torch` 3.2 GB, `nvidia-cublas-cu12` 2.1 GB" in found.hint

@@ -5,11 +5,11 @@ from typing import Any
 
 from sgpu_decl.agent.probe.probe_report import LONG_LINE_MARK
 from sgpu_decl.backends.databricks.conformance.comparison import compared
+from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.assumptions import PLATFORM_VARIABLES
 from sgpu_decl.model.doctor_finding import Finding, Grade, ok, warn
 
 _ROOM = 20 << 30  # bytes; less is too little for an environment with torch and its code
-_GIB = 1 << 30
 _BEAT = 0.5  # seconds between the signs of life of a node that is to be killed
 _OF_RUNS = ("CODE_SOURCE_PATH", "HYPERPARAMETERS_PATH")
 """Variables that the platform sets only for runs with code, or with parameters."""
@@ -27,7 +27,7 @@ def node_findings(node: Record, *, secret: str | None, base: str | None) -> Iter
     yield ok(
         "node",
         f"{node['kernel']}, user {node['uid']}, {node['cpus']} CPUs, "
-        f"{node['memory_bytes'] / _GIB:.0f} GiB of memory, {node['gpus']} GPUs",
+        f"{size(node['memory_bytes'])} of memory, {node['gpus']} GPUs",
     )
     source = str(node["bash_source"])
     yield compared(
@@ -53,7 +53,7 @@ def node_findings(node: Record, *, secret: str | None, base: str | None) -> Iter
     yield Finding(
         check="node-room",
         grade=Grade.OK if free >= _ROOM else Grade.WARN,
-        text=f"{free / _GIB:.0f} GiB are free for the environment and the code of a run",
+        text=f"{size(free)} are free for the environment and the code of a run",
         hint=None if free >= _ROOM else "keep `env` and `code` small; read data from a volume",
     )
     names = tuple(str(name) for name in node["variables"])

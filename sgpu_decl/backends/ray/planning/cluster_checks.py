@@ -11,6 +11,7 @@ from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.ray_size import OLDEST_RAY
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def head_limit(state: ClusterState) -> tuple[int | None, Diagnostic | None]:
     return limit, Diagnostic(
         code="head_memory",
         severity=Severity.WARNING,
-        summary=f"the head of the cluster has {head.memory / 1e9:.1f} GB of memory free, which is "
-        f"enough for {drivers}: each attempt keeps one of {_DRIVER / 1e9:.1f} GB there, also while "
+        summary=f"the head of the cluster has {size(head.memory)} of memory free, which is "
+        f"enough for {drivers}: each attempt keeps one of {size(_DRIVER)} there, also while "
         "it waits",
         hint="launch fewer runs at once with `--select`, wait until other attempts have ended, or "
         "give the head more memory",

@@ -17,6 +17,7 @@ from sgpu_decl.backends.ray.planning.group_shape import (
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.gpu import GPUType
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _called(config: "RunConfig", name: str) -> str:
 
 
 def _amount(amount: float, name: str) -> str:
-    return f"{amount / 1e9:.4g} GB" if name == "memory" else f"{round(amount, 4):g}"
+    return size(round(amount)) if name == "memory" else f"{round(amount, 4):g}"
 
 
 def _amounts(
