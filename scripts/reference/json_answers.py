@@ -161,6 +161,7 @@ _RANK_MEANINGS = {
 }
 _RANK_KEYS = {one.name: _RANK_MEANINGS[one.name] for one in fields(RankView)}
 _RECORDED = state_schema()["properties"]["resources"]["items"]["properties"]["attempts"]["items"]
+STATE_ALONE = frozenset({"spec", "formerly"})  # of the recorded keys, those that only a state has
 _RECORDED_MEANINGS = {
     **_ATTEMPT_KEYS,
     "token": "",
@@ -241,6 +242,7 @@ OBJECTS = {
             **{
                 key: schema.get("description") or _RECORDED_MEANINGS.get(key, "or `null`")
                 for key, schema in _RECORDED["properties"].items()
+                if key not in STATE_ALONE
             },
             "restart": "how often the ranks were started again",
             "changed": "the fields that differ from the attempt before; `code`, `environment` and `packages` stand for content",

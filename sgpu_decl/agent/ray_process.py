@@ -24,6 +24,7 @@ from hmac import new as hmac
 
 from sgpu_decl.agent import processes
 from sgpu_decl.agent.attempt_files import encode, parse_object
+from sgpu_decl.agent.byte_size import size
 from sgpu_decl.agent.fast_stdlib import dumps, signal, signal_name
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.rank_start import (
@@ -258,8 +259,8 @@ class RayProcess:
         free = shared_memory()
         if refuses_store(store, free, self._options["env"]):
             why = (
-                f"the `ray.object_store_memory` of {store / 1e9:.1f} GB does not fit into the "
-                f"{free / 1e9:.1f} GB that are free in /dev/shm, and Ray keeps at most 10 GB on a "
+                f"the `ray.object_store_memory` of {size(store)} does not fit into the "
+                f"{size(free)} that are free in /dev/shm, and Ray keeps at most 10 GB on a "
                 f"disk, on node {self._node.number}"
             )
             raise LaunchError("launch_failed_user", why)
