@@ -86,7 +86,9 @@ def test_a_killed_raylet_of_another_node_is_named(make_cluster: Any) -> None:
     assert cause["class"] == "node_lost"
     assert cause["summary"] == "`raylet` of Ray on node 1 was killed with SIGKILL"
     assert "raylet" in cause["traceback"]
-    assert list((nodes.attempt.folder / "output" / "ray_logs" / "0").iterdir())
+    kept = nodes.attempt.folder / "output" / "ray_logs" / "0"
+    for node in ("node_0", "node_1"):
+        assert list((kept / node).iterdir())
 
 
 @pytest.mark.expensive
