@@ -4,9 +4,13 @@ here."""
 
 import json
 import os
+import re
+import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +18,10 @@ from typing import Any
 import pytest
 
 from sgpu_decl.storing.stores import POSTGRES
+from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.examples.comment_host import CommentHost, comment_host
 from tests.shared_places import new_place
+from tests.support import PATIENCE, shell_program, until
 
 MARKER = "<!-- sgpu:plan project=vision target=prod -->"
 STATE = "url: 'postgresql://db.example.com/sgpu'"
@@ -37,6 +43,19 @@ class Clone:
             capture_output=True,
             text=True,
             check=False,
+        )
+
+    def start(self) -> "subprocess.Popen[str]":
+        """The job that applies, in a process group of its own."""
+        return subprocess.Popen(
+            ["bash", "ci/apply.sh"],
+            cwd=self.folder,
+            env={**self.environ, "BRANCH": "main"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
         )
 
     def git(self, *words: str) -> str:
@@ -220,6 +239,81 @@ def test_a_team_plans_in_pull_requests_and_applies_after_the_merge(team: Team) -
     assert team.attempts() == {"train": 2}
     for clone in (team.planner, team.applier):
         assert clone.git("status", "--porcelain") == ""
+
+
+LAUNCH = "sgpu_decl.backends.databricks.launching.launcher,DatabricksLauncher,launch"
+
+
+def merged(team: Team) -> None:
+    """One pull request that launches `train` and makes `nightly`, planned and merged."""
+    team.branch("steps", "variables.yml", "default: 20", "default: 40")
+    assert "`run.train`" in team.plan("steps", 1)
+    team.merge("steps")
+    team.applier.git("fetch", "-q", "origin")
+    team.applier.git("checkout", "-q", "--detach", "origin/main")
+
+
+def stepping(clone: Clone, folder: Path, step: str, by: signal.Signals) -> Clone:
+    """The clone on a machine whose `sgpu` gets a signal at a step."""
+    words = shlex.join(dying(f"{LAUNCH},{step}", by=by))
+    program = shell_program(folder / by.name / "sgpu", f'exec {words} "$@"')
+    path = f"{program.parent}:{clone.environ['PATH']}"
+    return Clone(clone.folder, {**clone.environ, "PATH": path})
+
+
+@pytest.mark.expensive
+@pytest.mark.usefixtures("place")
+def test_of_two_applies_at_once_one_wins_and_the_other_names_it(team: Team, tmp_path: Path) -> None:
+    merged(team)
+    second = Clone(team.author.folder, team.applier.environ)
+    with (
+        stepping(team.applier, tmp_path, "before,1", signal.SIGSTOP).start() as winner,
+        ExitStack() as left,
+    ):
+        left.callback(os.killpg, winner.pid, signal.SIGCONT)
+        until(lambda: _is_stopped(winner.pid))
+        with second.start() as other:
+            assert other.stderr is not None
+            line = next(one for one in other.stderr if "is locked by" in one)
+            named = re.search(r"`apply` of \S+ on \S+ \(process (\d+),", line)
+            assert named is not None, line
+            assert os.getpgid(int(named[1])) == winner.pid
+            left.close()
+            _, told = other.communicate(timeout=PATIENCE)
+            assert other.returncode == 0, told
+        _, told = winner.communicate(timeout=PATIENCE)
+        assert winner.returncode == 0, told
+    assert team.attempts() == {"train": 1}
+    team.wait()
+
+
+@pytest.mark.expensive
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("step", ["before,1", "after,1"])
+def test_after_the_applier_is_killed_the_next_one_converges(
+    team: Team, tmp_path: Path, step: str
+) -> None:
+    merged(team)
+    with stepping(team.applier, tmp_path, step, signal.SIGKILL).start() as killed:
+        killed.communicate(timeout=PATIENCE)
+        assert killed.returncode == 128 + signal.SIGKILL
+    again = team.apply()
+    assert again.returncode == 0, again.stderr
+    team.wait()
+    assert team.attempts() == {"train": 1}
+    calm = team.apply()
+    assert calm.returncode == 0, calm.stderr
+    assert "No changes" in calm.stdout
+
+
+def _is_stopped(group: int) -> bool:
+    """Whether a process of a group waits for SIGCONT."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, found, *_ = stat.read_text().rpartition(")")[2].split()
+            if int(found) == group and state == "T":
+                return True
+    return False
 
 
 def _reschedule(cron: str) -> None:
