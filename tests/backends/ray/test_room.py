@@ -5,26 +5,32 @@ waits if each bundle would fit alone, and so does 2.60 with the strategy PACK.
 """
 
 import json
+import os
 import random
 import subprocess
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.host_locks import host_lock_folder
+from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.cluster.cluster_room import has_room
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.group_shape import Fit, fit_of, placement_of
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.testing.ray_cluster import RayCluster
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from tests.ray_versions import NEWEST_RAY
 from tests.support import until
 
 pytestmark = pytest.mark.ray
 
-HELD = [{"CPU": 2, "GPU": 3}, {"CPU": 1, "GPU": 1}]
+HELD: list[dict[str, float]] = [{"CPU": 2, "GPU": 3}, {"CPU": 1, "GPU": 1}]
 # It holds some room, and says of each placement group that it is told what Ray makes of it.
 PROGRAM = """
 import json, sys, time
@@ -34,12 +40,12 @@ ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
 bundles = json.loads(sys.argv[2])
 held = placement_group(bundles, strategy="STRICT_SPREAD")
 ray.get(held.ready())
-print("held", flush=True)
-rest = {kind: ray.cluster_resources()[kind] - sum(bundle[kind] for bundle in bundles)
-        for kind in ("CPU", "GPU")}
+print(json.dumps(ray.nodes()), flush=True)
+rest = {kind: amount - sum(bundle.get(kind, 0) for bundle in bundles)
+        for kind, amount in ray.cluster_resources().items() if not kind.startswith("node:")}
 for line in sys.stdin:
     # A node may not have freed yet what the group before this one had, and Ray would not know.
-    while any(ray.available_resources().get(kind) != rest[kind] for kind in rest):
+    while any(abs(ray.available_resources().get(kind, 0) - rest[kind]) > 1e-5 for kind in rest):
         time.sleep(0.01)
     group = placement_group(**json.loads(line))
     while True:
@@ -90,22 +96,30 @@ def asked(config: RunConfig, state: ClusterState, fit: Fit) -> str:
     return json.dumps(group)
 
 
-def test_ray_places_what_a_plan_says_that_fits(cluster: RayCluster, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
+def compare(
+    cluster: RayCluster,
+    folder: Path,
+    held: list[dict[str, float]],
+    configs: Iterable[RunConfig],
+) -> list[str]:
+    """Ask the plan and Ray about each run, while somebody holds these bundles; return what the plan
+    says."""
+    program = folder / "program.py"
     program.write_text(PROGRAM)
-    draw = random.Random(16)
     until(lambda: all(dict(node.free) == dict(node.total) for node in state_of(cluster).nodes))
+    before = free_gpus(cluster)
     with subprocess.Popen(
-        [cluster.python, str(program), cluster.address, json.dumps(HELD)],
+        [cluster.python, str(program), cluster.address, json.dumps(held)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as ray:  # fmt: skip
         try:
-            assert ray.stdout.readline() == "held\n"
-            until(lambda: sorted(node.free["GPU"] for node in state_of(cluster).nodes) == [1, 3])
+            assert ray.stdin is not None
+            assert ray.stdout is not None
+            nodes = json.loads(ray.stdout.readline())
+            until(lambda: free_gpus(cluster) == before - sum(item["GPU"] for item in held))
             state = state_of(cluster)
             said = []
-            for _ in range(15):
-                config = config_of(draw)
+            for config in configs:
                 fit = fit_of(config, state)
                 ray.stdin.write(asked(config, state, fit) + "\n")
                 ray.stdin.flush()
@@ -116,9 +130,92 @@ def test_ray_places_what_a_plan_says_that_fits(cluster: RayCluster, tmp_path: Pa
                     answer = answer.replace("NO_RESOURCES", own)
                 said.append(own)
                 assert own == answer, (config, fit)
-            assert {*said} == {"FINISHED", "NO_RESOURCES", "INFEASIBLE"}
+                placement = json.loads(placement_of(config, state, fit).id)
+                assert has_room(placement, nodes) is bool(fit.in_all), (config, nodes)
+            return said
         finally:
             ray.kill()
+
+
+def free_gpus(cluster: RayCluster) -> float:
+    return sum(node.free.get("GPU", 0.0) for node in state_of(cluster).nodes)
+
+
+def test_ray_places_what_a_plan_says_that_fits(cluster: RayCluster, tmp_path: Path) -> None:
+    draw = random.Random(16)
+
+    said = compare(cluster, tmp_path, HELD, [config_of(draw) for _ in range(15)])
+
+    assert {*said} == {"FINISHED", "NO_RESOURCES", "INFEASIBLE"}
+
+
+# Nodes beside the head, each of another shape. The type of one is told by a resource alone.
+SHAPES = (
+    ("--num-cpus", "4", "--num-gpus", "4", "--resources", '{"ssd": 3}',
+     "--labels", "ray.io/accelerator-type=H100,zone=a"),
+    ("--num-cpus", "6", "--num-gpus", "2", "--labels", "zone=a",
+     "--resources", '{"accelerator_type:A10G": 1, "ssd": 1}'),
+    ("--num-cpus", "5", "--num-gpus", "0", "--resources", '{"ssd": 2}', "--labels", "zone=b"),
+)  # fmt: skip
+
+
+def mixed_config(draw: random.Random) -> RunConfig:
+    groups, ranks = draw.randint(1, 4), draw.randint(1, 4)
+    kind = draw.choice(["H100", "A10", "GPU", "CPU", "CPU", "A100"])
+    block: dict[str, Any] = {"kind": "ray", "ranks_per_node": ranks}
+    block["strategy"] = draw.choice(["spread", "pack"])
+    resources = {"CPU": draw.choice([0.1, 0.3, 0.5, 1, 2])}
+    if draw.random() < 0.3:
+        resources["ssd"] = draw.choice([0.1, 0.25, 0.5, 1])
+    if draw.random() < 0.3:
+        block["labels"] = {"zone": draw.choice(["a", "b"])}
+    block["resources_per_rank"] = resources
+    return RunConfig.model_validate(
+        {"name": "a", "gpus": groups * ranks, "type": kind, "command": ["x"], "backend": block}
+    )
+
+
+@pytest.mark.expensive
+@NEWEST_RAY
+def test_nodes_of_many_shapes(ray_python: str, tmp_path: Path) -> None:
+    draw = random.Random(64)
+    folder = host_lock_folder("ports")
+    with (
+        ExitStack() as claims,
+        ray_cluster(nodes=1, cpus=3, gpus=2, gpu_type="H100", python=ray_python) as cluster,
+    ):
+        for number, shape in enumerate(SHAPES, start=1):
+            claimed = [claim_port(folder, os.getpid() * 16 + number) for _ in range(3)]
+            for _, lock in claimed:
+                claims.callback(os.close, lock)
+            join(cluster, number, [port for port, _ in claimed], shape)
+
+        configs = [mixed_config(draw) for _ in range(60)]
+        said = compare(cluster, tmp_path, [{"CPU": 2, "GPU": 3}, {"CPU": 4, "GPU": 1}], configs)
+
+        assert min(said.count(word) for word in ("FINISHED", "NO_RESOURCES", "INFEASIBLE")) > 5
+
+
+def join(cluster: RayCluster, number: int, ports: Sequence[int], shape: Sequence[str]) -> None:
+    """Add a node to a cluster, which ends with it."""
+    names = (
+        "--dashboard-agent-listen-port",
+        "--metrics-export-port",
+        "--dashboard-agent-grpc-port",
+    )
+    own = [f"{name}={port}" for name, port in zip(names, ports, strict=True)]
+    with (cluster.folder / f"{number}.log").open("wb") as log:
+        node = subprocess.Popen(
+            [cluster.python, "-m", "ray.scripts.scripts", "start", "--address", cluster.address,
+             "--block", "--node-ip-address", cluster.address.partition(":")[0],
+             "--object-store-memory", "100000000", "--temp-dir", str(cluster.folder / str(number)),
+             "--disable-usage-stats", "--min-worker-port=0", "--max-worker-port=0", *own, *shape],
+            env={**os.environ, "RAY_prestart_worker_first_driver": "0"},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    cluster.nodes.append(node)
+    until(lambda: node.poll() is not None or len(state_of(cluster).nodes) > number)
+    assert node.poll() is None, (cluster.folder / f"{number}.log").read_text()[-2000:]
 
 
 def test_a_label_of_several_values_is_one_that_ray_knows(cluster: RayCluster) -> None:
