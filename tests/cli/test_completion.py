@@ -35,7 +35,7 @@ def launched(sgpu: Shell) -> Shell:
 
 def test_commands_and_options(sgpu: Shell) -> None:
     assert values(sgpu, "st") == ["status", "stacks", "state"]
-    commands = ["list", "show", "mv", "rm", "pull", "log", "migrate"]
+    commands = ["list", "show", "mv", "rm", "pull", "push", "log", "migrate"]
     commands += ["claim", "compact", "grants", "unlock"]
     assert values(sgpu, "state", "") == commands
     assert values(sgpu, "logs", "--re") == ["--restart"]
