@@ -149,9 +149,8 @@ class Dashboard:
             answer = answer.get(name) if isinstance(answer, Mapping) else None
         if answer is None or isinstance(answer, kind):
             return answer
-        raise self.unknown_answer(
-            request, f"a `{path}` of another kind: {_line(json.dumps(answer))}"
-        )
+        shown = _line(json.dumps(answer))
+        raise self.unknown_answer(request, f"a `{path}` of another kind: {shown}")
 
     def close(self) -> None:
         with self._lock:
