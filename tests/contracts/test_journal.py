@@ -37,6 +37,7 @@ from sgpu_decl.storing.platform.journal import PlatformJournal
 from sgpu_decl.storing.state_store import Patience
 from sgpu_decl.storing.stores import (
     DATABRICKS,
+    FOLDER,
     OBJECT,
     POSTGRES,
     SHARED,
@@ -530,6 +531,27 @@ def test_a_folder_does_not_give_a_number_whose_entry_is_deleted_while_it_is_adde
         "000000000001.json",
         "000000000005.json",
     ]
+
+
+def test_what_killed_writers_have_left_in_a_folder_is_deleted_with_the_old_entries(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / MARKER).touch()
+    shared = SharedPlace(kind=FOLDER, address=str(tmp_path / "shared"), project="p")
+    machines = Machines(shared, tmp_path)
+    store = machines.store("here")
+    fill(store)
+    home = Path(shared.address) / "p" / "default"
+    old = [home / "entries" / f".{kind}-{'0' * 12}" for kind in ("new", "now")]
+    young = home / "entries" / f".new-{'1' * 12}"
+    for draft in (*old, young):
+        draft.touch()
+    for draft in old:
+        os.utime(draft, times=(time.time() - 3700,) * 2)
+    store.compact(3600)  # no entry is as old
+    assert store.compact(0).entries > 0
+    assert [draft.exists() for draft in (*old, young)] == [False, False, True]
 
 
 def test_a_copy_that_was_deleted_is_made_again(machines: Machines) -> None:

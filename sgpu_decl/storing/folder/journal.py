@@ -4,9 +4,9 @@
     <path>/<project>/<target>/checkpoints/000000000256.db.gz
     <path>/<project>/<target>/compacted
 
-A file is written under a name of its own, and then linked to its number. `link` is atomic on local
-file systems and on NFS (RFC 1813, section 3.3.15), and fails where the name is taken. Times are
-those that the file system gives to files, so they are the file server's.
+A file is written under a name of its own, `.new-*`, and then linked to its number. `link` is atomic
+on local file systems and on NFS (RFC 1813, section 3.3.15), and fails where the name is taken.
+Times are those that the file system gives to files, so they are the file server's.
 
 `compacted` holds the number up to which entries may have been deleted. It is written before they
 are, so that none of these numbers is given again.
@@ -30,6 +30,9 @@ __all__ = ["FolderJournal"]
 
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
+_DRAFT = re.compile(r"\.(new|now)-[0-9a-f]{12}")
+_DRAFT_SECONDS = 3600.0
+"""The age from which on a draft is that of a process that was killed."""
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _PASSING = {
     errno.EAGAIN,
@@ -86,9 +89,11 @@ class FolderJournal:
         return self._checkpoint(min)
 
     def put_checkpoint(self, number: int, data: bytes) -> bool:
+        self._drop_old_drafts()
         return self._create(self._checkpoints, f"{number:012}.db.gz", data) is not None
 
     def drop_before(self, number: int) -> None:
+        self._drop_old_drafts()
         with self._explained():
             older = self._numbers(self._checkpoints, _CHECKPOINT)
             for item in sorted(item for item in older if item < number):
@@ -121,6 +126,18 @@ class FolderJournal:
                     os.close(handle)
             finally:
                 probe.unlink(missing_ok=True)
+
+    def _drop_old_drafts(self) -> None:
+        """Delete what killed processes have left half-written. Only the clock of the store says how
+        old a file is."""
+        oldest = self.now().timestamp() - _DRAFT_SECONDS
+        with self._explained():
+            for folder in (self._home, self._entries, self._checkpoints):
+                with suppress(FileNotFoundError), os.scandir(folder) as found:
+                    for item in found:
+                        with suppress(FileNotFoundError, PermissionError):  # of another user
+                            if _DRAFT.fullmatch(item.name) and item.stat().st_mtime < oldest:
+                                os.unlink(item.path)
 
     def targets(self) -> tuple[str, ...]:
         with self._explained():
