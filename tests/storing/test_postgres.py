@@ -16,6 +16,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
@@ -24,6 +25,7 @@ from sgpu_decl.storing.postgres.journal import PostgresJournal
 from sgpu_decl.storing.postgres.server import Server, ServerConnection
 from sgpu_decl.storing.state_store import StateStore
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_proposals, shared_store
+from tests.postgres_server import binaries, new_server
 from tests.support import PATIENCE
 
 
@@ -421,3 +423,60 @@ def test_a_server_on_another_machine_without_tls_gets_no_password(
     ):
         store.read()
     assert server.joined() == b""
+
+
+def _message(kind: bytes, content: bytes) -> bytes:
+    return kind + (len(content) + 4).to_bytes(4, "big") + content
+
+
+def test_a_server_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    """What its version is, a server says once it has let somebody in."""
+    version = _message(b"S", b"server_version\x0012.22\x00")
+    welcome = _message(b"R", bytes(4)) + version + _message(b"Z", b"I")
+
+    def serve() -> None:
+        with listening, listening.accept()[0] as client:
+            client.recv(4096)
+            client.sendall(welcome)
+            client.recv(4096)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listening.getsockname()[1]
+        url = f"postgresql://me@127.0.0.1:{port}/sgpu?sslmode=disable&gssencmode=disable"
+        place = SharedPlace(kind=POSTGRES, address=url, project="p")
+        with (
+            closing(shared_store(place, tmp_path / "default")) as store,
+            pytest.raises(SgpuError, match="PostgreSQL 12: a state needs 13") as caught,
+        ):
+            store.read()
+        thread.join(PATIENCE)
+    assert caught.value.code == "state_unreachable"
+    assert "state.url" in str(caught.value.hint)
+
+
+@pytest.mark.expensive
+def test_a_plan_that_finds_nothing_new_takes_one_connection_and_two_statements(
+    tmp_path: Path,
+) -> None:
+    programs = binaries()
+    if programs is None:
+        pytest.skip("there is no PostgreSQL")
+    settings = ("log_statement=all", "log_connections=on", "log_min_duration_statement=-1")
+    with new_server(programs, *settings) as server:
+        place = SharedPlace(kind=POSTGRES, address=server.url, project="p")
+        with (
+            closing(shared_store(place, tmp_path / "default")) as store,
+            store.lock("apply", lineage="lin") as writer,
+        ):
+            writer.plan_applied("p")
+        before = server.log()
+        with closing(shared_store(place, tmp_path / "default")) as store:
+            state = store.read()
+            assert state is not None
+            store.history(Address.run("a"))
+        said = server.log().removeprefix(before)
+    assert said.count("connection authorized") == 1, said
+    assert said.count("execute <unnamed>") + said.count("statement: ") <= 2, said
+    assert 'FROM "sgpu".entries' in said
