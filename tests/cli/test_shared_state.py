@@ -904,6 +904,7 @@ def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
         assert answer.code == 1
         assert "sgpu.yml:4:8" in answer.err
         assert "PGPASSWORD" in answer.err
+        assert "literal_token" not in answer.err
         assert "hunter2" not in answer.err + answer.out
 
 
