@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
@@ -633,6 +633,39 @@ def test_the_lock_of_a_dead_process_elsewhere_is_taken_over_when_its_lease_is_ov
         assert writer.applied("first")
     assert " on gpu-1 (process " in waits[0].message
     assert "taken over in " in waits[0].message
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+@pytest.mark.parametrize("place", [POSTGRES], indirect=True)
+def test_a_clock_of_the_store_that_is_an_hour_off_decides_alone(
+    place: SharedPlace, tmp_path: Path, hours: int
+) -> None:
+    import psycopg
+
+    schema = f"clock_{place.schema}"
+    with psycopg.connect(place.address, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+        connection.execute(
+            f"CREATE FUNCTION {schema}.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
+            f"$$ SELECT pg_catalog.clock_timestamp() + interval '{hours} hours' $$".encode()
+        )
+    # What a path names before `pg_catalog` goes before the functions of PostgreSQL.
+    path = f"%20search_path%3D{schema}%2Cpg_catalog"
+    machines = Machines(
+        replace(place, address=f"{place.address}&options=-c{path}"), tmp_path / "machines"
+    )
+    here = machines.store("here")
+    with holding(machines, lease=3, host="gpu-1") as other:
+        with closing(shared_journal(machines.place, "default")) as journal:
+            off = journal.now() - datetime.now(UTC)
+        assert abs(off - timedelta(hours=hours)) < timedelta(minutes=30)
+        with pytest.raises(Locked), here.lock("destroy", lineage="lin"):
+            pass
+        other.kill()
+    with here.lock("destroy", lineage="lin", patience=FOR_LONG) as writer:
+        writer.check_held()
+        assert writer.applied("first")
+    machines.close()
 
 
 def test_a_holder_that_writes_nothing_keeps_its_lock(machines: Machines) -> None:
