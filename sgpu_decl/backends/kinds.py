@@ -72,6 +72,8 @@ class BackendKind:
             deleted; where its supervisors leave records elsewhere.
         state_files: the files that keep a shared state, where its platform does; of one of our
             kinds alone.
+        database_token: gives a token that the platform's PostgreSQL takes for a password; of one of
+            our kinds alone.
     """
 
     name: str
@@ -85,6 +87,7 @@ class BackendKind:
     takes_calls: bool = False
     orphans: "Callable[[Path], tuple[Attempt, ...]] | None" = None
     state_files: "Callable[[SharedPlace], StateFiles] | None" = None
+    database_token: "Callable[[], str] | None" = None
 
 
 @cache

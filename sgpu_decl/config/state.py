@@ -28,7 +28,7 @@ _NEEDED = {
 }
 _WORKSPACE_FOLDER = re.compile(r"/Workspace(/[^/]+){2,}|/Volumes(/[^/]+){3,}")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_PASSWORD = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_PASSWORD = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|databricks")
 _ENDPOINT = re.compile(
     r"(https?)://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[^?#\s]*)?"
 )
@@ -150,7 +150,8 @@ def _password(text: str) -> str:
         raise problem(
             "bad_secret",
             "{path} must name an environment variable",
-            "write `password: env:NAME`, and set NAME where sgpu runs",
+            "write `password: env:NAME`, and set NAME where sgpu runs; for Lakebase "
+            "`password: databricks`",
         )
     return text
 
@@ -183,8 +184,9 @@ with warnings.catch_warnings():
         )
         password: Annotated[str, AfterValidator(_password)] | None = Field(
             None,
-            description="The variable that holds the password, `env:NAME`; default: what libpq "
-            "finds in PGPASSWORD, `~/.pgpass` or a service file.",
+            description="The variable that holds the password, `env:NAME`; or `databricks`, for "
+            "Lakebase: an OAuth token of the login that the Databricks SDK finds. Default: what "
+            "libpq finds in PGPASSWORD, `~/.pgpass` or a service file.",
         )
         profile: str | None = Field(
             None,

@@ -43,7 +43,7 @@ class SharedPlace:
         address: the path of a folder, or the URL of a server or a bucket. It holds no password.
         project: the name of the project.
         schema: of a database.
-        password: a reference, `env:NAME`.
+        password: a reference, `env:NAME`; or `databricks`, for a token of the login there.
         profile: of the login to a workspace.
         host: of a workspace.
         endpoint: the server of a bucket, where it is not that of the cloud.
@@ -201,8 +201,18 @@ def shared_journal(place: SharedPlace, target: str) -> "Journal":
 def _server(place: SharedPlace) -> "ServerConnection":
     from sgpu_decl.storing.postgres.server import Server, ServerConnection
 
+    token = None
+    if place.password == DATABRICKS:
+        from sgpu_decl.backends.kinds import kind_named
+
+        token = kind_named(DATABRICKS).database_token
     return ServerConnection(
-        Server(url=place.address, schema=place.schema or DEFAULT_SCHEMA, password=place.password)
+        Server(
+            url=place.address,
+            schema=place.schema or DEFAULT_SCHEMA,
+            password=place.password,
+            token=token,
+        )
     )
 
 

@@ -12,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 import pytest
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Identifier, Literal
 
+from sgpu_decl.backends.databricks.api.database_token import database_token
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.owner import Presence
@@ -25,8 +27,10 @@ from sgpu_decl.storing.postgres.journal import PostgresJournal
 from sgpu_decl.storing.postgres.server import Server, ServerConnection
 from sgpu_decl.storing.state_store import StateStore
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_proposals, shared_store
+from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.postgres_server import binaries, new_server
-from tests.support import PATIENCE
+from tests.support import PATIENCE, until
+from tests.workspace_login import log_in
 
 
 class Database:
@@ -36,8 +40,6 @@ class Database:
         self.role = f"role_{uuid.uuid4().hex[:12]}"
 
     def run(self, *statements: str) -> None:
-        import psycopg
-
         with psycopg.connect(self.url, autocommit=True) as connection:
             for statement in statements:
                 connection.execute(statement.encode())
@@ -101,8 +103,6 @@ def test_a_role_that_may_select_reads_and_cannot_lock(applied: Database, tmp_pat
 def test_a_role_that_may_select_and_insert_applies_and_changes_nothing_that_is_there(
     applied: Database, tmp_path: Path
 ) -> None:
-    import psycopg
-
     url = applied.as_role("SELECT, INSERT")
     store = applied.store(tmp_path / "applier", url=url)
     with store.lock("apply", lineage="lin") as writer:
@@ -141,8 +141,6 @@ def test_who_may_delete_compacts_and_nobody_else(applied: Database, tmp_path: Pa
 def test_the_grants_are_enough_for_two_roles_and_no_more(
     database: Database, tmp_path: Path
 ) -> None:
-    import psycopg
-
     planner, applier = f'plan "{database.role}"', f"apply-{database.role}"
     place = SharedPlace(kind=POSTGRES, address=database.url, project="p", schema=database.schema)
     sql = grants(place, planner=planner, applier=applier)
@@ -265,8 +263,6 @@ def test_a_connection_that_was_cut_is_opened_again(applied: Database, tmp_path: 
 def test_a_statement_that_waits_for_long_ends_and_later_all_goes_on(
     applied: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import psycopg
-
     store = applied.store(tmp_path / "here")
     with store.lock("apply", lineage="lin") as writer:
         assert isinstance(writer, JournalWriter)
@@ -480,3 +476,57 @@ def test_a_plan_that_finds_nothing_new_takes_one_connection_and_two_statements(
     assert said.count("connection authorized") == 1, said
     assert said.count("execute <unnamed>") + said.count("statement: ") <= 2, said
     assert 'FROM "sgpu".entries' in said
+
+
+def test_a_token_of_a_workspace_is_the_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The emulator keeps no database: this is `database-token` with the password of a role."""
+    programs = binaries()
+    if programs is None:
+        pytest.skip("there is no PostgreSQL")
+    principal = {"client": "secret"}
+    with (
+        WorkspaceServer(tmp_path / "workspace", clients=principal) as workspace,
+        new_server(programs) as server,
+    ):
+        log_in(workspace, monkeypatch, tmp_path)
+        place = SharedPlace(
+            kind=POSTGRES,
+            address=server.url.replace("owner@", "principal@"),
+            project="p",
+            password="databricks",
+        )
+
+        def read() -> None:
+            with closing(shared_store(place, tmp_path / "default")) as store:
+                assert store.read() is None
+
+        with pytest.raises(SgpuError, match="has no OAuth token"):  # the token of a person
+            read()
+        monkeypatch.delenv("DATABRICKS_TOKEN")
+        monkeypatch.setenv("DATABRICKS_CLIENT_ID", "client")
+        monkeypatch.setenv("DATABRICKS_CLIENT_SECRET", "secret")
+        token = database_token()
+        with psycopg.connect(server.url, autocommit=True) as owner:
+            owner.execute(SQL("CREATE ROLE principal LOGIN PASSWORD {}").format(Literal("other")))
+            owner.execute("SELECT pg_reload_conf()")
+            rules = server.data / "pg_hba.conf"
+            rules.write_text("local all owner trust\nlocal all all scram-sha-256\n")
+            owner.execute("SELECT pg_reload_conf()")
+
+            def refused() -> bool:
+                """The server takes up its rules some time later."""
+                try:
+                    psycopg.connect(place.address, password="none").close()
+                except psycopg.OperationalError:
+                    return True
+                return False
+
+            until(refused)
+            with pytest.raises(StoreDown, match="password authentication failed"):
+                read()
+            owner.execute(SQL("ALTER ROLE principal PASSWORD {}").format(Literal(token)))
+        read()
+        url = shared_store(place, tmp_path / "default").url
+        assert token not in url

@@ -45,6 +45,12 @@ def _state_files(place: "SharedPlace") -> "StateFiles":
     return open_state_files(place)
 
 
+def _database_token() -> str:
+    from sgpu_decl.backends.databricks.api.database_token import database_token
+
+    return database_token()
+
+
 KIND = BackendKind(
     name="databricks",
     options=_options,
@@ -74,4 +80,5 @@ KIND = BackendKind(
     checks=True,
     takes_calls=True,
     state_files=_state_files,
+    database_token=_database_token,
 )

@@ -5,13 +5,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, LiteralString
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.server_url import ENCRYPTED, is_near
+from sgpu_decl.storing.journal.port import StoreDown
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,11 +32,13 @@ _SILENT_SECONDS = 5.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """`url` is libpq's, without a password. `password` is a reference, `env:NAME`; None leaves it
-    to libpq: PGPASSWORD, `~/.pgpass`, or a service file."""
+    to libpq: PGPASSWORD, `~/.pgpass`, or a service file. `token` is asked for the password of each
+    new connection, since it does not live long."""
 
     url: str
     schema: str
     password: str | None = None
+    token: Callable[[], str] | None = None
 
     @property
     def shown(self) -> str:
@@ -221,6 +224,16 @@ def _parameters(url: str) -> dict[str, str]:
 
 def _password(server: Server) -> str | None:
     """The password that the state names; None leaves it to libpq."""
+    if server.token is not None:
+        try:
+            return server.token()
+        except SgpuError as error:
+            kind = StoreDown if error.retryable else SgpuError
+            raise kind(
+                f"there is no token for `{server.shown}`: {error.message}",
+                hint=error.hint,
+                code="state_unreachable",
+            ) from error
     if server.password is None:
         return None
     name = server.password.removeprefix("env:")
