@@ -26,7 +26,7 @@ from sgpu_decl.applying.launch_records import (
     unrecorded,
     upstreams_of,
 )
-from sgpu_decl.backends.base import Backend, LaunchRequest
+from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
 from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
@@ -97,7 +97,7 @@ def execute(
                 LaunchRequest(record=record, upstreams=upstreams, joined=joined, call=call)
             )
     for record in _touched(plan, writer.state, launches):
-        require_here(record, backends, "it can neither be stopped nor waited for from here")
+        require_here(record, backends, "can neither be stopped nor waited for from here")
     writer.record_packages(plan.package_lists)
     walk = _Walk(
         plan=plan,
@@ -281,13 +281,11 @@ class _Walk:
             try:
                 for change in group:
                     self._require_upstreams(change)
-                # With the intent: a machine that settles it must know whose it is.
-                site = self.backends(group[0].backend).launcher.site()
+                launcher = self.backends(group[0].backend).launcher
+                groups.append([self._decided(change, launcher) for change in group])
             except SgpuError as error:
                 for change in group:
                     self._fail(change, error)
-                continue
-            groups.append([self._decided(change, site) for change in group])
         begun = [one for group in groups for one in group]
         try:
             self.writer.begin(*(one.intent for one in begun))
@@ -308,8 +306,10 @@ class _Walk:
             self.staged += [one.intent for one in begun]
             raise
 
-    def _decided(self, change: Change, site: str | None) -> BegunLaunch:
-        launch = replace(launch_of(self.plan, change), reference=site)
+    def _decided(self, change: Change, launcher: Launcher) -> BegunLaunch:
+        launch = launch_of(self.plan, change)
+        # With the intent: whoever settles it must know where to look, and whose it is.
+        launch = replace(launch, reference=launcher.site(launch))
         intent = Intent(
             token=launch.token,
             address=change.address,

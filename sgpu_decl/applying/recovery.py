@@ -42,8 +42,10 @@ def settle_intents(
             writer.made(intent, job)
             continue
         launch, attempt = intent.launch, intent.attempt_record
-        if launch is not None and began_elsewhere(launch, backends):
-            continue  # that machine settles it
+        elsewhere = began_elsewhere(launch, backends) if launch is not None else None
+        if launch is not None and elsewhere is not None:
+            open_still.append(_unsettled(launch.ref, elsewhere.reason, elsewhere.hint))
+            continue
         if launch is None or attempt is None or not was_staged(launch, backends):
             writer.abandon(intent)
             continue
@@ -54,7 +56,12 @@ def settle_intents(
             launcher.stage(launching)  # once more, a power cut may have torn what is not synced
             attempt = replace(attempt, reference=launcher.launch(launching))
         except OutcomeUnknown as error:  # it may be there: no other is launched in its place
-            open_still.append(_unsettled(attempt.ref, error))
+            way_out = (
+                "an apply of the user who began it settles it; if it certainly does not run, "
+                f"`sgpu state rm {intent.address}` lets go of it"
+            )
+            hint = "; ".join(filter(None, (error.hint, way_out)))
+            open_still.append(_unsettled(attempt.ref, error.message, hint))
             continue
         except SgpuError:
             # The launcher knows that nothing was started (a secret that this shell lacks, say): the
@@ -71,17 +78,13 @@ def settle_intents(
     return tuple(open_still)
 
 
-def _unsettled(ref: AttemptRef, error: OutcomeUnknown) -> Diagnostic:
+def _unsettled(ref: AttemptRef, why: str, hint: str | None) -> Diagnostic:
     """The warning about a launch that an earlier apply began."""
-    way_out = (
-        "an apply of the user who began it settles it; if it certainly does not run, "
-        f"`sgpu state rm {ref.address}` lets go of it"
-    )
     return Diagnostic(
         code="launch_unsettled",
         severity=Severity.WARNING,
-        summary=f"an earlier apply began `{ref}`, and its launch stays open: {error.message}",
-        hint="; ".join(filter(None, (error.hint, way_out))),
+        summary=f"an earlier apply began `{ref}`, and its launch stays open: {why}",
+        hint=hint,
     )
 
 

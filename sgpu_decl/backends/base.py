@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
 __all__ = [
     "Attempts",
     "Backend",
+    "Elsewhere",
     "ForcedStop",
     "LaunchRequest",
     "Launcher",
@@ -49,6 +50,16 @@ __all__ = [
     "Storage",
     "Survey",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Why an attempt can be asked from another machine alone, or by another user: a sentence
+    without its full stop, which names the place and, where it is known, the user. `hint` is the
+    next step."""
+
+    reason: str
+    hint: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,9 +215,10 @@ class Launcher(Protocol):
             SgpuError: it is damaged, or there is no room for it.
         """
 
-    def site(self) -> str | None:
-        """The `LaunchRecord.reference` of all launches from here, where it is known before them:
-        None if each launch has one of its own, or needs none.
+    def site(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  a default
+        """The `LaunchRecord.reference` of a launch before it is launched: where that is about to
+        happen, and who does it, so that others do not look in the wrong place; None if it needs
+        none.
 
         Raises:
             BackendError: nothing can be launched from here.
@@ -229,7 +241,7 @@ class Launcher(Protocol):
     @abstractmethod
     def staged(self, record: LaunchRecord) -> bool:
         """Whether a launch with the token of the record got far enough that it must be completed.
-        Launched ones did."""
+        Launched ones did. It is not asked about those that are `Attempts.elsewhere`."""
 
     @abstractmethod
     def launch(self, launching: LaunchRequest) -> str | None:
@@ -306,9 +318,9 @@ class Attempts(Protocol):
         cause, processes that are left."""
         return self.look(records)
 
-    def elsewhere(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  a default
-        """The machine that an attempt was launched on, and the folder there, for messages, if it
-        can be asked there alone; None where it can be asked from here."""
+    def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:  # noqa: ARG002  a default
+        """Why an attempt cannot be asked from here; None if it can. That `look` leaves such an
+        attempt out is no sign that it is lost."""
         return None
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,7 @@ def show_endings(
     the rank that failed left no traceback, show its last lines, unless its output was `shown`
     already (`None`: that of all ranks)."""
     for view in views:
-        say(ending(view, colour=takes_colour(sys.stderr)))
+        say(ending(view, now=datetime.now(UTC), colour=takes_colour(sys.stderr)))
         trace = failure(view) or _last_lines(session, view, shown)
         for text in (trace, working_files_note(view), *map(complete, tracking_notes(view))):
             if text:

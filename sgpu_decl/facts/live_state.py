@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Backend
+from sgpu_decl.backends.base import Backend, Elsewhere
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
@@ -21,7 +21,6 @@ __all__ = [
     "began_elsewhere",
     "believe_intents",
     "believe_orphans",
-    "launched_on",
     "lost",
     "made_by_intent",
     "observe",
@@ -39,7 +38,7 @@ def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
 
     An attempt that its backend no longer knows is lost, since it was active when last seen. One
     that is only staged is lost too: it was recorded when its supervisor was running, so a power cut
-    has undone its start. One that only another machine can ask is as it was recorded.
+    has undone its start. One that cannot be asked from here is as it was recorded.
     """
     views: dict[AttemptRef, AttemptView] = {}
     in_launch = refs_in_launch(state)
@@ -56,8 +55,8 @@ def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
             is_there = view is not None and (started or record.ref in in_launch)
             if view is not None and is_there:
                 views[record.ref] = view
-            elif (where := attempts.elsewhere(record)) is not None:
-                views[record.ref] = as_recorded(recorded[record.ref], launched_on(where))
+            elif (elsewhere := attempts.elsewhere(record)) is not None:
+                views[record.ref] = as_recorded(recorded[record.ref], elsewhere.reason)
             else:
                 views[record.ref] = lost(record)
     return views
@@ -90,29 +89,24 @@ def as_recorded(attempt: Attempt, unavailable: str | None) -> AttemptView:
         exit_code=attempt.exit_code,
         failure=attempt.failure,
         unavailable=unavailable,
+        unknown_since=attempt.recorded_at if unavailable is not None else None,
     )
 
 
-def launched_on(where: str) -> str:
-    """Why an attempt that `Attempts.elsewhere` finds on another machine cannot be asked here."""
-    return f"it was launched on {where}"
-
-
 def require_here(record: LaunchRecord, backends: Backends, what: str) -> None:
-    """Refuse an attempt that only another machine can ask.
+    """Refuse an attempt that cannot be asked from here.
 
     Args:
-        what: what cannot be done with it, for the message.
+        what: what cannot be done with it, for the message: "cannot be stopped".
 
     Raises:
-        BackendError: it was launched there.
+        BackendError: it can be asked elsewhere alone.
     """
-    where = backends(record.backend).attempts.elsewhere(record)
-    if where is not None:
+    elsewhere = backends(record.backend).attempts.elsewhere(record)
+    if elsewhere is not None:
         raise BackendError(
-            f"`{record.ref}` was launched on {where}: {what}",
-            hint="give this command there. If that machine is gone for good, "
-            f"`sgpu state rm {record.ref.address}` lets go of the run",
+            f"`{record.ref}` {what}: {elsewhere.reason}",
+            hint=elsewhere.hint,
             code="launched_elsewhere",
         )
 
@@ -128,7 +122,7 @@ def believe_intents(state: State, backends: Backends, job_backends: "JobBackends
         launch, attempt = intent.launch, intent.attempt_record
         if launch is None or attempt is None:
             continue
-        if not (began_elsewhere(launch, backends) or was_staged(launch, backends)):
+        if began_elsewhere(launch, backends) is None and not was_staged(launch, backends):
             continue
         before = resources.get(intent.address)
         resources[intent.address] = recorded_resource(intent, attempt, before)
@@ -172,9 +166,10 @@ def was_staged(launch: LaunchRecord, backends: Backends) -> bool:
     return backends(launch.backend).launcher.staged(launch)
 
 
-def began_elsewhere(launch: LaunchRecord, backends: Backends) -> bool:
-    """Whether a launch was begun on another machine, which alone knows how far it got."""
-    return backends(launch.backend).attempts.elsewhere(launch) is not None
+def began_elsewhere(launch: LaunchRecord, backends: Backends) -> Elsewhere | None:
+    """Why only another machine, or another user, can find out how far a launch got; None if that
+    can be found out here."""
+    return backends(launch.backend).attempts.elsewhere(launch)
 
 
 def made_by_intent(intent: Intent, job_backends: "JobBackends") -> Resource | None:

@@ -83,7 +83,8 @@ def follow_all(session: "Session", refs: Sequence[AttemptRef]) -> list[AttemptVi
     for item in session.runs.follow(refs, ranks=(0,)):
         if isinstance(item, AttemptView):
             if not item.state.active:
-                say(ending(session.runs.describe([item.ref])[0], colour=False))
+                ended = session.runs.describe([item.ref])[0]
+                say(ending(ended, now=datetime.now(UTC), colour=False))
         elif item is not None:
             narrator.lines(item, f"[{item.ref}] ")
     for finding in session.record_ended():
@@ -116,7 +117,7 @@ def _stop(session: "Session", refs: Sequence[AttemptRef]) -> None:
     session.runs.wait(refs, tick=session.runs.forced_stops(refs, say))
     session.record_ended()
     for view in session.runs.describe(refs):
-        say(ending(view, colour=False))
+        say(ending(view, now=datetime.now(UTC), colour=False))
 
 
 class _Narrator:
@@ -169,4 +170,4 @@ class _Narrator:
             say(line)
         for text in tracking_notes(view):
             say(text)
-        say(ending(view, colour=False))
+        say(ending(view, now=datetime.now(UTC), colour=False))

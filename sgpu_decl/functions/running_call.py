@@ -4,6 +4,7 @@ import asyncio
 import shlex
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
@@ -54,7 +55,7 @@ class RunStatus:
     def _repr_html_(self) -> str:
         from sgpu_decl.views.status_html import render
 
-        return render(self.view)
+        return render(self.view, now=datetime.now(UTC))
 
 
 class DistributedFunctionCall(Generic[R]):

@@ -76,11 +76,11 @@ def collect(
         freed: list[AttemptRef] = []
         total = 0
         for attempt in surplus:
-            # What another machine left is there; here, only another state's may have its name.
-            if backend(attempt.backend).attempts.elsewhere(launch_of(attempt)) is not None:
-                continue
             size = backend(attempt.backend).storage.size(launch_of(attempt))
             if size == 0:
+                continue
+            # What another machine left is there; here, only another state's may have its name.
+            if backend(attempt.backend).attempts.elsewhere(launch_of(attempt)) is not None:
                 continue
             freed.append(attempt.ref)
             total += size if dry_run else backend(attempt.backend).storage.free(launch_of(attempt))

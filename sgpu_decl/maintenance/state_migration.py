@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.migration import Migrated
@@ -24,8 +25,8 @@ def migrate(project: OpenedProject) -> "Migrated":
     if place is None:
         raise no_shared_state("there is no store to copy the state of this machine to")
 
-    def site(backend: str) -> str | None:
-        return project.backend(backend).launcher.site()
+    def site(launch: LaunchRecord) -> str | None:
+        return project.backend(launch.backend).launcher.site(launch)
 
     shared = project.open_shared(place)
     try:

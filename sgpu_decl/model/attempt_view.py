@@ -46,7 +46,7 @@ class AttemptView:
     `tracking` is `replaced` where another store than the one that was asked for has its MLflow run,
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
     complete. Since `not_responding_since` its supervisor gives no sign of life; `processes_left`
-    run on though nobody supervises them. `unavailable` says why its backend cannot be used here;
+    run on though nobody supervises them. `unavailable` says why it cannot be asked from here;
     everything else is then as it was known last, at `unknown_since` if that is known.
     """
 

@@ -51,10 +51,11 @@ class LaunchRecord:
 
     `token` makes the launch idempotent. `owner` is the file that declares the run, relative to the
     project. `wait_for` names older attempts of the same run that must have ended before its ranks
-    start, `after` those of other runs that must have succeeded. `reference` is what
-    `Launcher.launch` returned: where the attempt is, in the backend's own words. It stays the same
-    if the run gets another address. `formerly` lists the addresses that the run had since the
-    launch, the oldest first: what the attempt left on another machine may lie there still.
+    start, `after` those of other runs that must have succeeded. `reference` says where the attempt
+    is and who launched it, in the backend's own words: what `Launcher.site` returns before the
+    launch, and then what `Launcher.launch` does. It stays the same if the run gets another address.
+    `formerly` lists the addresses that the run had since the launch, the oldest first: what the
+    attempt left on another machine may lie there still.
     """
 
     ref: AttemptRef = field(metadata=FLAT)

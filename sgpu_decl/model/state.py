@@ -40,6 +40,12 @@ class Attempt:
     formerly: tuple[Address, ...] = ()
     provenance: Provenance = Provenance()
 
+    @property
+    def recorded_at(self) -> datetime:
+        """When the state was recorded, at the earliest: an attempt is recorded when it is launched,
+        and once it has ended."""
+        return self.created_at if self.ended_at is None else max(self.created_at, self.ended_at)
+
     def seen_as(self, status: "AttemptView") -> "Attempt":
         """The same attempt as its backend sees it now."""
         return replace(

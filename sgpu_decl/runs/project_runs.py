@@ -11,7 +11,6 @@ from sgpu_decl.backends.base import Attempts
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.facts.live_state import (
     as_recorded,
-    launched_on,
     lost,
     refs_in_launch,
     require_here,
@@ -410,7 +409,7 @@ class ProjectRuns:
         are there at the beginning come first, of all attempts; then how each of them stands.
 
         Yields `None` at quiet moments, several times a second, so that the caller can look around.
-        Attempts that only another machine can ask are not followed: how they were recorded comes
+        Attempts that cannot be asked from here are not followed: how they were recorded comes
         first.
         """
         every = {ref: self.record(ref) for ref in refs}
@@ -466,19 +465,18 @@ class ProjectRuns:
 
         Raises:
             OutOfTime: `timeout` seconds went by first.
-            BackendError: one is active that only another machine can ask.
+            BackendError: one is active that cannot be asked from here.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pending = list(refs)
-        for ref, status in self._statuses(refs).items():
-            if status.state.active:
-                self._require_here(self.record(ref))
         while True:
             looked = time.monotonic()
             self._settle(pending)
-            pending = [
-                ref for ref, status in self._statuses(pending).items() if status.state.active
-            ]
+            views = self._statuses(pending)
+            pending = [ref for ref in pending if views[ref].state.active]
+            for ref in pending:
+                if views[ref].unavailable:  # for good, or for a while
+                    self._require_here(self.record(ref))
             if not pending:
                 statuses = self._statuses(refs)
                 return [statuses[ref] for ref in refs]
@@ -495,7 +493,7 @@ class ProjectRuns:
         """Ask an attempt to stop. One that has ended is left as it is.
 
         Raises:
-            BackendError: only another machine can ask it.
+            BackendError: it cannot be asked from here.
         """
         record = self.record(ref)
         self._require_here(record)
@@ -537,7 +535,7 @@ class ProjectRuns:
         return self._project.backend(record.backend).attempts
 
     def _require_here(self, record: LaunchRecord) -> None:
-        require_here(record, self._project.backend, "only that machine can ask it")
+        require_here(record, self._project.backend, "cannot be asked from here")
 
     def remember(self, records: Iterable[LaunchRecord]) -> None:
         """Keep launches in memory: the state may be unable to say them, on a full disk."""
@@ -560,6 +558,11 @@ class ProjectRuns:
         history = self._project.states.history(ref.address)
         return next((attempt for attempt in history if attempt.ref == ref), None)
 
+    def _begun(self, ref: AttemptRef) -> Attempt | None:
+        """What is recorded of an attempt whose launch is not known to be over."""
+        launches = (intent.attempt_record for intent in self._project.state().intents)
+        return next((one for one in launches if one is not None and one.ref == ref), None)
+
     def _recorded(self, ref: AttemptRef) -> Attempt:
         recorded = self._in_history(ref)
         if recorded is None:
@@ -576,10 +579,11 @@ class ProjectRuns:
             return answer
         links = answer.links if answer is not None else {}
         record, staging = self.record(ref), AttemptState.STAGING
-        if (where := self._attempts(record).elsewhere(record)) is not None:
-            known, why = self._in_history(ref), launched_on(where)
+        if (elsewhere := self._attempts(record).elsewhere(record)) is not None:
+            known = self._in_history(ref) or self._begun(ref)
             if known is not None:
-                return as_recorded(known, why)
+                return as_recorded(known, elsewhere.reason)
+            why = elsewhere.reason
             return AttemptView(ref=ref, backend=record.backend, state=staging, unavailable=why)
         if ref in refs_in_launch(self._project.state()):
             return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)

@@ -32,14 +32,14 @@ def migrate(
     local: SqliteStore,
     shared: JournalStore,
     *,
-    site: Callable[[str], str | None],
+    site: Callable[[LaunchRecord], str | None],
     patience: Patience,
 ) -> Migrated:
     """Copy a state under both locks, read it back, compare, and give the old file another name. It
     can be done again after a crash at any step.
 
     Args:
-        site: gives what finds launches of a backend from other machines.
+        site: gives what finds a launch from other machines.
 
     Raises:
         SgpuError: there is no state to copy; or what is read back is another one, which was there
@@ -126,14 +126,16 @@ def _everything(store: SqliteStore) -> Everything:
 
 
 def _as_shared(
-    state: State, attempts: Sequence[Attempt], site: Callable[[str], str | None]
+    state: State, attempts: Sequence[Attempt], site: Callable[[LaunchRecord], str | None]
 ) -> Everything:
     """A state with what finds its launches from other machines, also those that are open."""
 
-    def reference(launch: Attempt | LaunchRecord) -> str | None:
-        return site(launch.backend) if launch.reference is None else launch.reference
+    def reference(launch: LaunchRecord) -> str | None:
+        return site(launch) if launch.reference is None else launch.reference
 
-    known = {item.ref: replace(item, reference=reference(item)) for item in attempts}
+    known = {
+        item.ref: replace(item, reference=reference(state.launch_of(item))) for item in attempts
+    }
     resources = {
         address: resource
         if resource.last is None

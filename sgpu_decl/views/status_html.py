@@ -1,6 +1,7 @@
 """One run as a notebook shows it."""
 
 import html
+from datetime import datetime
 
 from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.views.html import code, page, prose, table
@@ -12,13 +13,13 @@ __all__ = ["render"]
 _ROWS = 64
 
 
-def render(view: AttemptView) -> str:
+def render(view: AttemptView, *, now: datetime) -> str:
     """Return an attempt as HTML: state, ranks, first cause, links."""
     rows = [(str(rank.rank), rank.state, _how(rank)) for rank in view.ranks[:_ROWS]]
     more = len(view.ranks) - _ROWS
     trace = failure(view)
     return page(
-        prose(ending(view, colour=False)),
+        prose(ending(view, now=now, colour=False)),
         table(("rank", "state", "exit"), rows) if rows else "",
         count(more, "more rank") if more > 0 else "",
         f"<pre>{html.escape(trace)}</pre>" if trace else "",

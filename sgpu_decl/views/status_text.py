@@ -100,13 +100,13 @@ def tally(states: Sequence[str]) -> str:
     return f"{count(len(states), 'run')}: {parts}"
 
 
-def ending(view: AttemptView, *, colour: bool) -> str:
+def ending(view: AttemptView, *, now: datetime, colour: bool) -> str:
     """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
     how = how_it_ended(view)
     comma = "," if how and not how.startswith("after ") else ""
     text = f"{view.ref} {state_text(str(view.state), colour=colour)}{comma} {how}".rstrip()
     if view.unavailable is not None:
-        return f"{text}, {_as_recorded(view, view.unavailable)}"
+        return f"{text}, {_as_recorded(view, now)}"
     cause = _cause_line(view, 200)
     return f"{text}: {cause}" if cause else text
 
@@ -190,7 +190,8 @@ def run_details(
     # The section about restarts says when the next one is.
     waiting = waiting_words(view, now) if view.waiting_for != BACKOFF else ""
     parts = [
-        f"{view.ref.address}\n  {ending(view, colour=colour)}{', ' + waiting if waiting else ''}",
+        f"{view.ref.address}\n  {ending(view, now=now, colour=colour)}"
+        + (f", {waiting}" if waiting else ""),
         failure(view),
         working_files_note(view),
         _section("restarts", restart_lines(view, now)),
@@ -252,15 +253,14 @@ def _took(view: AttemptView, now: datetime | None) -> str:
     return duration((ended - started).total_seconds()) if started and ended else "-"
 
 
-def _as_recorded(view: AttemptView, why: str) -> str:
-    since = view.unknown_since
-    shown = f", unknown since {since:%Y-%m-%d %H:%M:%S} UTC" if since is not None else ""
-    return f"as last recorded{shown}: {escape(why)}"
+def _as_recorded(view: AttemptView, now: datetime) -> str:
+    when = f" {age(view.unknown_since, now)}" if view.unknown_since is not None else ""
+    return f"as last recorded{when}: {escape(view.unavailable or '')}"
 
 
 def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> str:
     if view.unavailable is not None:
-        return _as_recorded(view, view.unavailable)
+        return _as_recorded(view, now)
     if words := supervision_words(view, now):
         return hints(words)
     if waiting := waiting_words(view, now):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -655,6 +656,8 @@ def test_a_run_of_another_machine_is_shown_as_recorded_and_not_launched_again(
     (status,) = two.here("status", "-o", "json").json["data"]["runs"]
     assert status["state"] == "queued"
     assert str(one.folder) in status["unavailable"]
+    assert status["unknown_since"] <= datetime.now(UTC).isoformat()
+    assert "as last recorded" in two.here("status").out
     for command in ("logs", "results", "fetch", "cancel", "wait", "stacks"):
         refused = two.here(command, "hello")
         assert refused.code == 1, command
@@ -742,7 +745,9 @@ def test_a_launch_that_another_machine_began_is_left_to_it(
     one, two, launches = machines
     killed_after_begin(one)
     assert actions(two) == {"run.hello": "adopt"}
-    assert two.here("apply", "-y").code == 0
+    applied = two.here("apply", "-y")
+    assert applied.code == 0, applied.err
+    assert "began `hello#1`, and its launch stays open: it was launched on" in applied.err
     assert "it was launched on" in two.here("status").out
     assert one.here("apply", "-y", "--detach").code == 0
     until(launches.exists)

@@ -1,10 +1,10 @@
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
-from sgpu_decl.model.attempt_view import AttemptView, RankView, status_fields, view_in
+from sgpu_decl.model.attempt_view import AttemptView, RankView, status_fields, time_text, view_in
 from sgpu_decl.model.ray_size import RayStatus
 from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.apply_text import state_line
@@ -51,7 +51,7 @@ def test_an_empty_table_says_so() -> None:
 
 
 def test_the_ending_says_how_long_and_why() -> None:
-    assert ending(FAILED, colour=False) == (
+    assert ending(FAILED, now=NOW, colour=False) == (
         "train#8 failed after 3 s, exit code 1: rank 0: ValueError: no\\x1b[2J"
     )
 
@@ -76,8 +76,19 @@ def test_the_dashboard_of_a_ray_cluster_is_shown_while_it_runs() -> None:
     assert "ray" not in status_fields(FAILED)
 
 
+def test_an_attempt_of_another_machine_is_shown_with_the_age_of_its_record() -> None:
+    where = "it was launched on gpu-1, in /home/ann/p"
+    recorded = replace(
+        FAILED, state=AttemptState.RUNNING, unavailable=where, unknown_since=NOW - timedelta(hours=3)
+    )
+    words = f"as last recorded 3 h ago: {where}"
+    assert ending(recorded, now=NOW, colour=False).endswith(f", {words}")
+    assert words in status_table([recorded], now=NOW, colour=False)
+    assert status_fields(recorded)["unknown_since"] == time_text(recorded.unknown_since)
+
+
 def test_colour_only_where_asked() -> None:
-    assert "\x1b[31mfailed\x1b[0m" in ending(FAILED, colour=True)
+    assert "\x1b[31mfailed\x1b[0m" in ending(FAILED, now=NOW, colour=True)
 
 
 def test_the_traceback_is_indented() -> None:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.databricks.launching.launcher import DatabricksLauncher
+from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.planning.survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspaces
-from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.config.backend import BackendOptions
@@ -24,9 +24,7 @@ def open_databricks(context: "BackendContext") -> Backend:
     needed."""
     workspaces = Workspaces()
     pending_gc = PendingGc(context.state_dir / "databricks-unfreed.json")
-    launches = RemoteLaunches(
-        context.layout, lambda config: workspaces.of(config.backend).area, "databricks.json"
-    )
+    launches = WorkspaceLaunches(context.layout, workspaces)
     attempts = DatabricksAttempts(launches, workspaces)
     launcher = DatabricksLauncher(context, launches, attempts, workspaces)
 

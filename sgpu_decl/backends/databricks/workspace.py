@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,27 @@ from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.jsonable import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A workspace by its URL and its id, which old ones do not say, and a user of it."""
+
+    host: str
+    workspace: str | None
+    user: str
+
+    @property
+    def facts(self) -> dict[str, Json]:
+        """What a `RemoteReference` says of it."""
+        return {"host": self.host, "workspace": self.workspace, "user": self.user}
+
+    def is_workspace_of(self, facts: Mapping[str, Any]) -> bool:
+        """Whether it is the workspace that a `RemoteReference` names. One workspace may have
+        several URLs, and one URL may lead to another workspace another time."""
+        if self.workspace is not None and facts["workspace"] is not None:
+            return bool(self.workspace == facts["workspace"])
+        return bool(self.host == facts["host"])
 
 
 class Workspace:
@@ -60,10 +82,21 @@ class Workspace:
         """The folder of experiments that name none."""
         return experiments_home(self.user, self.area.layout.root)
 
-    @cached_property
+    @property
     def user(self) -> str:
         """The name of its user, cached as other answers are."""
-        return str(self.connection.answers.get("user", lambda: self.connection.user))
+        return self.identity.user
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Which workspace answers, and to whom; cached as other answers are."""
+        connection = self.connection
+
+        def ask() -> Json:
+            return {"user": connection.user, "workspace": connection.workspace_id}
+
+        answer: Any = connection.answers.get("identity", ask)
+        return Identity(host=connection.host, **answer)
 
     def staged_launch(self, launching: LaunchRequest, folder: str) -> StagedLaunch:
         """What requests name of a launch, staged in a folder. Raises BackendError if there is no

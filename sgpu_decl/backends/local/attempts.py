@@ -11,7 +11,7 @@ from sgpu_decl.agent import attempt_files, attempt_status
 from sgpu_decl.agent.previous_output import holds_files
 from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.base import Attempts, LogReader
+from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
 from sgpu_decl.backends.local.cause_files import with_files
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import (
@@ -48,7 +48,7 @@ class LocalAttempts(Attempts):
                 views[record.ref] = view_in(record, status)
         return views
 
-    def elsewhere(self, record: LaunchRecord) -> str | None:
+    def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:
         if record.reference is None:  # no other machine has this state
             return None
         from sgpu_decl.backends.local.launch_site import site_id, site_in
@@ -61,7 +61,13 @@ class LocalAttempts(Attempts):
             site.host == os.uname().nodename
             or (self._layout.found(record) / attempt_files.OUTCOME).exists()
         )
-        return None if here else site.shown
+        if here:
+            return None
+        return Elsewhere(
+            reason=f"it was launched on {site.host}, in {site.project}",
+            hint="give this command there. If that machine is gone for good, "
+            f"`sgpu state rm {record.ref.address}` lets go of the run",
+        )
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = self.look(records)

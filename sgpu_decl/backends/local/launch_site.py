@@ -31,10 +31,6 @@ class LaunchSite:
         fields = {"host": self.host, "id": self.id, "project": self.project}
         return json.dumps(fields, sort_keys=True)
 
-    @property
-    def shown(self) -> str:
-        return f"{self.host}, in {self.project}"
-
 
 @lru_cache
 def site_in(reference: str) -> LaunchSite:

@@ -89,7 +89,7 @@ class LocalLauncher(Launcher):
         with self._nothing_left(launching) as folder:
             self._stage(launching, folder)
 
-    def site(self) -> str | None:
+    def site(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  all are launched here
         if not self._shared_state():
             return None
         from sgpu_decl.backends.local.launch_site import make_site

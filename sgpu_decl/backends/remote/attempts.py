@@ -8,7 +8,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import Attempts, Launcher, LogReader
+from sgpu_decl.backends.base import Attempts, Elsewhere, Launcher, LogReader
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
@@ -67,6 +67,24 @@ class RemoteAttempts(Attempts):
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> "RemoteStatus":
         """An attempt as it is now, by its marker and by what the platform says."""
 
+    def barrier(self, record: LaunchRecord) -> Elsewhere | None:  # noqa: ARG002  a default
+        """Why what is known here of an attempt that is not known to have ended says nothing: it was
+        launched on another platform, or the platform hides it from this user.
+
+        Raises:
+            BackendError: the platform does not answer.
+        """
+        return None
+
+    def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:  # noqa: ARG002
+        """What it means that an attempt could not be asked because of an error: None if the error
+        is about more than this attempt, and is to be raised."""
+        return None
+
+    def without_folder(self, record: LaunchRecord) -> "RemoteStatus | None":  # noqa: ARG002
+        """How an attempt stands whose launch folder is not there; None where nobody knows."""
+        return None
+
     @abstractmethod
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         """See `logs`."""
@@ -78,16 +96,20 @@ class RemoteAttempts(Attempts):
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         # Each may take requests, so several are asked about at once, in the context of this call.
-        statuses = self._looks.map(
-            lambda context, record: context.run(self._status, record),
+        answers = self._looks.map(
+            lambda context, record: context.run(self._answer, record),
             [copy_context() for _ in records],
             records,
         )
         return {
-            record.ref: status.view
-            for record, status in zip(records, statuses, strict=True)
-            if status is not None
+            record.ref: answer.view
+            for record, answer in zip(records, answers, strict=True)
+            if answer is not None and not isinstance(answer, Elsewhere)
         }
+
+    def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:
+        answer = self._answer(record)
+        return answer if isinstance(answer, Elsewhere) else None
 
     def place(self, record: LaunchRecord) -> LaunchPlace | None:
         """Where a launch lies; None where nothing was begun."""
@@ -157,6 +179,17 @@ class RemoteAttempts(Attempts):
             return None
         return back.results.error(back.attempt, rank, node, back.view.restart)
 
+    def _answer(self, record: LaunchRecord) -> "RemoteStatus | Elsewhere | None":
+        """How an attempt stands, or why that cannot be said here; None where nothing was begun."""
+        try:
+            ended = "ended" in self._launches.memory.get(record)
+            return (None if ended else self.barrier(record)) or self._status(record)
+        except BackendError as error:
+            elsewhere = self.refused(record, error)
+            if elsewhere is None:
+                raise
+            return elsewhere
+
     def _status(self, record: LaunchRecord) -> "RemoteStatus | None":
         """None where nothing was begun. How an attempt has ended is asked once."""
         from sgpu_decl.backends.remote.remote_status import RemoteStatus
@@ -167,7 +200,7 @@ class RemoteAttempts(Attempts):
             return RemoteStatus.from_json(record, ended)
         marker = self._launches.marker(record)
         if marker is None:
-            return None
+            return self.without_folder(record)
         status = with_tracking(self.status(record, marker))
         memory = self._launches.memory
         if status.view.unavailable is not None:

@@ -74,6 +74,14 @@ class RemoteLauncher(Launcher):
         `launch` needs to complete it. If not, nothing can have been started."""
         return True
 
+    def require_completable(self, record: LaunchRecord) -> None:
+        """Refuse to start a launch that another process staged, and may have started, if `start`
+        might start it twice.
+
+        Raises:
+            OutcomeUnknown: it has to stay open.
+        """
+
     def check(self, launching: LaunchRequest) -> None:
         require_code(self._store(), launching)
 
@@ -98,6 +106,9 @@ class RemoteLauncher(Launcher):
     ) -> Sequence[Diagnostic]:
         self.uploader.share(launchings, progress)
         return ()
+
+    def site(self, record: LaunchRecord) -> str:
+        return self._launches.reference(record)
 
     def stage(self, launching: LaunchRequest) -> None:
         record = launching.record
@@ -136,7 +147,8 @@ class RemoteLauncher(Launcher):
             if marker is None:
                 raise BackendError(f"`{record.ref}` is not staged", code="launch_failed")
             if is_started(marker):
-                return folder
+                return self._launches.reference(record)
+            self.require_completable(record)
             uses = marker["uses"]
         try:
             end_earlier(self, self._attempts, launching.earlier)
@@ -163,7 +175,7 @@ class RemoteLauncher(Launcher):
                 f"`{record.ref}` was started, which could not be noted: {error.message}",
                 hint="apply again: it is found, and not started once more",
             ) from error
-        return folder
+        return self._launches.reference(record)
 
     def unstage(self, launching: LaunchRequest) -> None:
         self._staged.pop(launching.ref, None)

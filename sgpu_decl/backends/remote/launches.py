@@ -12,6 +12,7 @@ from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote.attempt_memory import AttemptMemory
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.remote_layout import MARKER, Uses, render_marker
+from sgpu_decl.backends.remote.remote_reference import RemoteReference, reference_in
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
@@ -62,9 +63,28 @@ class RemoteLaunches:
         """The staging area of a launch."""
         return self._area_of(self.config(record))
 
+    def place(self, config: "RunConfig") -> Mapping[str, Json]:  # noqa: ARG002  a default
+        """What the reference of a launch says of its platform, and of who launches: for a backend
+        whose platform is not named by the config alone."""
+        return {}
+
+    def outcome(self, marker: Mapping[str, Any]) -> Mapping[str, Json]:  # noqa: ARG002  a default
+        """What the reference of a launch that was started says beside that, by its marker."""
+        return {}
+
+    def reference(self, record: LaunchRecord) -> str:
+        """The `LaunchRecord.reference` of a launch, as far as it is known now."""
+        known = reference_in(record.reference) if record.reference is not None else None
+        place = known.facts if known is not None else self.place(self.config(record))
+        marker = self.memory.get(record).get("marker")  # it is there once the launch was started
+        facts = {**place, **(self.outcome(marker) if marker is not None else {})}
+        return RemoteReference(folder=self.folder(record), facts=facts).text
+
     def shares_area(self, record: LaunchRecord, config: "RunConfig") -> bool:
         """Whether the next launch of a config has the staging area of this one."""
-        return self.area(record).key == self._area_of(config).key
+        area = self._area_of(config)
+        lies_there = self.folder(record).startswith(f"{area.layout.runs}/")
+        return lies_there and self.area(record).key == area.key
 
     def folder(self, record: LaunchRecord) -> str:
         """The launch folder."""

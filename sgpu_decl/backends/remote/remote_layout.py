@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sgpu_decl.agent.environment.packs import index_name
+from sgpu_decl.backends.remote.remote_reference import reference_in
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
@@ -61,10 +62,10 @@ class RemoteLayout:
 
     def launch(self, launch: LaunchRecord) -> str:
         """The folder of one launch; of a job's run the one that it is launched from again and
-        again. It is the reference of a launch that is recorded: its name is that of the run when it
-        was launched."""
+        again. The reference of a launch that was begun has it: its name is that of the run when it
+        was launched, below the staging folder of whoever launched it."""
         if launch.reference is not None:
-            return launch.reference
+            return reference_in(launch.reference).folder
         job = launch.ref.address.kind is Kind.JOB
         name = launch.token[-16:] if job else f"{launch.ref.number}-{launch.token[:8]}"
         return f"{self.run(launch)}/{name}"
@@ -80,6 +81,11 @@ class RemoteLayout:
         if self.command_root is None:
             return launch
         return f"{self.command_root}{launch.removeprefix(self.runs)}"
+
+    @staticmethod
+    def runs_around(launch: str) -> str:
+        """The folder `runs` that a launch folder lies below, perhaps of another staging folder."""
+        return launch.rsplit("/", 3)[0]
 
     @property
     def runs(self) -> str:

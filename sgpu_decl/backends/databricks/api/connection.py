@@ -40,6 +40,7 @@ _NOTICE = 2.0  # seconds between two notices that a command waits for an answer
 _AT_A_BROWSER = 600.0
 _SAME = 15.0  # seconds that two clocks may differ
 _APPLICATION_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_WORKSPACE_ID = "X-Databricks-Org-Id"
 _HTTP = 60.0  # seconds without a byte
 RETRIES = 60  # seconds in which the SDK repeats failed requests
 
@@ -119,6 +120,11 @@ class Connection:
     def user(self) -> str:
         """The name of the user that the credentials belong to."""
         return self._get().user
+
+    @property
+    def workspace_id(self) -> str | None:
+        """The id of the workspace, as far as it says that (evidence: D6)."""
+        return self._get().workspace_id
 
     @property
     def person(self) -> str:
@@ -287,6 +293,7 @@ def _needs_browser(login: Login) -> BackendError:
 @dataclass(frozen=True, slots=True)
 class _Connected:
     client: "WorkspaceClient"
+    workspace_id: str | None
     user: str
     person: str
     ahead: float
@@ -313,7 +320,7 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
                 code="no_credentials",
             ) from error
         answer: dict[str, Any] = WorkspaceClient(config=config).api_client.do(
-            "GET", "/api/2.0/preview/scim/v2/Me", response_headers=["Date"]
+            "GET", "/api/2.0/preview/scim/v2/Me", response_headers=["Date", _WORKSPACE_ID]
         )
     ahead = _ahead(answer.get("Date"))
     # From here on it is known to answer, and may take its time.
@@ -322,7 +329,8 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
     if ahead > 0:  # it judges by its own clock whether a link has expired
         config.files_ext_multipart_upload_url_expiration_duration += timedelta(seconds=ahead)
     client = WorkspaceClient(config=config)
-    return _Connected(client, str(answer["userName"]), person_of(answer), ahead)
+    workspace_id = answer.get(_WORKSPACE_ID)
+    return _Connected(client, workspace_id, str(answer["userName"]), person_of(answer), ahead)
 
 
 def person_of(answer: Mapping[str, Any]) -> str:

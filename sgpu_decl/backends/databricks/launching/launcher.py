@@ -14,6 +14,7 @@ from sgpu_decl.backends.remote.attempts import end_earlier
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.address import Kind
@@ -110,6 +111,17 @@ class DatabricksLauncher(RemoteLauncher):
     def unstage(self, launching: LaunchRequest) -> None:
         super().unstage(launching)
         self._submissions.pop(launching.record.token, None)
+
+    def require_completable(self, record: LaunchRecord) -> None:
+        """Nobody knows whether the workspace finds a run by its token for another user than who
+        submitted it (evidence: D5)."""
+        user = self._workspaces.of(self._launches.config(record).backend).user
+        began = reference_facts(record).get("user", user)
+        if began != user:
+            raise OutcomeUnknown(
+                f"`{began}` began it from `{self._launches.folder(record)}`, and may have "
+                f"submitted it; if `{user}` submits it, it may run twice"
+            )
 
     def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
         if len(launchings) == 1:

@@ -5,7 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sgpu_decl.backends.base import LogReader, NoLog
+from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
+from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
 from sgpu_decl.backends.databricks.watching.run_status import (
@@ -14,27 +15,36 @@ from sgpu_decl.backends.databricks.watching.run_status import (
     mlflow_runs,
     run_status,
 )
+from sgpu_decl.backends.databricks.watching.termination import state_of
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
 
+_REFUSED = "permission_denied"
+_NO_LOGIN = frozenset({"host_differs", "no_credentials", "no_profile", "no_workspace"})
+
 
 class DatabricksAttempts(RemoteAttempts):
     """Markers have the id of the run that a launch became (`run_id`), when it was `submitted`, in
     seconds of the epoch by the workspace's clock, what its MLflow runs are to say (`mlflow`), and
     which task of the run the attempt is, if the run has several (`task`, `after`; see `RunPart`).
-    This machine remembers that the workspace has shown the run since (`seen`), and of each MLflow
-    run that was written why it does not say so, if that failed for good (`mlflow RUN`).
+    This machine remembers to which user the workspace has shown the run since (`seen_by`), and of
+    each MLflow run that was written why it does not say so, if that failed for good (`mlflow RUN`).
+
+    That a launch or its run is not to be seen is a sign that it is gone only in the workspace that
+    its reference names, and only to a user who would see it.
     """
 
     poll_seconds = OFTEN
 
-    def __init__(self, launches: RemoteLaunches, workspaces: Workspaces) -> None:
+    _launches: WorkspaceLaunches
+
+    def __init__(self, launches: WorkspaceLaunches, workspaces: Workspaces) -> None:
         super().__init__(launches)
         self._workspaces = workspaces
         self._settled: set[AttemptRef] = set()
@@ -48,14 +58,81 @@ class DatabricksAttempts(RemoteAttempts):
         workspace, memory = self._workspace(record), self._launches.memory
         part = self._part(record, marker)
         run = part.look(workspace.run_cache)
-        seen = bool(memory.get(record).get("seen"))
+        seen = memory.get(record).get("seen_by") == workspace.user
         if run is None:
             return missing_run_status(record, marker, workspace, seen=seen)
         if not seen:  # from now on it is deleted if it is not shown
-            memory.remember(record, seen=True)
+            memory.remember(record, seen_by=workspace.user)
         folder, results = self._launches.folder(record), self._launches.results(record)
         status = run_status(record, run, workspace, folder, results)
         return part.explained(status, workspace.run_cache)
+
+    def barrier(self, record: LaunchRecord) -> Elsewhere | None:
+        facts = _place(record)
+        if not facts:
+            return None
+        workspace = self._workspace(record)
+        if facts["workspace"] is None and facts["host"] != workspace.connection.host:
+            return self._elsewhere(record)  # without a connection
+        if not workspace.identity.is_workspace_of(facts):
+            return self._elsewhere(record)
+        if facts["user"] == workspace.user:
+            return None
+        return self._hidden(record, workspace)
+
+    def _hidden(self, record: LaunchRecord, workspace: Workspace) -> Elsewhere | None:
+        """What the workspace may hide of an attempt from a user who did not launch it."""
+        folder, started = self._launches.folder(record), self._launches.run(record)
+        if not started:
+            # In a folder that is there, all is to be seen (evidence: D4).
+            runs = workspace.area.layout.runs_around(folder)
+            if self._launches.marker(record) is None and not workspace.area.files.list(runs):
+                return self._elsewhere(record, f"`{workspace.user}` does not see `{folder}`")
+            return None
+        run_id = started["run_id"]
+        run = self._part(record, started).look(workspace.run_cache)
+        if run is None and self._launches.memory.get(record).get("seen_by") != workspace.user:
+            return self._elsewhere(record, f"`{workspace.user}` does not see the run {run_id}")
+        if run is not None and state_of(run) is None and self._launches.marker(record) is None:
+            words = f"`{workspace.user}` does not see `{folder}`, which says how it ended"
+            return self._elsewhere(record, words)
+        return None
+
+    def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:
+        if not _place(record):
+            return None
+        if error.code in _NO_LOGIN:
+            return self._elsewhere(record, error.message)
+        if error.code != _REFUSED:
+            return None
+        return self._elsewhere(
+            record, f"`{self._workspace(record).user}` may not look: {error.message}"
+        )
+
+    def _elsewhere(self, record: LaunchRecord, why: str = "") -> Elsewhere:
+        """That an attempt cannot be asked: where it is, who launched it, and `why` not."""
+        place, folder = _place(record), self._launches.folder(record)
+        run = f", as the run {place['run_id']}" if "run_id" in place else ""
+        did = "launched" if run else "began to launch"
+        launched = f"`{place['user']}` {did} it in {place['host']}{run}, from `{folder}`"
+        return Elsewhere(
+            reason=f"{launched}; {why}" if why else launched,
+            hint=f"give this command there, as `{place['user']}` or as a user who may see the run "
+            "and that folder. If it certainly does not run, "
+            f"`sgpu state rm {record.ref.address}` lets go of it",
+        )
+
+    def without_folder(self, record: LaunchRecord) -> RemoteStatus | None:
+        """A run that goes on does so without its folder, too."""
+        started = self._launches.run(record)
+        if not started:
+            return None
+        workspace = self._workspace(record)
+        run = self._part(record, started).look(workspace.run_cache)
+        if run is None or state_of(run) is None:
+            return None
+        folder, results = self._launches.folder(record), self._launches.results(record)
+        return run_status(record, run, workspace, folder, results)
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views, by_ref = self.look(records), {record.ref: record for record in records}
@@ -65,9 +142,11 @@ class DatabricksAttempts(RemoteAttempts):
         for record in records:
             if record.ref in self._settled or self._launches.memory.get(record).get("ended"):
                 continue
-            marker = self._launches.marker(record) or {}
+            if self.elsewhere(record) is not None:
+                continue
+            marker = self._launches.run(record)
             workspace = self._workspace(record)
-            if "run_id" not in marker:
+            if not marker:
                 continue
             run = self._part(record, marker).look(workspace.run_cache)
             if run is None:
@@ -85,9 +164,15 @@ class DatabricksAttempts(RemoteAttempts):
 
     def cancel(self, record: LaunchRecord) -> None:
         """See `Launcher.cancel`. Raises BackendError: the workspace does not answer, or does not
-        allow it."""
-        marker = self._launches.marker(record) or {}
-        if "run_id" not in marker or self._launches.memory.get(record).get("ended"):
+        allow it, or is another one, where the id of the run means something else."""
+        if (elsewhere := self.elsewhere(record)) is not None:
+            raise BackendError(
+                f"`{record.ref}` cannot be stopped from here: {elsewhere.reason}",
+                hint=elsewhere.hint,
+                code="launched_elsewhere",
+            )
+        marker = self._launches.run(record)
+        if not marker or self._launches.memory.get(record).get("ended"):
             return
         workspace = self._workspace(record)
         run_id = self._part(record, marker).cancelled_id(workspace.run_cache)
@@ -102,8 +187,8 @@ class DatabricksAttempts(RemoteAttempts):
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
 
-        marker = self._launches.marker(record) or {}
-        if "run_id" not in marker:
+        marker = self._launches.run(record)
+        if not marker:
             return NoLog()
         workspace = self._workspace(record)
         part = self._part(record, marker)
@@ -150,3 +235,9 @@ class DatabricksAttempts(RemoteAttempts):
                 return problem  # the next call of the command line may get further
         memory.remember(record, **{fact: problem})
         return problem
+
+
+def _place(record: LaunchRecord) -> Mapping[str, Any]:
+    """Where a launch was begun, and by whom; empty for a record that does not say it."""
+    facts = reference_facts(record)
+    return facts if "host" in facts else {}

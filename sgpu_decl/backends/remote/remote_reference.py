@@ -1,0 +1,41 @@
+"""What the state keeps of a launch on a platform, so that it is found again from any machine."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from functools import lru_cache
+from typing import Any
+
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.launch import LaunchRecord
+
+__all__ = ["RemoteReference", "reference_facts", "reference_in"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteReference:
+    """`folder` is the launch folder. `facts` are the backend's own: where the platform is, who
+    launches, what the launch became."""
+
+    folder: str
+    facts: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The `LaunchRecord.reference`: of a launch that nothing else is known of, its folder."""
+        return canonical({**self.facts, "folder": self.folder}) if self.facts else self.folder
+
+
+@lru_cache
+def reference_in(text: str) -> RemoteReference:
+    """What a `LaunchRecord.reference` says."""
+    if not text.startswith("{"):
+        return RemoteReference(folder=text)
+    facts: dict[str, Any] = json.loads(text)
+    return RemoteReference(folder=facts.pop("folder"), facts=facts)
+
+
+def reference_facts(record: LaunchRecord) -> Mapping[str, Any]:
+    """The facts of a launch's reference; empty where it has none."""
+    return reference_in(record.reference).facts if record.reference is not None else {}

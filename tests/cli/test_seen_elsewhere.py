@@ -1,0 +1,314 @@
+"""Clones of one project that share a state, whose users and workspaces differ: what one launched is
+shown in the other as it was recorded, and is launched once."""
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.model.assumptions import Profile
+from sgpu_decl.storing.stores import FOLDER
+from sgpu_decl.testing.contracts.killed_commands import dying
+from sgpu_decl.testing.workspace import ExecutionSettings, User, WorkspaceServer
+from sgpu_decl.testing.workspace.executing.records import RunRecords
+from tests.cli.conftest import Answer, Shell
+from tests.cli.test_shared_state import actions, where
+from tests.sampling import sampled
+from tests.shared_places import new_place
+
+pytest.importorskip("databricks.sdk")
+
+PROJECT = """project: {{name: p}}
+state: {{kind: folder, {where}}}
+runs:
+  hello:
+    gpus: 1
+    type: A10
+    command: [echo, hello]
+    permissions: {permissions}
+    backend: {{kind: databricks{staging}}}
+"""
+ANN, BOB = "ann@example.org", "bob@example.org"
+USERS = {
+    "dapi-ann": User(name=ANN, workspace="team"),
+    "dapi-bob": User(name=BOB, workspace="team"),
+    "dapi-eve": User(name="eve@example.org"),
+}
+MISSING = "RESOURCE_DOES_NOT_EXIST"
+HIDDEN = {"refused": {}, "not shown": {"hidden-folder": MISSING, "hidden-run": MISSING}}
+"""How a workspace answers about what a user may not see (`folder-shows-all` is not emulated)."""
+
+DATABRICKS = "sgpu_decl.backends.databricks.launching.launcher,DatabricksLauncher"
+VIEWED = f"[{{user: {BOB}, level: view}}]"
+SUBMITTED = f"{DATABRICKS},start,after,1"
+BEGUN = f"{DATABRICKS},stage,before,1"
+MARKED = "sgpu_decl.backends.remote.launches,RemoteLaunches,mark,after,2"
+
+
+@dataclass(frozen=True)
+class Team:
+    """Workspaces, which start no run, and clones of a project."""
+
+    servers: tuple[WorkspaceServer, WorkspaceServer]
+    clones: tuple[Shell, Shell]
+
+    def clone(self, number: int, user: str, workspace: int = 0) -> Shell:
+        shell = self.clones[number]
+        logged_in = {
+            "DATABRICKS_HOST": self.servers[workspace].url,
+            "DATABRICKS_TOKEN": f"dapi-{user.partition('@')[0]}",
+            "DATABRICKS_CONFIG_FILE": "/dev/null",
+        }
+        return replace(shell, environ=shell.environ | logged_in)
+
+    def submitted(self) -> list[str]:
+        """Who submitted the runs of both workspaces, in this order."""
+        tenants = [server.tenants.of_token("dapi-ann") for server in self.servers]
+        runs = [run for tenant in tenants for run in RunRecords(tenant).all()]
+        return [run.creator for run in sorted(runs, key=lambda run: run.started)]
+
+
+Make = Callable[..., Team]
+
+
+@pytest.fixture
+def team(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> Iterator[Make]:
+    """Makes two workspaces that behave as a profile says, and two clones."""
+    settings = ExecutionSettings(capacity={"GPU_1xA10": 0})
+    running = []
+
+    def make(staging: str | None = None, hidden: str = "refused", permissions: str = "[]") -> Team:
+        place = new_place(request, FOLDER, tmp_path)
+        block = f", staging: {staging}" if staging else ""
+        for number in range(2):
+            folder = tmp_path / f"clone-{number}"
+            folder.mkdir()
+            text = PROJECT.format(where=where(place), staging=block, permissions=permissions)
+            (folder / "sgpu.yml").write_text(text)
+            server = WorkspaceServer(
+                tmp_path / f"workspace-{number}", users=USERS, execution=settings,
+                profile=Profile(found=HIDDEN[hidden]), org_id=f"90080070060{number}",
+            )  # fmt: skip
+            running.append(server.start())
+        one, two = (replace(sgpu, folder=tmp_path / f"clone-{number}") for number in range(2))
+        return Team((running[0], running[1]), (one, two))
+
+    yield make
+    for server in running:
+        server.close()
+
+
+def _applied(clone: Shell, *options: str) -> Answer:
+    answer = clone.here("apply", "-y", "--detach", *options)
+    assert answer.code == 0, answer.err
+    return answer
+
+
+def _killed(clone: Shell, step: str) -> None:
+    died = subprocess.run(
+        dying(step, "apply", "-y", "--detach"),
+        cwd=clone.folder,
+        env=clone.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+
+def _is_left_alone(clone: Shell, *named: str) -> None:
+    """That a clone neither launches the run nor calls it lost, and says where it is."""
+    assert actions(clone) == {"run.hello": "adopt"}
+    _applied(clone)
+    (status,) = clone.here("status", "-o", "json").json["data"]["runs"]
+    assert (status["attempt"], status["state"]) == (1, "queued")
+    assert status["unknown_since"]
+    shown = clone.here("status").out
+    assert "as last recorded" in shown
+    for word in named:
+        assert word in status["unavailable"]
+        assert word in shown
+    for command in ("logs", "results", "cancel", "wait", "fetch"):
+        refused = clone.here(command, "hello", "-o", "json")
+        assert refused.json["error"]["code"] == "launched_elsewhere", (command, refused.err)
+        assert all(word in refused.json["error"]["message"] for word in named), command
+
+
+@pytest.mark.parametrize("user", [ANN, BOB])
+def test_a_run_of_another_workspace_is_shown_as_recorded(team: Make, user: str) -> None:
+    made = team()
+    _applied(made.clone(0, ANN))
+    _is_left_alone(made.clone(1, user, workspace=1), ANN, made.servers[0].url)
+    assert made.submitted() == [ANN]
+    assert actions(made.clone(0, ANN)) == {"run.hello": "adopt"}
+
+
+def test_a_run_that_a_workspace_does_not_show_to_anybody_else_is_shown_as_recorded(
+    team: Make,
+) -> None:
+    made = team()
+    _applied(made.clone(0, ANN))
+    _is_left_alone(made.clone(1, "eve@example.org"), ANN, "eve@example.org")
+    assert made.submitted() == [ANN]
+
+
+def test_a_run_of_another_workspace_is_not_cancelled_by_its_id(team: Make) -> None:
+    made = team()
+    _applied(made.clone(0, ANN))
+    there = made.clone(1, ANN, workspace=1)
+    _applied(there, "--rerun", "run.hello", "--on-active", "parallel")
+    first, second = (RunRecords(server.tenants.of_token("dapi-ann")) for server in made.servers)
+    assert first.all()[0].run_id == second.all()[0].run_id
+    refused = there.here("cancel", "hello#1")
+    assert refused.code == 1
+    assert f"launched it in {made.servers[0].url}" in refused.err
+    assert all(run.active for records in (first, second) for run in records.all())
+
+
+@pytest.mark.parametrize("hidden", sampled(list(HIDDEN), quick=1))
+def test_a_run_that_the_user_may_not_see_is_shown_as_recorded(team: Make, hidden: str) -> None:
+    made = team(hidden=hidden)
+    _applied(made.clone(0, ANN))
+    _is_left_alone(made.clone(1, BOB), ANN, BOB, f"/Workspace/Users/{ANN}")
+    assert made.submitted() == [ANN]
+
+
+def test_a_run_is_launched_beside_one_that_cannot_be_seen_on_request(team: Make) -> None:
+    made = team()
+    _applied(made.clone(0, ANN))
+    bob = made.clone(1, BOB)
+    _applied(bob, "--rerun", "run.hello", "--on-active", "parallel")
+    assert made.submitted() == [ANN, BOB]
+    assert actions(bob) == {"run.hello": "adopt"}
+
+
+@pytest.mark.expensive  # its experiment starts the MLflow server
+def test_a_run_that_the_user_may_view_is_followed(team: Make) -> None:
+    made = team(staging="/Workspace/Shared/sgpu", permissions=VIEWED)
+    bob = made.clone(1, BOB)
+    _applied(made.clone(0, ANN))
+    (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+    assert "unavailable" not in status
+    assert status["links"]["run"]
+    assert bob.here("logs", "hello").code == 0
+
+
+@pytest.mark.parametrize("hidden", sampled(list(HIDDEN), quick=1))
+def test_only_a_user_who_would_see_a_run_takes_it_for_lost(team: Make, hidden: str) -> None:
+    made = team(hidden=hidden)
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    _applied(ann)
+    records = RunRecords(made.servers[0].tenants.of_token("dapi-ann"))
+    (run,) = records.all()
+    assert ann.here("status").code == 0  # from now on its workspace is known to show it
+    records.delete(run.run_id)
+    _is_left_alone(bob, ANN)
+    assert actions(ann) == {"run.hello": "create"}
+
+
+def test_a_run_goes_on_though_its_launch_folder_was_deleted(team: Make) -> None:
+    made = team()
+    ann = made.clone(0, ANN)
+    _applied(ann)
+    shutil.rmtree(made.servers[0].tenants.of_token("dapi-ann").folder / "Workspace/Users" / ANN)
+    assert actions(made.clone(1, ANN)) == {"run.hello": "adopt"}
+    assert made.clone(1, ANN).here("cancel", "hello").code == 0
+
+
+@pytest.mark.parametrize(
+    "case", sampled(list(product([BEGUN, MARKED, SUBMITTED], HIDDEN)), quick=2), ids=str
+)
+def test_a_launch_that_another_user_began_stays_open(team: Make, case: tuple[str, str]) -> None:
+    step, hidden = case
+    made = team(hidden=hidden)
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    _killed(ann, step)
+    assert actions(bob) == {"run.hello": "adopt"}
+    applied = _applied(bob)
+    assert "an earlier apply began `hello#1`, and its launch stays open" in applied.err
+    assert f"`{ANN}` began to launch it in {made.servers[0].url}" in applied.err
+    assert f"/Workspace/Users/{ANN}" in applied.err
+    elsewhere = made.clone(1, ANN, workspace=1)
+    assert "stays open" in _applied(elsewhere).err
+    _applied(ann)
+    assert made.submitted() == [ANN]
+    assert actions(ann) == {"run.hello": "adopt"}
+
+
+def test_a_launch_in_a_shared_folder_is_not_submitted_by_another_user(team: Make) -> None:
+    """`token-of-another-user`: nobody knows whether the workspace would find it."""
+    made = team(staging="/Workspace/Shared/sgpu")
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    _killed(ann, SUBMITTED)
+    applied = _applied(bob)
+    assert f"`{ANN}` began it from `/Workspace/Shared/sgpu/runs/" in applied.err
+    assert made.submitted() == [ANN]
+    _applied(ann)
+    assert made.submitted() == [ANN]
+    (status,) = ann.here("status", "-o", "json").json["data"]["runs"]
+    assert (status["attempt"], status["state"]) == (1, "queued")
+
+
+def test_a_launch_that_certainly_did_not_happen_is_made_by_another_user(team: Make) -> None:
+    """A shared folder shows that nothing was staged (`folder-shows-all`)."""
+    made = team(staging="/Workspace/Shared/sgpu")
+    _killed(made.clone(0, ANN), BEGUN)
+    assert "stays open" not in _applied(made.clone(1, BOB)).err
+    assert made.submitted() == [BOB]
+
+
+@pytest.mark.expensive  # its experiment starts the MLflow server
+def test_a_submission_that_was_noted_is_recorded_by_a_user_who_may_view_it(team: Make) -> None:
+    made = team(staging="/Workspace/Shared/sgpu", permissions=VIEWED)
+    _killed(made.clone(0, ANN), MARKED)
+    bob = made.clone(1, BOB)
+    assert "stays open" not in _applied(bob).err
+    assert made.submitted() == [ANN]
+    (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+    assert "unavailable" not in status
+
+
+def test_a_run_that_may_not_be_looked_at_hides_no_other(team: Make) -> None:
+    made = team()
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    other = "  other: {gpus: 1, type: CPU, command: [echo, x], mlflow: {enabled: false}}\n"
+    for clone in (ann, bob):
+        text = (clone.folder / "sgpu.yml").read_text()
+        (clone.folder / "sgpu.yml").write_text(text + other)
+    _applied(ann, "--select", "run.hello")
+    applied = bob.here("apply", "-y")
+    assert applied.code == 0, applied.err
+    runs = bob.here("status", "-o", "json").json["data"]["runs"]
+    assert {run["name"]: run["state"] for run in runs} == {"hello": "queued", "other": "succeeded"}
+
+
+def test_the_state_names_workspace_user_folder_and_run(team: Make) -> None:
+    made = team()
+    ann = made.clone(0, ANN)
+    _applied(ann)
+    (one,) = json.loads(ann.here("state", "pull").out)["resources"][0]["attempts"]
+    (run,) = RunRecords(made.servers[0].tenants.of_token("dapi-ann")).all()
+    place = json.loads(one["reference"])
+    assert place.pop("folder").startswith(f"/Workspace/Users/{ANN}/.sgpu/runs/")
+    assert place.pop("submitted") > 0
+    assert place == {
+        "host": made.servers[0].url,
+        "workspace": made.servers[0].org_id,  # `workspace-id`
+        "user": ANN,
+        "run_id": run.run_id,
+    }
+
+
+def test_a_workspace_with_another_url_is_the_same(team: Make) -> None:
+    made = team()
+    _applied(made.clone(0, ANN))
+    again = made.clone(1, ANN)
+    url = made.servers[0].url.replace("127.0.0.1", "localhost")
+    renamed = replace(again, environ=again.environ | {"DATABRICKS_HOST": url})
+    (status,) = renamed.here("status", "-o", "json").json["data"]["runs"]
+    assert "unavailable" not in status
