@@ -51,7 +51,9 @@ def open_ray(context: BackendContext) -> Backend:
     def area_with(key: Mapping[str, Any]) -> StagingArea:
         return shared_area(key["root"]) if "root" in key else head_area(key["address"])
 
-    launches = RayLaunches(context.layout, area_of, head_area, clusters)
+    launches = RayLaunches(
+        context.layout, area_of, head_area, clusters, shared_state=context.shared_state
+    )
     attempts = RayAttempts(launches, clusters)
     pending = PendingGc(context.state_dir / "ray-gc.json")
 

@@ -12,9 +12,9 @@ import pytest
 
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.launching.launcher import RayLauncher
+from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address
@@ -49,9 +49,11 @@ class Machine:
     def launcher(self) -> Iterator[RayLauncher]:
         """That of a new process, which knows only what lies in the storage."""
         context = self._shared.context()
-        launches = RemoteLaunches(context.layout, lambda _: self._shared.area)
-        with closing(Clusters()) as clusters, closing(RayAttempts(launches, clusters)) as attempts:
-            yield RayLauncher(context, clusters, launches, attempts)
+        area = self._shared.area
+        with closing(Clusters()) as clusters:
+            launches = RayLaunches(context.layout, lambda _: area, lambda _: area, clusters)
+            with closing(RayAttempts(launches, clusters)) as attempts:
+                yield RayLauncher(context, clusters, launches, attempts)
 
     def launch(self) -> None:
         """Stage and launch in a new process."""

@@ -21,10 +21,11 @@ from sgpu_decl.backends.ray.launching.node_program import (
     secrets_name,
 )
 from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
-from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.launches import is_started
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
 from sgpu_decl.backends.required_outputs import upstream_elsewhere
@@ -55,10 +56,11 @@ class RayLauncher(RemoteLauncher):
         self,
         context: "BackendContext",
         clusters: Clusters,
-        launches: RemoteLaunches,
+        launches: RayLaunches,
         attempts: RayAttempts,
     ) -> None:
         super().__init__(context, launches, attempts, RayNodes(launches))
+        self._ray_launches = launches
         self._clusters = clusters
         self._project = context.project
 
@@ -80,10 +82,7 @@ class RayLauncher(RemoteLauncher):
 
     def _address(self, record: LaunchRecord) -> str:
         """The cluster that a launch was submitted to, or will be."""
-        marker = self._launches.memory.get(record).get("marker")
-        if marker is not None:
-            return str(marker["address"])
-        return self._clusters.of(self._launches.config(record)).address.url
+        return self._ray_launches.dashboard(record).address.url
 
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress
@@ -101,7 +100,7 @@ class RayLauncher(RemoteLauncher):
         files = self._launches.area(record).files
         if isinstance(files, PackagedFiles):
             self._share_again(launching)
-        dashboard = self._clusters.of(launching.config)
+        dashboard = self._ray_launches.dashboard(record)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
         secrets = self._secrets(launching)

@@ -1,6 +1,7 @@
 """Where launches on Ray clusters lie."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,13 @@ from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import MARKER, Uses
+from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.ray.api.dashboard import Dashboard
     from sgpu_decl.config.run import RunConfig
 
 __all__ = ["RayLaunches"]
@@ -27,9 +30,14 @@ class RayLaunches(RemoteLaunches):
     """Without storage, the marker of a launch that was started is in the package of its job. Until
     the driver has written it, the job says that the launch was started.
 
+    The reference of a launch names the `address` and the `session` of its cluster. An address that
+    leads to this machine means something else on others: a reference in a state that they share
+    names the `machine`, too.
+
     Args:
         area_of: gives the staging area that a run's `backend` block means now.
         head_area: gives that of a cluster without storage, by its address.
+        shared_state: whether other machines have the same state.
     """
 
     def __init__(
@@ -38,17 +46,35 @@ class RayLaunches(RemoteLaunches):
         area_of: "Callable[[RunConfig], StagingArea]",
         head_area: Callable[[str], StagingArea],
         clusters: Clusters,
+        shared_state: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(layout, area_of)
+        self._shared_state = shared_state
         self._head_area = head_area
         self._clusters = clusters
 
-    def area(self, record: LaunchRecord) -> StagingArea:
-        """What was started without storage lies where its job is, whatever `RAY_ADDRESS` says
-        now."""
+    def place(self, config: "RunConfig") -> Mapping[str, Json]:
+        dashboard = self._clusters.of(config)
+        place = {"address": dashboard.address.url, "session": session_of(dashboard)}
+        if dashboard.address.is_loopback and self._shared_state():
+            place["machine"] = os.uname().nodename
+        return place
+
+    def outcome(self, marker: Mapping[str, Any]) -> Mapping[str, Json]:
+        return {name: marker[name] for name in ("address", "session")}
+
+    def dashboard(self, record: LaunchRecord) -> "Dashboard":
+        """That of the cluster which a launch was begun for, whatever `RAY_ADDRESS` says now."""
         marker = self.memory.get(record).get("marker")
-        if marker is not None and options_of(self.config(record)).storage is None:
-            return self._head_area(marker["address"])
+        place = marker or reference_facts(record)
+        if "address" in place:
+            return self._clusters.at(place["address"])
+        return self._clusters.of(self.config(record))
+
+    def area(self, record: LaunchRecord) -> StagingArea:
+        """What was started without storage lies where its job is."""
+        if options_of(self.config(record)).storage is None:
+            return self._head_area(self.dashboard(record).address.url)
         return super().area(record)
 
     def marker(self, record: LaunchRecord) -> Mapping[str, Any] | None:
@@ -59,7 +85,7 @@ class RayLaunches(RemoteLaunches):
         if marker is not None and is_started(marker):
             packaged.forget(folder)  # a process that was killed in `mark` had not
             return marker
-        dashboard = self._clusters.of(self.config(record))
+        dashboard = self.dashboard(record)
         job = find_job(dashboard, record.token)
         if job is None or (job.get("metadata") or {}).get(FOLDER) != folder:
             return marker

@@ -1,13 +1,14 @@
 """Attempts on a Ray cluster: what the driver wrote, and the job that it is."""
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sgpu_decl.backends.base import LogReader
+from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
@@ -17,6 +18,7 @@ from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
@@ -76,6 +78,44 @@ class RayAttempts(RemoteAttempts):
                 memory.remember(record, outcome=dict(status))
             return RemoteStatus(view=replace(view, unavailable=error.message), tracked=tracked)
         return RemoteStatus(view=view, brought=brought, final=final, tracked=tracked)
+
+    def barrier(self, record: LaunchRecord) -> Elsewhere | None:
+        place = reference_facts(record)
+        if "address" not in place:
+            return None
+        dashboard = self._clusters.at(place["address"])
+        if place.get("machine") not in (None, os.uname().nodename):
+            try:
+                same = session_of(dashboard) == place["session"]
+            except BackendError:  # nothing, or something else, answers here by this address
+                same = False
+            if not same:
+                return _elsewhere(
+                    record, f"`{place['address']}` is an address of {place['machine']}"
+                )
+        on_head = isinstance(self._launches.area(record).files, RayFiles)
+        if on_head or self._launches.marker(record) is not None:
+            return None
+        if session_of(dashboard) != place["session"]:
+            return None  # what that session ran has ended with it
+        job = find_job(dashboard, record.token)
+        if job is None:
+            return None
+        folder, area = self._launches.folder(record), self._launches.area(record)
+        if job["status"] not in ACTIVE and area.files.list(area.layout.runs_around(folder)):
+            return None
+        return _elsewhere(record, f"its job is there, and `{folder}` is not to be seen here")
+
+    def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:
+        """A cluster that does not answer by the address which another machine uses."""
+        place = reference_facts(record)
+        if not error.retryable or "address" not in place:
+            return None
+        try:
+            meant = self._clusters.of(self._launches.config(record)).address.url
+        except BackendError:
+            meant = None
+        return None if meant == place["address"] else _elsewhere(record, error.message)
 
     def exits(self, record: LaunchRecord) -> bool:
         """Whether the driver of an attempt without storage has written its outcome, and goes on."""
@@ -143,6 +183,15 @@ class RayAttempts(RemoteAttempts):
             return {"state": "starting"}
         self._known[record.token] = status
         return status
+
+
+def _elsewhere(record: LaunchRecord, why: str) -> Elsewhere:
+    address = reference_facts(record)["address"]
+    return Elsewhere(
+        reason=f"it was launched on the Ray cluster at {address}; {why}",
+        hint="give this command where that cluster can be reached. If it is gone for good, "
+        f"`sgpu state rm {record.ref.address}` lets go of the run",
+    )
 
 
 def _alive(driver_status: Mapping[str, Any]) -> bool:
