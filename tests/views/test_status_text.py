@@ -79,7 +79,10 @@ def test_the_dashboard_of_a_ray_cluster_is_shown_while_it_runs() -> None:
 def test_an_attempt_of_another_machine_is_shown_with_the_age_of_its_record() -> None:
     where = "it was launched on gpu-1, in /home/ann/p"
     recorded = replace(
-        FAILED, state=AttemptState.RUNNING, unavailable=where, unknown_since=NOW - timedelta(hours=3)
+        FAILED,
+        state=AttemptState.RUNNING,
+        unavailable=where,
+        unknown_since=NOW - timedelta(hours=3),
     )
     words = f"as last recorded 3 h ago: {where}"
     assert ending(recorded, now=NOW, colour=False).endswith(f", {words}")
