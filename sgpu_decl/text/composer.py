@@ -16,7 +16,7 @@ from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.core_schema import resolve
-from sgpu_decl.text.file_limits import FileLimits, too_many
+from sgpu_decl.text.file_limits import FileLimits, too_deep, too_many
 from sgpu_decl.text.yaml_events import events_of
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
@@ -236,12 +236,9 @@ class Composer:
         self._add(node, target.height, event)
 
     def _too_deep(self, event: events.Event) -> Stop:
-        return self.stop(
-            "too_deep",
-            f"the values are nested more than {self.limits.depth} deep",
-            event,
-            "is a bracket missing?",
-        )
+        self.findings.append(too_deep(self.limits, self.place(event)))
+        self.stopped = True
+        return Stop()
 
     def _counted(self, nodes: int, event: events.Event) -> None:
         self.count += nodes

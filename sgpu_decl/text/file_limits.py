@@ -58,5 +58,14 @@ def too_many(file: str, limits: FileLimits, place: Place | None = None) -> Diagn
     )
 
 
+def too_deep(limits: FileLimits, place: Place) -> Diagnostic:
+    return Diagnostic(
+        code="too_deep",
+        summary=f"the values are nested more than {limits.depth} deep",
+        place=place,
+        hint="is a bracket missing?",
+    )
+
+
 def _named_project(file: str) -> bool:
     return file.replace("\\", "/").rpartition("/")[2] in _PROJECT_NAMES

@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text.composer import Composer, Stop
-from sgpu_decl.text.file_limits import RUN_FILE, FileLimits, too_large
+from sgpu_decl.text.file_limits import RUN_FILE, FileLimits, too_deep, too_large
 from sgpu_decl.text.yaml_nodes import Document, Mapping, Node, Sequence, place_of
 
 # Not YAML characters, but for tab and line breaks; libyaml would refuse them without a place.
@@ -46,7 +46,12 @@ def load(
     except Stop:
         pass
     except yaml.YAMLError as error:
-        reader.findings.append(_syntax(error, file))
+        mark = getattr(error, "problem_mark", None)
+        if mark is not None and _brackets_open(source, mark.index) > limits.depth:
+            place = Place(file, mark.line + 1, mark.column + 1)
+            reader.findings.append(too_deep(limits, place))
+        else:
+            reader.findings.append(_syntax(error, file))
     if root is None or reader.stopped:
         return None, tuple(reader.findings)
     if not isinstance(root, Mapping):
@@ -97,6 +102,13 @@ def _place_at(text: str, offset: int, file: str) -> Place:
     breaks = list(LINE_BREAK.finditer(text, 0, offset))
     start = breaks[-1].end() if breaks else 0
     return Place(file, len(breaks) + 1, offset - start + 1)
+
+
+def _brackets_open(source: str, end: int) -> int:
+    """How many brackets of one line are open at an offset. libyaml has a limit of its own for them
+    since 0.2.6, which counts before the first of them is reported."""
+    line = source[:end].rpartition("\n")[2]
+    return sum(line.count(opening) - line.count(closing) for opening, closing in ("[]", "{}"))
 
 
 def _syntax(error: yaml.YAMLError, file: str) -> Diagnostic:
