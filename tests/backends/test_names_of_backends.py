@@ -45,6 +45,8 @@ ALLOWED = {
     "storing/stores.py": STATE,
     "config/secrets.py": "`databricks:scope/key` is a form of references to secrets",
     "tracking/store_location.py": "`databricks` is an address of MLflow's",
+    "config/file_paths.py": "the same: it is no path of a file",
+    "environments/package_lists/site_folders.py": "a folder of Debian's Python, `/usr/local`",
     "staging/secret_files.py": "a file of the user's that holds secrets, whatever runs are on",
     "environments/package_lists/import_names.py": "the names of packages",
     "cli/dev.py": "the emulated workspace, which is for users' own tests",

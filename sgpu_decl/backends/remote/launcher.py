@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.remote.attempts import RemoteAttempts, end_earlier
@@ -33,6 +33,10 @@ class RemoteLauncher(Launcher):
     Args:
         program: how the backend starts the agent on its nodes.
     """
+
+    knows_earlier_starts: ClassVar[bool] = False
+    """Whether `start` knows of each start of a launch, by whichever user and process, so that its
+    refusal says that there was none."""
 
     def __init__(
         self,
@@ -163,7 +167,7 @@ class RemoteLauncher(Launcher):
             raise
         except SgpuError as error:
             # Who staged it may have started it before. That this user may not says nothing.
-            if not staged_here:
+            if not staged_here and not self.knows_earlier_starts:
                 raise _maybe_started(record, error) from error
             self._undo(record)
             raise

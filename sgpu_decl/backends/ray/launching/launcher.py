@@ -52,6 +52,9 @@ class RayLauncher(RemoteLauncher):
     before the submission on, `cluster.json` has them. Without storage, all files of the launch
     folder travel in the package of the job."""
 
+    # The cluster is asked for the job first, and shows it to all of its users.
+    knows_earlier_starts = True
+
     def __init__(
         self,
         context: "BackendContext",
