@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
     from sgpu_decl.storing.object.bucket import Bucket
-    from sgpu_decl.storing.platform.place import PlatformPlace
+    from sgpu_decl.storing.platform.platform_place import PlatformPlace
     from sgpu_decl.storing.postgres.server import ServerConnection
     from sgpu_decl.storing.proposals import ProposalStore
 
@@ -218,7 +218,7 @@ def _server(place: SharedPlace) -> "ServerConnection":
 
 def _platform(place: SharedPlace) -> "PlatformPlace":
     from sgpu_decl.backends.kinds import kind_named
-    from sgpu_decl.storing.platform.place import PlatformPlace
+    from sgpu_decl.storing.platform.platform_place import PlatformPlace
 
     opened = kind_named(place.kind).state_files
     assert opened is not None  # noqa: S101  what is of a kind of backend in `SHARED` has files
@@ -227,10 +227,10 @@ def _platform(place: SharedPlace) -> "PlatformPlace":
 
 def _bucket(place: SharedPlace) -> "Bucket":
     from sgpu_decl.model.bucket_url import bucket_url
-    from sgpu_decl.storing.object.bucket import Bucket, Place
+    from sgpu_decl.storing.object.bucket import Bucket, BucketPlace
 
     url = bucket_url(place.address)
     assert url is not None  # noqa: S101  the block `state` takes no other one
     return Bucket(
-        Place(url=url, endpoint=place.endpoint, region=place.region, account=place.account)
+        BucketPlace(url=url, endpoint=place.endpoint, region=place.region, account=place.account)
     )

@@ -19,7 +19,7 @@ from sgpu_decl.storing.journal.append import append_once
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
-from sgpu_decl.storing.object.bucket import Bucket, Place, _opened
+from sgpu_decl.storing.object.bucket import Bucket, BucketPlace, _opened
 from sgpu_decl.storing.object.journal import ObjectJournal
 from sgpu_decl.storing.proposals import KEPT
 from sgpu_decl.storing.stores import (
@@ -445,12 +445,12 @@ def test_variables_do_not_say_which_server_has_the_bucket(
     url = bucket_url("s3://team/sgpu")
     assert url is not None
     for region, host in ((None, "eu-west-1"), ("eu-central-1", "eu-central-1")):
-        config: Any = _opened(Place(url=url, region=region), upload=False).config
+        config: Any = _opened(BucketPlace(url=url, region=region), upload=False).config
         assert config["endpoint"] == f"https://s3.{host}.amazonaws.com"
         assert str(config["virtual_hosted_style_request"]).lower() == "false"
     container = bucket_url("az://team/sgpu")
     assert container is not None
-    config = _opened(Place(url=container, account="ours"), upload=False).config
+    config = _opened(BucketPlace(url=container, account="ours"), upload=False).config
     assert config["endpoint"] == "https://ours.blob.core.windows.net"
     assert config["account_name"] == "ours"
 
@@ -470,7 +470,7 @@ def test_azure_and_google_are_told_to_add_an_object_only_where_there_is_none(
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(account))
     named = bucket_url(url)
     assert named is not None
-    bucket = Bucket(Place(url=named, endpoint=proxy.url, account="ours"))
+    bucket = Bucket(BucketPlace(url=named, endpoint=proxy.url, account="ours"))
     there = (*WRITTEN, ("Content-Length", "1"))
     proxy.answer(lambda method, _: method == "HEAD", Answer(status=200, headers=there))
     proxy.answer(lambda _, path: path.endswith("taken"), Answer(status=412))

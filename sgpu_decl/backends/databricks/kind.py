@@ -40,7 +40,7 @@ def _jobs() -> "JobRules":
 
 
 def _state_files(place: "SharedPlace") -> "StateFiles":
-    from sgpu_decl.backends.databricks.api.state_files import open_state_files
+    from sgpu_decl.backends.databricks.api.workspace_state import open_state_files
 
     return open_state_files(place)
 

@@ -19,7 +19,7 @@ from sgpu_decl.storing.journal.port import StoreDown
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["Bucket", "Place"]
+__all__ = ["Bucket", "BucketPlace"]
 
 _ANSWER_SECONDS = 10.0
 """After so long without a byte, a request is given up."""
@@ -44,7 +44,7 @@ _LOGINS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class BucketPlace:
     """`endpoint` is the server, where it is not that of the cloud. `region` is one of S3, `account`
     one of Azure."""
 
@@ -66,7 +66,7 @@ class Bucket:
     Every call may raise StoreDown or SgpuError, as those of a journal.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BucketPlace) -> None:
         self.place = place
         self._stores: dict[bool, ObjectStore] = {}
         self._guard = threading.Lock()
@@ -259,7 +259,7 @@ def require_obstore() -> None:
         ) from error
 
 
-def _opened(place: Place, *, upload: bool) -> "ObjectStore":
+def _opened(place: BucketPlace, *, upload: bool) -> "ObjectStore":
     """The server is that of the place, whatever variables of the environment say: they have
     credentials alone."""
     from obstore.store import AzureStore, GCSStore, S3Store

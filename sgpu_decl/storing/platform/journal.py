@@ -23,7 +23,7 @@ from datetime import datetime
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
-from sgpu_decl.storing.platform.place import PlatformPlace
+from sgpu_decl.storing.platform.platform_place import PlatformPlace
 
 __all__ = ["PlatformJournal"]
 

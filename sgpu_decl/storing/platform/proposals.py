@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from sgpu_decl.errors import BackendError
-from sgpu_decl.storing.platform.place import PlatformPlace
+from sgpu_decl.storing.platform.platform_place import PlatformPlace
 from sgpu_decl.storing.proposals import KEPT, StoredProposal
 
 __all__ = ["PlatformProposals"]
