@@ -150,7 +150,8 @@ def test_an_upload_that_breaks_at_part_seven_leaves_nothing(
     with pytest.raises(BadRequest):
         in_parts()
     assert len(statuses(server, token, "PUT /__storage/")) == 7
-    assert [status for _, status in statuses(server, token, "DELETE /__storage/")] == [204]
+    # By a link that it asks for, or, since 0.162 of the SDK, by a call: its parts are gone.
+    assert list((server.tenants.of_token(token).folder / "uploads").iterdir()) == []
     with pytest.raises(NotFound):
         client.files.get_metadata(f"{ROOT}/parts.bin")
     assert list(client.files.list_directory_contents(ROOT)) == []

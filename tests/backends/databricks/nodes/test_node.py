@@ -469,7 +469,7 @@ def main():
     assert {path.name for path in hosted.back("output").iterdir()} == {"model"}
     assert hosted.read("done")["left"] == ["large"]
     (note,) = hosted.log().splitlines()
-    assert "1 files of SGPU_OUTPUT_DIR (1,074 MB) are not uploaded, such as `large`" in note
+    assert "1 files of SGPU_OUTPUT_DIR (1.1 GB) are not uploaded, such as `large`" in note
     assert "/Volumes" in note
 
 
