@@ -246,7 +246,7 @@ def test_a_command_is_told_that_its_python_is_that_of_the_path(project: Shell) -
     head = "name: run\ngpus: 1\ntype: CPU\ncommand: [python, -V]\n"
     project.write("run.yaml", f"{head}env: {{python: '{sys.executable}'}}\n")
     checks = project.here("plan", "-o", "json").json["data"]["checks"]
-    (warning,) = [check for check in checks if check["severity"] == "warning"]
-    assert warning["id"] == "python_unused"
+    (warning,) = [check for check in checks if check["id"] == "python_unused"]
+    assert warning["severity"] == "warning"
     assert f"write `{sys.executable}` into the command" in warning["hint"]
     assert (warning["place"]["line"], warning["place"]["column"]) == (5, 15)

@@ -82,7 +82,8 @@ def test_lines_that_go_to_a_file_leave_no_region(
         at_terminal("apply", "-y", stdout=log) as terminal,
     ):
         terminal.ended()
-    assert "\x1b[2K" not in terminal.all
+    # Before that, a slow machine shows how far the launch is.
+    assert "\x1b[2K" not in terminal.all[terminal.all.rindex(" launched") :]
     assert terminal.all.count("first#1 succeeded") == 1
     assert "\x1b[35mup\x1b[0m first" in (tmp_path / "log").read_text()
 

@@ -52,7 +52,7 @@ def test_a_restart_is_told_by_apply_status_show_and_history(retrying: Callable[.
     shown = sgpu.here("show", "again").out
     assert "\nrestarts:\n  1: " in shown
     assert ", after rank 1: ValueError: no such luck (exception)\n" in shown
-    assert shown.splitlines()[-1].endswith(", 1 restart")
+    assert shown.splitlines()[-1].endswith(", 1 restart; reason: first run")
     markdown = sgpu.here("show", "again", "-o", "markdown").out
     assert "after rank 1: ValueError: no such luck (exception)" in markdown
 

@@ -14,7 +14,7 @@ from tests.backends.ray.answers import answering, recorded
 def state_of(answers: dict[str, Any]) -> ClusterState:
     with answering(answers) as server, closing(server.dashboard()) as dashboard:
         state = read_cluster(dashboard)
-        assert len(server.requests) == 3
+        assert len(server.requests) == 4
         assert server.connections == 1
     return state
 

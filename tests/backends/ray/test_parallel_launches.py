@@ -57,9 +57,10 @@ def test_each_launch_sends_its_own_files_and_leaves_none_here(
 
     backend.launcher.prepare(launchings, Quiet())
     with ThreadPoolExecutor(len(launchings)) as pool:
-        folders = list(pool.map(start, launchings))
+        references = list(pool.map(start, launchings))
 
-    for launching, folder in zip(launchings, folders, strict=True):
+    for launching, reference in zip(launchings, references, strict=True):
+        folder = json.loads(reference or "")["folder"]
         job = head.jobs[launching.record.token]
         assert job["metadata"]["sgpu.folder"] == folder
         package = job["runtime_env"]["working_dir"].removeprefix("gcs://")
