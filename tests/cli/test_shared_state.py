@@ -592,6 +592,7 @@ def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
 ) -> None:
     kind, when, nth = moment
     place = new_place(request, kind, tmp_path)
+    sgpu = replace(sgpu, environ=sgpu.environ | object_login())
     sgpu.write(
         "sgpu.yml",
         PROJECT.format(kind=kind, where=where(place)).replace(

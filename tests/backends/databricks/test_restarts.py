@@ -44,4 +44,4 @@ def test_a_run_that_lost_a_node_shows_its_restart(
     shown = said("show", "hello")
     assert "hello#1 succeeded" in shown
     assert ", 1 restart\n" in shown
-    assert shown.splitlines()[-1].endswith(", 1 restart")
+    assert shown.splitlines()[-1].endswith(", 1 restart; reason: first run")
