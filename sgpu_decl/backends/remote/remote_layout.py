@@ -83,9 +83,9 @@ class RemoteLayout:
         return f"{self.command_root}{launch.removeprefix(self.runs)}"
 
     @staticmethod
-    def runs_around(launch: str) -> str:
-        """The folder `runs` that a launch folder lies below, perhaps of another staging folder."""
-        return launch.rsplit("/", 3)[0]
+    def root_around(launch: str) -> str:
+        """The root that a launch folder lies below, perhaps of another staging folder."""
+        return launch.rsplit("/", 4)[0]
 
     @property
     def runs(self) -> str:

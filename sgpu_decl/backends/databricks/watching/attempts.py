@@ -85,8 +85,8 @@ class DatabricksAttempts(RemoteAttempts):
         folder, started = self._launches.folder(record), self._launches.run(record)
         if not started:
             # In a folder that is there, all is to be seen (evidence: D4).
-            runs = workspace.area.layout.runs_around(folder)
-            if self._launches.marker(record) is None and not workspace.area.files.list(runs):
+            root = workspace.area.layout.root_around(folder)
+            if self._launches.marker(record) is None and not workspace.area.files.list(root):
                 return self._elsewhere(record, f"`{workspace.user}` does not see `{folder}`")
             return None
         run_id = started["run_id"]

@@ -102,7 +102,7 @@ class RayAttempts(RemoteAttempts):
         if job is None:
             return None
         folder, area = self._launches.folder(record), self._launches.area(record)
-        if job["status"] not in ACTIVE and area.files.list(area.layout.runs_around(folder)):
+        if job["status"] not in ACTIVE and area.files.list(area.layout.root_around(folder)):
             return None
         return _elsewhere(record, f"its job is there, and `{folder}` is not to be seen here")
 
