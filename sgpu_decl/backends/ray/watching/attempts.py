@@ -118,13 +118,17 @@ class RayAttempts(RemoteAttempts):
         return None if meant == place["address"] else _elsewhere(record, error.message)
 
     def exits(self, record: LaunchRecord) -> bool:
-        """Whether the driver of an attempt without storage has written its outcome, and goes on."""
+        """Whether the driver of an attempt has written its outcome, and goes on."""
         marker = self._launches.marker(record)
-        on_head = isinstance(self._launches.area(record).files, RayFiles)
-        if marker is None or not is_started(marker) or not on_head or self.active(record):
+        if marker is None or not is_started(marker) or self.active(record):
             return False
         dashboard = self._clusters.at(marker["address"])
-        job = find_job(dashboard, record.token)
+        try:
+            job = find_job(dashboard, record.token)
+        except BackendError:
+            if isinstance(self._launches.area(record).files, RayFiles):
+                raise
+            return False  # what lies in a storage outlives its cluster
         if job is None or job["status"] not in ACTIVE:
             return False
         return self._clusters.answers(dashboard).lives(job)
