@@ -305,7 +305,7 @@ def test_an_object_store_that_ray_would_not_start_with_is_refused_before(make_dr
     assert attempt.wait()["class"] == "launch_failed_user"
 
     summary = attempt.read()["first_cause"]["summary"]
-    assert summary.startswith("the `ray.object_store_memory` of 1125899.9 GB does not fit into")
+    assert summary.startswith("the `ray.object_store_memory` of 1,125.9 TB does not fit into")
     assert summary.endswith("on node 0")
 
 
