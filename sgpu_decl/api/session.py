@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api.doctor_calls import DoctorCalls
     from sgpu_decl.api.job_calls import JobCalls
     from sgpu_decl.api.state_calls import StateCalls
-    from sgpu_decl.applying.applied import Applied
+    from sgpu_decl.applying.apply_result import Applied
     from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.facts.checkout import Checkout

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from sgpu_decl.applying.applied import Applied
+from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.applying.environment_staging import stage_environments
 from sgpu_decl.applying.executor import execute
 from sgpu_decl.applying.launch_records import unrecorded

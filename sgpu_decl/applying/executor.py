@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from sgpu_decl.applying.applied import Applied
+from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.intent_ends import LOST, IntentEnds
 from sgpu_decl.applying.job_changes import Jobs

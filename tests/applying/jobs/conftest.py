@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.applying.applied import Applied
+from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 

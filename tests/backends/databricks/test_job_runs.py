@@ -11,7 +11,7 @@ from venv import create
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.applying.applied import Applied
+from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.testing.contracts.killed_commands import dying
