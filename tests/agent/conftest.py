@@ -17,6 +17,7 @@ from sgpu_decl.agent.agent_launch import launch
 from sgpu_decl.agent.attempt_status import clear_remains, read_attempt
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.locks import create_held, held
+from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.processes import carriers, send_signal, start_time
 from sgpu_decl.backends.call_files import call_entry, write_call
 from sgpu_decl.backends.entrypoint_files import write_entrypoint
@@ -212,6 +213,18 @@ def record_fault(record_property: Callable[[str, object], None]) -> Callable[...
             record_property(name, value)
 
     return record
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """An event loop of this process, whose signals are given back."""
+    signals = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    before = {number: signal.getsignal(number) for number in signals}
+    yield Loop(lambda _number: None)
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture

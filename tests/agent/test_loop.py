@@ -3,22 +3,10 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from sgpu_decl.agent.loop import HANDLED, Loop
+from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.slots import Waiters
-
-
-@pytest.fixture
-def loop() -> Iterator[Loop]:
-    before = {number: signal.getsignal(number) for number in (*HANDLED, signal.SIGHUP)}
-    yield Loop(lambda number: None)
-    signal.set_wakeup_fd(-1)
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def test_an_event_is_not_told_to_the_next_owner_of_its_descriptor(loop: Loop) -> None:

@@ -61,8 +61,11 @@ def make_table(connection: sqlite3.Connection) -> None:
         "columns TEXT NOT NULL)"
     )
     if is_whole(connection) is None:
-        row = (NO_ENTRY, COLUMNS)
-        connection.execute("INSERT INTO journal VALUES (1, 0, ?, NULL, 0, ?)", row)
+        # Another process may be making the table at this moment, and be faster.
+        connection.execute(
+            "INSERT INTO journal VALUES (1, 0, ?, NULL, 0, ?) ON CONFLICT DO NOTHING",
+            (NO_ENTRY, COLUMNS),
+        )
 
 
 def is_whole(connection: sqlite3.Connection) -> bool | None:

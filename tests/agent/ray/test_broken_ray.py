@@ -196,7 +196,7 @@ while True: signal.pause()
 
 
 def test_a_ray_node_that_was_just_killed_takes_no_order_and_ends(
-    make_attempt: Any, tmp_path: Path
+    make_attempt: Any, tmp_path: Path, loop: Loop
 ) -> None:
     """Of a cluster that is killed as a whole, the channel may be seen to close before the driver is
     seen to end, and that before the node is."""
@@ -206,7 +206,6 @@ def test_a_ray_node_that_was_just_killed_takes_no_order_and_ends(
     attempt = make_attempt("", world_size=1, per="node", ray=RaySpec(**SMALL), python=str(program))
     spec = json.loads(attempt.text("spec.json")) | {"run_dir": str(attempt.folder)}
     record = AttemptRecord(str(attempt.folder), 1, "starting")
-    loop = Loop(lambda _number: None)
     ended: list[str] = []
     process = RayProcess(spec, {}, FIRST, loop, record, Redactor([]), lambda _message: None)
     process.start(0, [], os.environ, "127.0.0.1")
@@ -221,4 +220,3 @@ def test_a_ray_node_that_was_just_killed_takes_no_order_and_ends(
     while not ended:
         loop.turn()
     process.remove_folder()
-    loop.close()
