@@ -210,7 +210,7 @@ def test_a_file_of_very_many_runs_is_remembered_when_it_is_read_again(sgpu: Any)
     cells = list(range(1001))
     sgpu.write(
         "run.yaml",
-        f"name: a\ngpus: 1\ntype: CPU\ncommand: ['${{matrix.n}}']\nmatrix: {{n: {cells}}}\n",
+        f"name: a\ngpus: 1\ntype: CPU\ncommand: [echo, '${{matrix.n}}']\nmatrix: {{n: {cells}}}\n",
     )
     said = []
     for _ in range(3):

@@ -98,7 +98,8 @@ def test_a_file_with_mistakes_has_no_graph(sgpu: Shell) -> None:
 
 
 def test_a_plan_with_errors_is_drawn_and_refused(sgpu: Shell) -> None:
-    (sgpu.folder / "sgpu.yml").write_text(PROJECT.replace("type: CPU", "type: H100"))
+    refused = PROJECT.replace("type: CPU", "type: H100").replace("    env: gpu\n", "")
+    (sgpu.folder / "sgpu.yml").write_text(refused)
     answer = sgpu.here("graph", "--plan")
     assert answer.code == 1
     assert answer.out.startswith("flowchart LR\n")

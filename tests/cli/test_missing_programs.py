@@ -25,6 +25,16 @@ def test_a_program_that_is_not_on_the_path(sgpu: Shell) -> None:
     assert warnings(sgpu, "command: slep 1\n") == []  # bash may have a function of that name
 
 
+def test_a_sweep_over_many_programs_is_not_compared_with_all_there_are(sgpu: Shell) -> None:
+    """To plan a thousand cells that name each another program took seven seconds for the hints."""
+    cells = [f"slee{number}" for number in range(12)]
+    found = warnings(sgpu, f"command: ['${{matrix.n}}']\nmatrix: {{n: {cells}}}\n")
+    assert len(found) == 12
+    hints = [item["hint"] for item in found]
+    assert hints.count("did you mean `sleep`?") == 10
+    assert hints.count("correct the name, or install it") == 2
+
+
 def test_the_path_is_that_of_the_ranks(sgpu: Shell) -> None:
     sgpu.write("bin/mine", "#!/bin/sh\n")
     (sgpu.folder / "bin/mine").chmod(0o755)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.agent.ray_object_store import default_store, shared_memory
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.backends.local.program_check import check_program
+from sgpu_decl.backends.local.program_check import ProgramCheck
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.secret_resolution import missing_secrets
 from sgpu_decl.control_groups import usable_processors
@@ -36,6 +36,7 @@ class LocalSurvey(Survey):
     def __init__(self, environ: Mapping[str, str], pythons: Callable[[], Pythons]) -> None:
         self._environ = environ
         self._pythons = pythons
+        self._programs = ProgramCheck(environ)
 
     @cached_property
     def devices(self) -> "Devices":
@@ -84,7 +85,7 @@ class LocalSurvey(Survey):
     ) -> Sequence[Diagnostic]:
         return [
             *self._check_python(config, places, folder),
-            *check_program(config, places, folder, self._environ),
+            *self._programs.check(config, places, folder),
             *_check_devices(config, places, lambda: self.devices),
             *missing_secrets(config.env.secrets, places, self._environ, folder),
             *check_tracking(config, places, called=called),
