@@ -3,17 +3,17 @@
 import re
 from pathlib import Path
 
+from sgpu_decl.facts.file_kind import MOST_BYTES
 from sgpu_decl.model.target import misnamed
 from sgpu_decl.regular_files import open_regular
 
 __all__ = ["default_target"]
 
-_MAY_BE_DEFAULT = re.compile(
-    rb"""default["']?[ \t]*:[ \t]*(?:[tT]rue|TRUE|[&*!|>#\r\n]|$)|\?[ \t]+["']?default"""
+_MAY_BE_DEFAULT = (
+    re.compile(rb"""default["']?[ \t]*:[ \t]*(?:[tT]rue|TRUE|[&*!|>#\r\n]|$)"""),
+    re.compile(rb"""\?[ \t]+["']?default"""),
 )
 """What each spelling of `default: true` has. Commands that read no file parse it only then."""
-
-_MOST = 16 << 20  # bytes: more than a file may have
 
 
 def default_target(file: Path, shown: str) -> str | None:
@@ -25,10 +25,10 @@ def default_target(file: Path, shown: str) -> str | None:
     """
     try:
         with open_regular(file) as opened:
-            content = opened.read(_MOST)
+            content = opened.read(MOST_BYTES)
     except OSError:
         return None
-    if not _MAY_BE_DEFAULT.search(content):
+    if not any(spelling.search(content) for spelling in _MAY_BE_DEFAULT):
         return None
     from sgpu_decl.config.target_chain import defaults_among
     from sgpu_decl.text.file_limits import is_project, limits_for

@@ -1,10 +1,13 @@
-"""Whether a file is a saved plan, by its content."""
+"""What is known of a file by its bytes, before it is parsed: whether it is a saved plan."""
 
 from pathlib import Path
 
 from sgpu_decl.regular_files import open_regular, read_regular
 
-__all__ = ["holds_plan", "is_saved_plan"]
+__all__ = ["MOST_BYTES", "holds_plan", "is_saved_plan"]
+
+MOST_BYTES = 16 << 20
+"""More than a file may have: whoever looks only for a word in it needs no more."""
 
 _RUN_FILES = (".yaml", ".yml", ".json")
 

@@ -635,6 +635,7 @@ def test_the_lock_of_a_dead_process_elsewhere_is_taken_over_when_its_lease_is_ov
     assert "taken over in " in waits[0].message
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("hours", [-1, 1])
 @pytest.mark.parametrize("place", [POSTGRES], indirect=True)
 def test_a_clock_of_the_store_that_is_an_hour_off_decides_alone(
@@ -668,6 +669,7 @@ def test_a_clock_of_the_store_that_is_an_hour_off_decides_alone(
     machines.close()
 
 
+@pytest.mark.expensive
 def test_a_holder_that_writes_nothing_keeps_its_lock(machines: Machines) -> None:
     here, lease = machines.store("here"), short_lease(machines.place)
     with (

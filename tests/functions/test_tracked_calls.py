@@ -23,6 +23,7 @@ def tracked(project: Path, mlflow_tables: Path) -> None:
     (project.parent / "cache" / "sgpu" / "mlflow").symlink_to(mlflow_tables)
 
 
+@pytest.mark.expensive
 def test_a_call_is_a_run_below_the_active_one_and_ranks_join_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ def run(*words: str, cwd: Path) -> str:
 _state = shutil.ignore_patterns(".sgpu", "__pycache__")
 
 
+@pytest.mark.expensive
 @pytest.mark.packaging
 def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Path) -> None:
     programs = install(build_wheel(tmp_path), tmp_path / "clean")

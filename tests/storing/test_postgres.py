@@ -260,6 +260,7 @@ def test_a_connection_that_was_cut_is_opened_again(applied: Database, tmp_path: 
     store.close()
 
 
+@pytest.mark.expensive
 def test_a_statement_that_waits_for_long_ends_and_later_all_goes_on(
     applied: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

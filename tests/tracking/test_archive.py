@@ -18,6 +18,7 @@ from tests.tracking.conftest import Door
 pytestmark = pytest.mark.mlflow
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("version", ["3.10", "3.13"])
 def test_the_tracker_runs_where_sgpu_and_mlflow_are_not(
     door: Door, tmp_path: Path, version: str

@@ -46,6 +46,7 @@ def blocked(shell: Shell) -> None:
     shell.environ["PYTHONPATH"] = str(shell.folder.parent / "blocked")
 
 
+@pytest.mark.expensive
 def test_a_command_has_its_run_though_nobody_imports_mlflow(project: Shell) -> None:
     project.write("run.yaml", PRINTS)
     assert project("apply", "-y").code == 0  # the tables are there now

@@ -33,6 +33,7 @@ def main(lr):
 """
 
 
+@pytest.mark.expensive
 def test_the_table_of_a_sweep_has_the_last_metrics(project: Shell) -> None:
     project.write("run.yaml", SWEEP.replace("gpus: 2", "gpus: 2\nmlflow: {system_metrics: false}"))
     project.write("train.py", TRAIN)

@@ -68,6 +68,7 @@ def test_a_script_that_sets_its_experiment_logs_there_and_status_says_so(project
     assert own_run(project, told) == ("FINISHED", "CPU")
 
 
+@pytest.mark.expensive
 def test_an_experiment_that_another_rank_made_meanwhile_is_the_one_that_was_chosen(
     project: Shell,
 ) -> None:

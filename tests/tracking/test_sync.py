@@ -28,6 +28,7 @@ def pushed(door: Door, name: str) -> dict[str, Any]:
     return run
 
 
+@pytest.mark.expensive
 def test_a_run_of_the_local_store_is_pushed_whole_and_once(project: Shell, door: Door) -> None:
     door.close()
     project.environ["MLFLOW_TRACKING_URI"] = door.uri

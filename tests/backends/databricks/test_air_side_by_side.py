@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from databricks.sdk import WorkspaceClient
 
 from sgpu_decl.api import Session
@@ -123,6 +124,7 @@ WHY = {
 }
 
 
+@pytest.mark.expensive
 def test_each_difference_between_air_and_sgpu_has_a_reason(
     session: Callable[[], Session],
     project: Path,

@@ -34,6 +34,7 @@ def project(cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return made
 
 
+@pytest.mark.expensive
 @NEWEST_CLUSTER
 @pytest.mark.usefixtures("project")
 def test_a_call_returns_what_its_ranks_return_and_raises_what_they_raise(

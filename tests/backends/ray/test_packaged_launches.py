@@ -28,6 +28,7 @@ def run(cluster: RayCluster, proxy: LossyProxy, tmp_path: Path) -> Iterator[Clus
     made.bench.close()
 
 
+@pytest.mark.expensive
 @NEWEST_CLUSTER
 def test_a_cluster_that_has_everything_gets_a_package_and_a_job(
     cluster: RayCluster, run: ClusterRun, proxy: LossyProxy
