@@ -159,8 +159,7 @@ class RemoteAttempts(Attempts):
                 hint=f"`sgpu show '{record.ref}'` says how it ended",
                 code="nothing_yet",
             )
-        nodes = sorted({node for _, node in back.nodes})
-        return back.results.output(back.attempt, nodes, progress)
+        return back.results.output(back.attempt, progress)
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:
         """A launch looks where its own folder lies: not in another `storage`, and not where the

@@ -84,10 +84,11 @@ class RemoteResults:
         """Whether its tracker left the MLflow run open."""
         return self._fetch(f"{attempt}/node_0/{OPEN_RUN}") is not None
 
-    def output(self, attempt: int, nodes: Sequence[int], progress: Progress) -> Output:
-        """What ranks left in SGPU_OUTPUT_DIR on these nodes, beside what is here of the attempt."""
+    def output(self, attempt: int, progress: Progress) -> Output:
+        """What all nodes left in SGPU_OUTPUT_DIR, beside what is here of the attempt. A node that
+        has no rank, as those beside the driver of a Ray cluster, leaves Ray's logs there."""
         remote, folder = f"{self._remote}/{attempt}", self._local.parent / "output"
-        reports = {node: self.done(attempt, node) for node in nodes}
+        reports = {node: self.done(attempt, node) for node in self._nodes(attempt)}
         split = {node: split_files(item, f"{remote}/node_{node}") for node, item in reports.items()}
         output = fetch_output(self._files, remote, split, folder, progress)
         lost = [str(item) for one in reports.values() for item in one.get("left") or ()]
@@ -96,6 +97,12 @@ class RemoteResults:
         lacking = tuple(sorted({*output.lacking, *lost}))
         why = output.why or "its node did not bring it back: write what is large to a volume"
         return replace(output, lacking=lacking, why=why)
+
+    def _nodes(self, attempt: int) -> list[int]:
+        """The nodes that brought something back."""
+        names = [item.name for item in self._files.list(f"{self._remote}/{attempt}")]
+        numbers = [name.removeprefix("node_") for name in names if name.startswith("node_")]
+        return sorted(int(number) for number in numbers if number.isdigit())
 
     def _value(self, attempt: int, rank: int, node: int) -> dict[str, Json] | None:
         folder = f"{attempt}/node_{node}/ranks/{rank}"

@@ -147,5 +147,6 @@ def test_a_lost_raylet_of_it_is_followed_by_a_new_one(
     assert status.restart == 1
     assert "`raylet` of Ray on node" in status.restarts[0].summary
     logs = opened.runs.output(ref).folder / "ray_logs" / "0"
-    assert any(path.is_file() for path in (logs / "node_0").rglob("*"))
+    for node in ("node_0", "node_1"):
+        assert any(path.is_file() for path in (logs / node).rglob("*")), node
     until(lambda: len(_raylets(outer)) == 2)

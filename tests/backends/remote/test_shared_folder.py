@@ -222,3 +222,17 @@ def test_a_large_value_is_no_file_of_the_output(tmp_path: Path, name: str, left:
     files = FolderFiles(tmp_path)
     back = RemoteResults(files, str(tmp_path / "launch"), tmp_path / "attempt")
     assert back.left_output() is left
+
+
+def test_output_comes_from_nodes_without_ranks_too(tmp_path: Path) -> None:
+    """The nodes beside the driver of a Ray cluster have no rank, and leave Ray's logs."""
+    for node in (0, 1):
+        file = tmp_path / f"launch/back/0/node_{node}/output/ray_logs/0/node_{node}/raylet.out"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"of node {node}")
+    back = RemoteResults(FolderFiles(tmp_path), str(tmp_path / "launch"), tmp_path / "attempt")
+    output = back.output(0, Quiet())
+    assert (output.files, output.lacking) == (2, ())
+    for node in (0, 1):
+        kept = output.folder / f"ray_logs/0/node_{node}/raylet.out"
+        assert kept.read_text() == f"of node {node}"
