@@ -58,7 +58,7 @@ def test_a_launch_runs_on_a_platform_that_is_a_table_alone(shared: Make, tmp_pat
     attempt = back.newest()
     assert attempt == 0
     assert back.values(attempt, [(0, 0)]) == [{"rank": 0, "value": ["0", "0", "1"]}]
-    output = back.output(attempt, [0], Quiet())
+    output = back.output(attempt, Quiet())
     assert [path.read_text() for path in output.folder.iterdir()] == ["0"]
     assert (back.outcome(attempt) or {})["state"] == "succeeded"
     assert list((tmp_path / "here" / "node-0").iterdir()) == []
@@ -78,7 +78,7 @@ def test_several_nodes_meet_by_the_platforms_names(shared: Make, tmp_path: Path)
     back = RemoteResults(machine.files, machine.folder(launching), tmp_path / "attempt")
     values = back.values(0, [(0, 0), (1, 1)])
     assert [value["value"] for value in values] == [["0", "0", "2"], ["1", "1", "2"]]
-    assert back.output(0, [0, 1], Quiet()).files == 2
+    assert back.output(0, Quiet()).files == 2
 
 
 def test_a_node_stops_when_the_pipe_of_its_owner_is_closed(shared: Make, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_node_stops_when_the_pipe_of_its_owner_is_closed(shared: Make, tmp_pat
     outcome = back.outcome(0) or {}
     assert code != 0, said
     assert outcome["state"] == "cancelled"
-    assert back.output(0, [0], Quiet()).files == 1
+    assert back.output(0, Quiet()).files == 1
 
 
 def test_an_archive_of_code_that_nodes_see_late_is_waited_for(shared: Make, tmp_path: Path) -> None:
