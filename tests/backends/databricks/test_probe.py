@@ -143,7 +143,7 @@ def test_a_locked_environment_that_cannot_be_made_here_is_said(
 def test_the_emulator_is_as_expected_and_nothing_is_left(
     probe: Probe, server: WorkspaceServer, index: None
 ) -> None:
-    answer = probe("--limit", "3s")
+    answer = probe("--limit", "8s")  # of which a slow machine takes some to start a command
 
     found = findings(answer)
     assert answer.code == 0, answer.out
