@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.project_home import ProjectHome
     from sgpu_decl.staging.code_store import CodeStore
     from sgpu_decl.storing.proposals import ProposalStore
-    from sgpu_decl.storing.stores import SharedPlace, SharedStore
+    from sgpu_decl.storing.stores import SharedPlace, SharedStateStore
 
 __all__ = ["OpenedProject", "now"]
 
@@ -109,7 +109,7 @@ class OpenedProject:
                 )
         return self._states
 
-    def open_shared(self, place: "SharedPlace") -> "SharedStore":
+    def open_shared(self, place: "SharedPlace") -> "SharedStateStore":
         """The store of the target on a place that machines share. The caller closes it."""
         return shared_store(place, self.state_dir, commit=self.commit, homes=self.homes)
 

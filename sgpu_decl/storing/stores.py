@@ -14,6 +14,7 @@ from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
     from sgpu_decl.model.project_home import ProjectHome
+    from sgpu_decl.storing.file_proposals import ProposalFiles
     from sgpu_decl.storing.journal.lock_lease import LockLease
     from sgpu_decl.storing.journal.offline_store import OfflineStore
     from sgpu_decl.storing.journal.port import Journal
@@ -30,8 +31,8 @@ OBJECT = "object"
 SHARED = (FOLDER, POSTGRES, DATABRICKS, OBJECT)
 DEFAULT_SCHEMA = "sgpu"
 REPLICA = "replica.db"
-SharedStore: TypeAlias = "JournalStore"
-"""What `shared_store` gives."""
+SharedStateStore: TypeAlias = "JournalStore"
+"""The type of `shared_store` for other rooms, which know no kind of store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ def shared_store(
     lease: "LockLease | None" = None,
     commit: Callable[[], str | None] = lambda: None,
     homes: Callable[[], Sequence["ProjectHome"]] = lambda: (),
-) -> "SharedStore":
+) -> "SharedStateStore":
     """The store of a target on this place. Its copy lies in `folder` of this machine, which has the
     target's name. `lease` is that of its locks; `commit` gives the git commit of the project, for
     the log, and `homes` what the project may be known as."""
@@ -148,9 +149,10 @@ def grants(place: SharedPlace, *, planner: str, applier: str) -> str | None:
 
 def local_proposals(folder: Path) -> "ProposalStore":
     """The proposals of a target whose files lie in a folder of this machine."""
-    from sgpu_decl.storing.folder.proposals import FolderProposals
+    from sgpu_decl.storing.file_proposals import FileProposals
+    from sgpu_decl.storing.folder.proposals import FolderProposalFiles
 
-    return FolderProposals(folder, make=make_state_folder)
+    return FileProposals(FolderProposalFiles(folder, make=make_state_folder))
 
 
 def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
@@ -159,19 +161,25 @@ def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
         from sgpu_decl.storing.postgres.proposals import PostgresProposals
 
         return PostgresProposals(_server(place), project=place.project, target=target)
+    from sgpu_decl.storing.file_proposals import FileProposals
+
+    return FileProposals(_proposal_files(place, target))
+
+
+def _proposal_files(place: SharedPlace, target: str) -> "ProposalFiles":
     if place.kind == DATABRICKS:
-        from sgpu_decl.storing.platform.proposals import PlatformProposals
+        from sgpu_decl.storing.platform.proposals import PlatformProposalFiles
 
-        return PlatformProposals(_platform(place), project=place.project, target=target)
+        return PlatformProposalFiles(_platform(place), project=place.project, target=target)
     if place.kind == OBJECT:
-        from sgpu_decl.storing.object.proposals import ObjectProposals
+        from sgpu_decl.storing.object.proposals import ObjectProposalFiles
 
-        return ObjectProposals(_bucket(place), project=place.project, target=target)
-    from sgpu_decl.storing.folder.proposals import FolderProposals
+        return ObjectProposalFiles(_bucket(place), project=place.project, target=target)
+    from sgpu_decl.storing.folder.proposals import FolderProposalFiles
     from sgpu_decl.storing.folder.shared_folder import SharedFolder
 
     shared = SharedFolder(Path(place.address))
-    return FolderProposals(
+    return FolderProposalFiles(
         shared.path / place.project / target,
         make=shared.make,
         require=shared.require,

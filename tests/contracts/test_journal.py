@@ -543,15 +543,21 @@ def test_what_killed_writers_have_left_in_a_folder_is_deleted_with_the_old_entri
     store = machines.store("here")
     fill(store)
     home = Path(shared.address) / "p" / "default"
+    (home / "proposals").mkdir()
     old = [home / "entries" / f".{kind}-{'0' * 12}" for kind in ("new", "now")]
+    old.append(home / "proposals" / f".new-{'0' * 12}")
     young = home / "entries" / f".new-{'1' * 12}"
     for draft in (*old, young):
         draft.touch()
-    for draft in old:
+    folders = [folder / f".new-{'2' * 12}" for folder in (home, home.parent, home.parent.parent)]
+    for folder in folders:
+        folder.mkdir()
+    for draft in (*old, *folders):
         os.utime(draft, times=(time.time() - 3700,) * 2)
     store.compact(3600)  # no entry is as old
     assert store.compact(0).entries > 0
-    assert [draft.exists() for draft in (*old, young)] == [False, False, True]
+    assert young.exists()
+    assert not any(draft.exists() for draft in (*old, *folders))
 
 
 def test_a_copy_that_was_deleted_is_made_again(machines: Machines) -> None:
@@ -1062,44 +1068,27 @@ def test_an_entry_that_is_not_shown_is_waited_for_and_not_for_ever(
         lagging.hidden = 0
 
 
+@pytest.mark.parametrize("nth", [1, 2])
 def test_a_lock_that_cannot_be_used_is_given_back(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
+    """The copy is opened when the lock is read, and once more when it is used."""
     here = machines.store("here")
     fill(here)
+    real, opened = here._replica.open, []
 
-    def full(_: str) -> sqlite3.Connection:
-        raise SgpuError("no space is left", code="state_unreachable")
-
-    with monkeypatch.context() as patched:
-        real, opened = here._replica.open, []
-
-        def second(lineage: str) -> sqlite3.Connection:
-            opened.append(lineage)
-            if len(opened) == 2:  # the first one makes the copy anew, with the lock in it
-                return full(lineage)
-            return real(lineage)
-
-        patched.setattr(here._replica, "open", second)
-        with pytest.raises(SgpuError, match="no space is left"), here.lock("x", lineage="lin"):
-            pass
-    assert here.holder() is None
-
-
-def test_a_lock_that_cannot_be_read_here_is_given_back(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = machines.store("here")
-    fill(here)
-
-    def full(_: str) -> sqlite3.Connection:
-        raise SgpuError("no space is left", code="state_unreachable")
+    def full(lineage: str) -> sqlite3.Connection:
+        opened.append(lineage)
+        if len(opened) >= nth:
+            raise SgpuError("no space is left", code="state_unreachable")
+        return real(lineage)
 
     with monkeypatch.context() as patched:
         patched.setattr(here._replica, "open", full)
         with pytest.raises(SgpuError, match="no space is left"), here.lock("x", lineage="lin"):
             pass
     assert machines.store("there").holder() is None
+    assert here.holder() is None
     assert here.log(2)[1].operation == "x"
 
 

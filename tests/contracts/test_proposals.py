@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,23 @@ def test_files_that_are_being_written_or_are_no_proposals_are_passed_over(tmp_pa
     (folder / f".new-{IDS[1]}").write_bytes(b"ha")
     (folder / "notes.txt").write_bytes(b"ha")
     assert set(found(store)) == {IDS[0]}
+
+
+def test_a_machine_whose_clock_is_wrong_deletes_no_proposals_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Ahead":
+            return super().now(tz) + 2 * KEPT
+
+    (tmp_path / MARKER).touch()
+    store = shared_proposals(SharedPlace(kind=FOLDER, address=str(tmp_path), project="p"), "prod")
+    store.propose(IDS[0], b"x")
+    with monkeypatch.context() as patched:
+        patched.setattr("sgpu_decl.storing.folder.proposals.datetime", Ahead)
+        store.propose(IDS[1], b"y")
+    assert found(store) == {IDS[0]: b"x", IDS[1]: b"y"}
 
 
 def test_the_files_of_this_machine_are_its_users_alone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.storing.folder.shared_folder import SharedFolder
+from sgpu_decl.storing.folder.shared_folder import SharedFolder, sync_folder
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
 from sgpu_decl.system_errors import advice, error_text
@@ -104,7 +104,7 @@ class FolderJournal:
                 draft.replace(self._compacted)
             finally:
                 draft.unlink(missing_ok=True)
-            _sync(self._home)
+            sync_folder(self._home)
             entries = self._numbers(self._entries, _ENTRY)
             # In their order: whoever misses one finds none before it, and knows why.
             for item in sorted(item for item in entries if 1 < item < number):
@@ -132,12 +132,13 @@ class FolderJournal:
         old a file is."""
         oldest = self.now().timestamp() - _DRAFT_SECONDS
         with self._explained():
-            for folder in (self._home, self._entries, self._checkpoints):
+            inside = (self._entries, self._checkpoints, self._home / "proposals")
+            for folder in (*self._home.parents[:2], self._home, *inside):
                 with suppress(FileNotFoundError), os.scandir(folder) as found:
                     for item in found:
                         with suppress(FileNotFoundError, PermissionError):  # of another user
                             if _DRAFT.fullmatch(item.name) and item.stat().st_mtime < oldest:
-                                os.unlink(item.path)
+                                (os.rmdir if item.is_dir() else os.unlink)(item.path)
 
     def targets(self) -> tuple[str, ...]:
         with self._explained():
@@ -227,7 +228,7 @@ class FolderJournal:
                     os.link(draft, folder / name)
                 except FileExistsError:
                     return None
-                _sync(folder)
+                sync_folder(folder)
                 return at
             finally:
                 with suppress(OSError):
@@ -266,11 +267,3 @@ class FolderJournal:
 
 def _time_of(status: os.stat_result) -> datetime:
     return datetime.fromtimestamp(status.st_mtime, UTC)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

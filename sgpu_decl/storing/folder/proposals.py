@@ -1,27 +1,22 @@
 """Proposals as files of a folder: of one that machines share, or of this machine's state.
 
-    <path>/<project>/<target>/proposals/<id>.json.gz
-
-Times are those that the file system gives to files.
+<path>/<project>/<target>/proposals/<id>.json.gz
 """
 
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sgpu_decl.regular_files import read_regular
-from sgpu_decl.storing.proposals import KEPT, StoredProposal
+from sgpu_decl.storing.folder.shared_folder import sync_folder
 from sgpu_decl.storing.state_folder import unreachable
 
-__all__ = ["FolderProposals"]
-
-_FILE = re.compile(r"([0-9a-f]{32})\.json\.gz")
+__all__ = ["FolderProposalFiles"]
 
 
-class FolderProposals:
+class FolderProposalFiles:
     """`home` is the folder of a target.
 
     Args:
@@ -43,59 +38,51 @@ class FolderProposals:
         self._require = require
         self._share = share
 
-    def propose(self, id: str, content: bytes) -> None:  # noqa: A002
+    def add(self, name: str, content: bytes) -> None:
         with self._explained():
             self._make(self._folder)
-            draft = self._folder / f".new-{id}"
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            draft = self._folder / f".new-{os.urandom(6).hex()}"
             try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                handle = os.open(draft, flags, 0o600)
                 with open(handle, "wb") as file:
                     file.write(content)
                     file.flush()
                     self._share(handle)
                     os.fsync(handle)
-                draft.rename(self._folder / f"{id}.json.gz")
-            except OSError:
+                draft.rename(self._folder / name)
+                sync_folder(self._folder)
+            finally:
                 draft.unlink(missing_ok=True)
-                raise
-            for name in self._expired():
-                with suppress(OSError):  # another one did, or its owner alone may
-                    (self._folder / name).unlink()
 
-    def proposals(self) -> Iterator[StoredProposal]:
-        with self._explained():
-            found = sorted(self._files(), reverse=True)
-        for at, name in found:
-            if _is_expired(at):
-                return
-            content = None
-            with self._explained(), suppress(FileNotFoundError):
-                content = read_regular(self._folder / name)
-            if content is not None:
-                yield StoredProposal(id=name.partition(".")[0], content=content, at=at)
-
-    def drop_expired(self) -> int:
-        with self._explained():
-            expired = self._expired()
-            for name in expired:
-                (self._folder / name).unlink(missing_ok=True)
-            return len(expired)
-
-    def close(self) -> None:
-        """There is no connection."""
-
-    def _expired(self) -> list[str]:
-        return [name for at, name in self._files() if _is_expired(at)]
-
-    def _files(self) -> list[tuple[datetime, str]]:
-        found = []
-        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+    def times(self) -> Mapping[str, datetime]:
+        found = {}
+        with self._explained(), suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
-                if _FILE.fullmatch(entry.name):
-                    with suppress(FileNotFoundError):
-                        at = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
-                        found.append((at, entry.name))
+                with suppress(FileNotFoundError):
+                    found[entry.name] = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
         return found
+
+    def read(self, name: str) -> bytes | None:
+        with self._explained(), suppress(FileNotFoundError):
+            return read_regular(self._folder / name)
+        return None
+
+    def delete(self, names: Iterable[str]) -> None:
+        refused = None
+        with self._explained():
+            for name in names:
+                try:
+                    (self._folder / name).unlink(missing_ok=True)
+                except PermissionError as error:  # its owner alone may, where the folder says so
+                    refused = error
+            if refused is not None:
+                raise refused
+
+    def now(self) -> datetime:
+        """By the clock of this machine: who only reads may add no file that would tell the time. An
+        hour more or less is nothing to a proposal."""
+        return datetime.now(UTC)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -104,7 +91,3 @@ class FolderProposals:
             yield
         except OSError as error:
             raise unreachable(self._folder, error) from error
-
-
-def _is_expired(at: datetime) -> bool:
-    return at < datetime.now(UTC) - KEPT

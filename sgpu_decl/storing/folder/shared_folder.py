@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.storing.journal.port import StoreDown
 
-__all__ = ["MARKER", "SharedFolder"]
+__all__ = ["MARKER", "SharedFolder", "sync_folder"]
 
 MARKER = ".sgpu-state"
 
@@ -45,8 +45,17 @@ class SharedFolder:
         if folder == self.path or folder.is_dir():
             return
         self.make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        self._share(folder, 0o2770)
+        # It gets its name once it has its rights: another user may look for it at any moment, and
+        # could never use one whose maker was killed in between.
+        draft = folder.with_name(f".new-{os.urandom(6).hex()}")
+        draft.mkdir()
+        try:
+            self._share(draft, 0o2770)
+            draft.rename(folder)
+        except OSError:
+            draft.rmdir()
+            if not folder.is_dir():  # else somebody else was faster
+                raise
 
     def share_file(self, handle: int) -> None:
         """Let whoever may use `path` use a new file."""
@@ -54,9 +63,18 @@ class SharedFolder:
 
     def _share(self, made: Path | int, most: int) -> None:
         """Give something new the group of `path`, and its rights there, whatever the umask says.
-        Where somebody else has made it meanwhile, or the group is not ours, it stays as it is."""
+        Where the group is not ours, it stays as it is."""
         shared = self.path.stat()
         with suppress(PermissionError):
             os.chown(made, -1, shared.st_gid)
             mode = os.stat(made).st_mode
             os.chmod(made, mode | (shared.st_mode & most & 0o2070))
+
+
+def sync_folder(folder: Path) -> None:
+    """Let the names in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
