@@ -130,7 +130,11 @@ def test_a_truncated_database_is_refused(filled: SqliteStore) -> None:
 
 def test_an_emptied_database_is_not_taken_for_a_new_one(filled: SqliteStore) -> None:
     filled.path.write_bytes(b"")
-    _both_ways(filled, "empty")
+    refused = _both_ways(filled, "empty")
+    with pytest.raises(StateError) as caught:
+        filled.read()
+    assert caught.value.hint == refused.hint
+    assert "state.db-wal` and `state.db-shm` away" in refused.hint
 
 
 def test_garbage_inside_a_database_is_refused(filled: SqliteStore) -> None:

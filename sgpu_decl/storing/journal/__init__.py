@@ -12,6 +12,6 @@ the lock, the fence, the transaction and the audit log.
 - A writer (`writer.py`) makes its change in a transaction of the replica, appends the entry with
   the next number, and only then commits. If that number is taken, the change is taken back. So a
   process that has lost the lock cannot write: the entry that took the lock away has that number.
-- The lock is a lease (`lease.py`): an entry, which counts until its holder has appended nothing for
-  a while. The clock of the store judges that, never the clock of a machine.
+- The lock is a lease (`lock_lease.py`): an entry, which counts until its holder has appended
+  nothing for a while. The clock of the store judges that, never the clock of a machine.
 """

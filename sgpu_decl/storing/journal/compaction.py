@@ -5,17 +5,14 @@ checkpoint on: the chain of digests is checked from there. A copy on a machine t
 that far is made anew of the checkpoint.
 """
 
-import tempfile
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.journal.entry import newer, read_entry
 from sgpu_decl.storing.journal.ops import keeps_all
-from sgpu_decl.storing.journal.past import EntriesUpTo
+from sgpu_decl.storing.journal.past import replica_up_to
 from sgpu_decl.storing.journal.port import Compacted, Journal, Stored
-from sgpu_decl.storing.journal.replica import Replica
 
 __all__ = ["Compaction", "compact"]
 
@@ -53,10 +50,8 @@ def compact(journal: Journal, *, older_than: float) -> Compaction:
 
 def _put_checkpoint(journal: Journal, number: int) -> bool:
     """Add a checkpoint that is made of the entries alone; false if one of that number is there."""
-    with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
-        copy = Replica(Path(folder) / "replica.db", EntriesUpTo(journal, number))
-        copy.catch_up()
-        return journal.put_checkpoint(*copy.checkpoint())
+    with replica_up_to(journal, number) as replica:
+        return journal.put_checkpoint(*replica.checkpoint())
 
 
 def _kept_from(journal: Journal, before: datetime) -> tuple[int, int]:

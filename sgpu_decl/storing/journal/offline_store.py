@@ -76,7 +76,7 @@ class OfflineStore:
         return self._reading(queries.state_of)
 
     def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
-        return self._reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
+        return self._reading(queries.everything_of)
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
         return self._reading(lambda item: queries.history_of(item, address)) or ()

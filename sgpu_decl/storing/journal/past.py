@@ -1,13 +1,30 @@
-"""A journal as it was when one of its entries was the last."""
+"""The state as it was when one of the entries was the last."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from sgpu_decl.storing.journal.port import Entries, Stored
+from sgpu_decl.storing.journal.replica import Replica
 
-__all__ = ["EntriesUpTo"]
+__all__ = ["replica_up_to"]
 
 
-class EntriesUpTo:
+@contextmanager
+def replica_up_to(entries: Entries, last: int) -> Iterator[Replica]:
+    """The tables after the entry of a number, made for as long as the block lasts.
+
+    Raises:
+        StateError, Compacted, StoreDown: as `Replica.catch_up`.
+    """
+    with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
+        replica = Replica(Path(folder) / "replica.db", _EntriesUpTo(entries, last))
+        replica.catch_up()
+        yield replica
+
+
+class _EntriesUpTo:
     """The entries up to the one of a number, that one included."""
 
     def __init__(self, entries: Entries, last: int) -> None:

@@ -13,6 +13,7 @@ from sgpu_decl.model.state import LockHolder
 from sgpu_decl.model.times import from_text, to_text
 from sgpu_decl.storing.journal.entry import NO_ENTRY
 from sgpu_decl.storing.sqlite import queries
+from sgpu_decl.storing.sqlite.database import transaction
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS
 
 if TYPE_CHECKING:
@@ -91,16 +92,11 @@ def fill_from(connection: sqlite3.Connection, draft: Path, *, expected: Position
     """Put the tables of a database into those of a connection, in one transaction, unless these go
     further than `expected` meanwhile. What an older sgpu has no column for is null."""
     connection.execute("ATTACH DATABASE ? AS draft", (os.fspath(draft),))
-    connection.execute("BEGIN IMMEDIATE")
     try:
-        if position_of(connection) == expected:
-            empty(connection)
-            _copy_tables(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+        with transaction(connection):
+            if position_of(connection) == expected:
+                empty(connection)
+                _copy_tables(connection)
     finally:
         with suppress(sqlite3.Error):
             connection.execute("DETACH DATABASE draft")

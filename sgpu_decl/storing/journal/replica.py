@@ -33,7 +33,6 @@ from sgpu_decl.storing.journal.position import (
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.database import connect_writing, explained, prepare
 from sgpu_decl.storing.sqlite.store import SqliteStore
-from sgpu_decl.storing.state_folder import make_state_folder
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.sqlite.writer import SqliteWriter
@@ -111,20 +110,12 @@ class Replica:
 
     def checkpoint(self) -> tuple[int, bytes]:
         """The number of the last entry in the tables, and the tables as one compressed file."""
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.checkpoint")
-        draft.unlink(missing_ok=True)
-        try:
-            with (
-                self._advised(),
-                explained(self.path),
-                closing(sqlite3.connect(self.path, isolation_level=None)) as connection,
-            ):
+        with self._advised(), explained(self.path), _draft() as draft:
+            with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
                 connection.execute("VACUUM INTO ?", (os.fspath(draft),))
             with closing(sqlite3.connect(draft)) as copy:
                 number = position_of(copy).number
             return number, gzip.compress(draft.read_bytes(), compresslevel=6, mtime=0)
-        finally:
-            draft.unlink(missing_ok=True)
 
     def _since(self, position: Position) -> tuple[Position, Sequence[Stored]]:
         """The entries that the tables lack, after the position that they can be added to."""
@@ -151,21 +142,7 @@ class Replica:
             (self._journal.oldest_checkpoint, False),
         ):
             found = ask()
-            if found is None:
-                continue
-            with self._drafted(found[1]) as draft:
-                if draft is None or not self._has_made(draft, whole=whole):
-                    continue
-                with explained(draft), closing(sqlite3.connect(draft)) as connection:
-                    head = head_of(connection)
-                self._refuse_other(before, head)
-                assert head.lineage is not None  # noqa: S101  it has made an entry
-                with (
-                    self._advised(),
-                    explained(self.path),
-                    closing(self.open(head.lineage)) as connection,
-                ):
-                    fill_from(connection, draft, expected=before)
+            if found is not None and self._filled(found[1], before, whole=whole):
                 return self.position()
         raise gap
 
@@ -190,34 +167,35 @@ class Replica:
         older sgpu made, or that is not of these entries, is left alone: the entries are the truth,
         and are read from the first one on."""
         newest = self._journal.checkpoint()
-        if newest is None:
-            return NOTHING
-        with self._drafted(newest[1]) as draft:
-            if draft is not None and self._has_made(draft):
-                with explained(self.path), suppress(FileExistsError):
-                    os.link(draft, self.path)  # unless another process was faster
+        if newest is not None:
+            self._filled(newest[1], NOTHING, whole=True)
         return self.position()
 
-    @contextmanager
-    def _drafted(self, data: bytes) -> "Iterator[Path | None]":
-        """A file with the content of a checkpoint, for as long as the block lasts; None if it is
-        damaged."""
+    def _filled(self, data: bytes, before: Position, *, whole: bool) -> bool:
+        """Whether a checkpoint could be put into the tables, which go to `before`; `whole` as in
+        `_has_made`. Another process may have been faster.
+
+        Its file is not given the name of the database: SQLite would add what a `-wal` file says,
+        which may have been left by a process that was killed.
+
+        Raises:
+            StateError: it is of another state than the tables, or of an older one.
+        """
         try:
             content = gzip.decompress(data)
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            yield None
-            return
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        try:
-            with explained(self.path):
-                make_state_folder(self.path.parent)
-                draft.unlink(missing_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                with open(os.open(draft, flags, 0o600), "wb") as file:
-                    file.write(content)
-            yield draft
-        finally:
-            draft.unlink(missing_ok=True)
+            return False
+        with explained(self.path), _draft() as draft:
+            draft.write_bytes(content)
+            if not self._has_made(draft, whole=whole):
+                return False
+            with closing(sqlite3.connect(draft)) as connection:
+                head = head_of(connection)
+            self._refuse_other(before, head)
+            assert head.lineage is not None  # noqa: S101  it has made an entry
+            with self._advised(), closing(self.open(head.lineage)) as connection:
+                fill_from(connection, draft, expected=before)
+        return True
 
     def _has_made(self, draft: Path, *, whole: bool = True) -> bool:
         """Whether the tables in a file are made of the entries of the journal; `whole` if they have
@@ -338,3 +316,12 @@ class Replica:
                 "command makes it again",
                 code=error.code,
             ) from error
+
+
+@contextmanager
+def _draft() -> Iterator[Path]:
+    """A name for a database that is needed for as long as the block lasts."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
+        yield Path(folder) / "checkpoint.db"

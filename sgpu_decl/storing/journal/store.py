@@ -129,7 +129,7 @@ class JournalStore:
         return self._reading(queries.state_of)
 
     def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
-        return self._reading(_everything)
+        return self._reading(queries.everything_of)
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
         """As of the last `read`, so that the histories of many runs cost one question."""
@@ -200,14 +200,10 @@ class JournalStore:
             writer.claim(home)
 
     def _read_up_to(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
-        import tempfile
+        from sgpu_decl.storing.journal.past import replica_up_to
 
-        from sgpu_decl.storing.journal.past import EntriesUpTo
-
-        with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
-            copy = Replica(Path(folder) / "replica.db", EntriesUpTo(self._journal, number))
-            copy.catch_up()
-            return copy.read(_everything)
+        with replica_up_to(self._journal, number) as replica:
+            return replica.read(queries.everything_of)
 
     def check(self) -> None:
         self._catch_up()
@@ -399,11 +395,6 @@ class JournalStore:
     def _add_checkpoint(self, began: int) -> None:
         """Add a checkpoint where this session passed a multiple of `CHECKPOINT_EVERY` entries. One
         that cannot be added costs others time and nothing else."""
-        if began // CHECKPOINT_EVERY == self._replica.position().number // CHECKPOINT_EVERY:
-            return
         with suppress(SgpuError):
-            self._journal.put_checkpoint(*self._replica.checkpoint())
-
-
-def _everything(connection: sqlite3.Connection) -> tuple[State, tuple[Attempt, ...]]:
-    return queries.state_of(connection), queries.all_attempts(connection)
+            if began // CHECKPOINT_EVERY != self._replica.position().number // CHECKPOINT_EVERY:
+                self._journal.put_checkpoint(*self._replica.checkpoint())

@@ -67,6 +67,19 @@ def connect_writing(path: Path) -> sqlite3.Connection:
     )
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One transaction that writes: all of the block is committed, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:  # also an interrupt: the connection may be used once more
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
 def prepare(connection: sqlite3.Connection, path: Path, *, lineage: str) -> None:
     """Make the tables of a new database, or check that an old one is ours and whole."""
     # In one transaction: another process may be making the tables at this moment.
@@ -81,8 +94,7 @@ def prepare(connection: sqlite3.Connection, path: Path, *, lineage: str) -> None
             connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         # Another process may have been faster: looked at again now that nobody else can write.
         if not is_ours(connection, path):
             for statement in DDL:
@@ -92,11 +104,6 @@ def prepare(connection: sqlite3.Connection, path: Path, *, lineage: str) -> None
             connection.execute(f"PRAGMA user_version = {VERSION}")
         for name in _lacking_columns(connection):
             connection.execute(f"ALTER TABLE attempts ADD COLUMN {name} TEXT")
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
 
 
 def complete_attempts(connection: sqlite3.Connection) -> None:
@@ -149,7 +156,12 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 def _refuse_emptied(path: Path) -> None:
     """An empty file is a database that is just being made, except where one has been before."""
     if path.stat().st_size == 0 and backup_path(path).exists():
-        raise unusable(path, "is empty, and it was not before")
+        raise emptied(path)
+
+
+def emptied(path: Path) -> StateError:
+    """The error about an empty file where a database was, which has a backup."""
+    return unusable(path, "is empty, and it was not before")
 
 
 def unusable(path: Path, what: str) -> StateError:

@@ -2,13 +2,13 @@
 
 import sqlite3
 import uuid
-from contextlib import suppress
 from datetime import UTC, datetime
 
 from sgpu_decl.errors import Locked, NotFound
 from sgpu_decl.model.state import LockHolder
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
+from sgpu_decl.storing.sqlite.database import transaction
 from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
 from sgpu_decl.storing.sqlite.rows import Cell
 from sgpu_decl.storing.user_name import user_name
@@ -46,17 +46,11 @@ def take(connection: sqlite3.Connection, operation: str, *, unreleased: str | No
     """Take the lock row and return its id, if it is free, held by a dead process, or the lock
     `unreleased`, which this store could not release."""
     mine = new_lock(operation)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         lock = queries.holder_of(connection)
         if lock is not None and lock[0].id != unreleased and not provably_dead(lock[1]):
             raise _refused(lock[0])
         put_lock(connection, mine)
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
     return str(mine["id"])
 
 

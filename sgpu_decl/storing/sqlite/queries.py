@@ -40,6 +40,11 @@ def state_of(connection: sqlite3.Connection) -> State:
     )
 
 
+def everything_of(connection: sqlite3.Connection) -> tuple[State, tuple[Attempt, ...]]:
+    """The state, and the history of all runs."""
+    return state_of(connection), _all_attempts(connection)
+
+
 def serial_of(connection: sqlite3.Connection) -> tuple[str, int]:
     row = connection.execute("SELECT lineage, serial FROM meta").fetchone()
     if row is None:
@@ -114,7 +119,7 @@ def history_of(connection: sqlite3.Connection, address: Address) -> tuple[Attemp
     return tuple(attempt_of(row, address) for row in rows)
 
 
-def all_attempts(connection: sqlite3.Connection) -> tuple[Attempt, ...]:
+def _all_attempts(connection: sqlite3.Connection) -> tuple[Attempt, ...]:
     return tuple(map(attempt_of, connection.execute(f"{_ATTEMPTS} ORDER BY a.address, a.number")))
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sgpu_decl.errors import SgpuError, StateError
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.state import Attempt, LockHolder, State
 from sgpu_decl.storing.sqlite import queries
@@ -16,6 +16,7 @@ from sgpu_decl.storing.sqlite.database import (
     complete_attempts,
     connect_reading,
     connect_writing,
+    emptied,
     explained,
     is_ours,
     prepare,
@@ -76,7 +77,7 @@ class SqliteStore:
         return self.reading(queries.state_of)
 
     def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
-        return self.reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
+        return self.reading(queries.everything_of)
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
         return self.reading(lambda item: queries.history_of(item, address)) or ()
@@ -186,10 +187,7 @@ class SqliteStore:
                 if before is None:
                     return None
                 if before[0] == 0 and backup_path(self.path).exists():
-                    raise StateError(
-                        f"the state `{self.path}` is empty, and it was not before",
-                        hint=f"copy `{backup_path(self.path)}` over it",
-                    )
+                    raise emptied(self.path)
                 try:
                     value = self._ask(ask)
                 except (sqlite3.DatabaseError, ValueError):

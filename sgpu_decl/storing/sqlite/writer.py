@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
-from sgpu_decl.storing.sqlite.database import explained
+from sgpu_decl.storing.sqlite.database import explained, transaction
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, attempt_row, intent_row
 
 _COLUMNS = ", ".join(ATTEMPT_COLUMNS)
@@ -332,18 +332,13 @@ class SqliteWriter:
             if self._before_first_write is not None:
                 self._before_first_write()
                 self._before_first_write = None
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._touched.clear()  # of a transaction that was taken back
             self._open = True
             try:
-                self._check()
-                yield
-                self._before_commit()
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")
-                self._touched.clear()
-                raise
+                with transaction(self._connection):
+                    self._check()
+                    yield
+                    self._before_commit()
             finally:
                 self._open = False
             while self._touched:
