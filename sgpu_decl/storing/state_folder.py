@@ -4,6 +4,7 @@ import errno
 import os
 from pathlib import Path
 
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.system_errors import advice, error_text
 
@@ -68,8 +69,8 @@ def state_folder(
 
 
 def make_state_folder(folder: Path) -> None:
-    """Make a folder below `.sgpu`, for the user alone, with those above it. A new `.sgpu` holds a
-    `.gitignore` that keeps git from seeing any of it.
+    """Make a folder below `.sgpu`, for the user alone, with those above it. An empty `.sgpu` gets a
+    `.gitignore` first, which keeps git from seeing any of it.
 
     Raises:
         OSError: it cannot be made.
@@ -79,10 +80,16 @@ def make_state_folder(folder: Path) -> None:
         missing.append(folder)
         folder = folder.parent
     for made in reversed(missing):
+        _hide(made.parent)
         # exist_ok: two first applies may race to here.
         made.mkdir(mode=0o700, exist_ok=True)
-        if made.name == _HOME:
-            (made / ".gitignore").write_text("*\n", encoding="utf-8")
+        _hide(made)
+
+
+def _hide(folder: Path) -> None:
+    """Keep git from seeing `.sgpu`. One that is empty is new, or its maker was killed."""
+    if folder.name == _HOME and not any(folder.iterdir()):
+        write_atomic(folder / ".gitignore", b"*\n", durable=False, mode=0o644)
 
 
 def _remote_kind(path: Path, mounts: str) -> str | None:

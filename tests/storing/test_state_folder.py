@@ -56,3 +56,9 @@ def test_a_new_state_folder_hides_itself_from_git(tmp_path: Path) -> None:
     (tmp_path / "project" / ".sgpu" / ".gitignore").unlink()
     make_state_folder(tmp_path / "project" / ".sgpu" / "prod")
     assert sorted(os.listdir(tmp_path / "project" / ".sgpu")) == ["dev", "prod"]
+
+
+def test_a_state_folder_whose_maker_was_killed_is_hidden_from_git(tmp_path: Path) -> None:
+    (tmp_path / ".sgpu").mkdir()
+    make_state_folder(tmp_path / ".sgpu" / "dev")
+    assert (tmp_path / ".sgpu" / ".gitignore").read_text() == "*\n"

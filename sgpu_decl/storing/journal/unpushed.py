@@ -50,12 +50,20 @@ class Unpushed:
         """What was kept for a state, oldest first."""
         files = (item for item in self._folder.glob("*.json"))
         for file in sorted(files, key=lambda item: (len(item.name), item.name)):
-            with suppress(OSError, ValueError):
-                content = json.loads(file.read_bytes())
-                if content["v"] == _VERSION and content["lineage"] == lineage:
-                    yield file, content["ops"]
+            changes = _ops_in(file, lineage)
+            if changes is not None:
+                yield file, changes
 
     def drop(self, file: Path) -> None:
         """Delete what was pushed. Where that fails, it is compared again by the next writer."""
         with suppress(OSError):
             file.unlink()
+
+
+def _ops_in(file: Path, lineage: str) -> list[Any] | None:
+    """The ops of a file; None if it is of another state, or cannot be read."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        content = json.loads(file.read_bytes())
+        if content["v"] == _VERSION and content["lineage"] == lineage:
+            return list(content["ops"])
+    return None
