@@ -9,7 +9,7 @@ from functools import partial
 
 from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.applying.error_places import with_place
-from sgpu_decl.applying.intent_ends import LOST, IntentEnds
+from sgpu_decl.applying.intent_ends import IntentEnds
 from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.applying.launch_group import (
     BegunLaunch,
@@ -43,7 +43,7 @@ from sgpu_decl.model.state import Intent, IntentEnd, State
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.joined_launches import launch_groups
 from sgpu_decl.planning.run_order import launch_levels
-from sgpu_decl.storing.state_store import StateWriter
+from sgpu_decl.storing.state_store import LOST, StateWriter
 
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.state import IntentEnd
-from sgpu_decl.storing.state_store import StateWriter
+from sgpu_decl.storing.state_store import LOST, StateWriter
 
-__all__ = ["LOST", "IntentEnds"]
+__all__ = ["IntentEnds"]
 
-LOST = ("lock_lost", "state_diverged")
-"""The codes of errors after which this process can record nothing more."""
 _NAMED = 20  # launches in one message
 
 
@@ -36,6 +34,7 @@ class IntentEnds:
         except SgpuError as error:
             if error.code in LOST:
                 self._waiting.clear()
+                self.error = None
                 raise
             self.error = error
         else:

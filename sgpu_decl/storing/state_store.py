@@ -32,6 +32,9 @@ class Patience:
 
 AT_ONCE = Patience(seconds=0)
 
+LOST = ("lock_lost", "state_diverged")
+"""The codes of errors after which a writer records nothing more."""
+
 _T = TypeVar("_T")
 
 

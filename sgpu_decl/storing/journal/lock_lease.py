@@ -9,11 +9,11 @@ from datetime import datetime
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.state import LockHolder
+from sgpu_decl.storing.state_store import LOST
 
 __all__ = ["LEASE_SECONDS", "LockLease", "held_error", "kept_renewed"]
 
 LEASE_SECONDS = 60.0
-_FINAL = ("lock_lost", "state_diverged")
 _TRY_AGAIN = 1.0  # seconds
 # It runs on while the machine is suspended, and no user can set it.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -71,7 +71,7 @@ def kept_renewed(renew: Callable[[], float]) -> Iterator[None]:
             try:
                 pause = renew()
             except SgpuError as error:
-                if error.code in _FINAL:
+                if error.code in LOST:
                     return  # the next change of the holder finds out
                 pause = _TRY_AGAIN
             except Exception:  # noqa: BLE001  a holder that lives must not lose its lock by it

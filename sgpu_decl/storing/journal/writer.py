@@ -166,9 +166,8 @@ class JournalWriter:
                 patience, self._patience = self._patience, 0.0
                 try:
                     self._write(ops.lock(self._cells, seconds=self._lease.seconds))
-                except BaseException:
-                    self._patience = patience
-                    raise
+                finally:
+                    self._patience = max(patience, self._patience)
             return max(0.0, self._renewed + self._lease.renewal - elapsed())
 
     def release(self) -> None:
