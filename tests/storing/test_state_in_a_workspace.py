@@ -1,5 +1,7 @@
 """A state in files of a Databricks workspace: what `tests/contracts` asks of no other place."""
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -319,6 +321,20 @@ def test_nothing_is_deleted_before_the_checkpoint_in_its_place_is_listed(
     journal.drop_before(3)
     with pytest.raises(Compacted):
         journal.after(0)
+
+
+def test_what_killed_processes_left_that_asked_for_the_time_is_deleted_with_the_old_entries(
+    request: pytest.FixtureRequest, place: SharedPlace, journal: PlatformJournal
+) -> None:
+    fill(journal, 1, 2, 3)
+    home = folder_on_disk(request, place) / "p" / "default"
+    names = [f"now-{digit * 12}" for digit in "01"]
+    for name in names:
+        assert journal._place.create(f"{journal._home}/{name}", b"\n")
+    then = time.time() - HOUR - 60
+    os.utime(home / names[0], (then, then))
+    compacted(journal, 3)
+    assert sorted(journal._files.files(journal._home)) == names[1:]
 
 
 def test_a_number_whose_entry_is_deleted_while_it_is_added_is_not_given(

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.storing.journal.entry import digest
@@ -33,6 +33,9 @@ _AT_ONCE = 5  # requests
 _HUNDRED = re.compile(r"[0-9]{9}")
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
+_PROBE = re.compile(r"now-[0-9a-f]{12}")
+_LEFT = timedelta(hours=1)
+"""The age from which on a file that asked for the time is that of a process that was killed."""
 
 
 class PlatformJournal:
@@ -118,6 +121,9 @@ class PlatformJournal:
                     self._delete(self._entry(item) for item in entries if 1 < item < number)
             with ThreadPoolExecutor(_AT_ONCE) as threads:
                 list(threads.map(self._files.delete, whole))
+            left, before = self._files.files(self._home).items(), self._files.now() - _LEFT
+            old = (name for name, at in left if _PROBE.fullmatch(name) and at < before)
+            self._delete(f"{self._home}/{name}" for name in old)
 
     def now(self) -> datetime:
         """Asked with a new file."""
