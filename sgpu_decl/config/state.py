@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.problems import problem
-from sgpu_decl.config.workspace_url import workspace_url
+from sgpu_decl.config.workspace_url import WorkspaceUrl
 from sgpu_decl.model import server_url
 from sgpu_decl.model.bucket_url import AZURE, S3, bucket_url, names_login
 
@@ -193,7 +193,7 @@ with warnings.catch_warnings():
             description="The profile of `~/.databrickscfg`; default: what the Databricks SDK finds "
             "in variables and in that file.",
         )
-        host: Annotated[str, AfterValidator(workspace_url)] | None = Field(
+        host: WorkspaceUrl | None = Field(
             None, description="The workspace's URL; default: that of the profile."
         )
         allow_http: Flag | None = Field(

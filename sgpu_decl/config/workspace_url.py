@@ -1,16 +1,18 @@
 """A field that names a workspace by its URL."""
 
 import re
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator
 
 from sgpu_decl.config.problems import problem
 
-__all__ = ["workspace_url"]
+__all__ = ["WorkspaceUrl"]
 
 _HOST = re.compile(r"(https?://)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(:\d{1,5})?/?")
 
 
-def workspace_url(value: str) -> str:
-    """The URL in one form, for a validator of pydantic."""
+def _in_one_form(value: str) -> str:
     match = _HOST.fullmatch(value)
     if match is None:
         raise problem(
@@ -19,3 +21,7 @@ def workspace_url(value: str) -> str:
             "such as `https://dbc-1234.cloud.databricks.com`, with nothing behind it",
         )
     return f"{match[1] or 'https://'}{match[2].lower()}{match[3] or ''}"
+
+
+WorkspaceUrl: TypeAlias = Annotated[str, AfterValidator(_in_one_form)]
+"""Each workspace has one text."""

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.problems import problem
-from sgpu_decl.config.workspace_url import workspace_url
+from sgpu_decl.config.workspace_url import WorkspaceUrl
 
 _VOLUME = re.compile(r"/Volumes/[^/]+/[^/]+/[^/]+(/.+)?")
 
@@ -29,7 +29,7 @@ class DatabricksOptions(BackendOptions):
     profile: str | None = Field(
         None, description="Databricks: the profile of `~/.databrickscfg` to use."
     )
-    host: Annotated[str, AfterValidator(workspace_url)] | None = Field(
+    host: WorkspaceUrl | None = Field(
         None,
         description="Databricks: the workspace's URL; credentials come from the profile for it, "
         "and one that is for another workspace is refused.",

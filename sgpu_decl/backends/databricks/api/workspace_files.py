@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.api.connection import Connection
@@ -94,9 +94,7 @@ class WorkspaceFiles(_Files):
     part: int | None = 8 << 20  # they are read up to 10 MiB (evidence: A5)
 
     def size(self, path: str) -> int | None:
-        status = self._connection.find(
-            f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
-        )
+        status = self._status(path)
         if status is not None and status.get("object_type") != "FILE":
             raise BackendError(
                 f"`{path}` is no file but a {str(status.get('object_type')).lower()}",
@@ -175,16 +173,12 @@ class WorkspaceFiles(_Files):
     def modified(self, path: str) -> float | None:
         """When a file was written, in seconds of the epoch by the workspace's clock; None where it
         is not there."""
-        status = self._connection.find(
-            f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
-        )
+        status = self._status(path)
         return None if status is None else int(status.get("modified_at") or 0) / 1000
 
     def is_folder(self, path: str) -> bool:
         """Whether there is such a folder, and the user may see it."""
-        status = self._connection.find(
-            f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
-        )
+        status = self._status(path)
         return status is not None and status.get("object_type") in ("DIRECTORY", "REPO")
 
     def contents(self, path: str) -> BinaryIO:
@@ -196,6 +190,10 @@ class WorkspaceFiles(_Files):
             raw=True,
         )
         return cast("BinaryIO", answer["contents"])
+
+    def _status(self, path: str) -> dict[str, Any] | None:
+        api = "/api/2.0/workspace/get-status"
+        return self._connection.find(f"looking at `{path}`", api, path=path)
 
     def list(self, folder: str) -> tuple[RemoteEntry, ...]:
         answer = self._connection.find(
