@@ -29,8 +29,8 @@ def command(*, source: ProjectSource, older_than: str, output: str) -> int:
     """Delete old entries of a shared state, and proposals that have expired.
 
     The state stays as it is, with the history of all runs. `sgpu state log` and `--at` go back to
-    the oldest entry that is left. In PostgreSQL and in a bucket, the
-    role needs the right to delete.
+    the oldest entry that is left. In PostgreSQL and in a bucket, the user needs the right to
+    delete.
     """
     done = source.recorded().state.compact(read_duration(older_than))
     if output == "json":

@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -31,6 +32,7 @@ import pytest
 
 from sgpu_decl.agent.attempt_status import request_cancel
 from sgpu_decl.cli.main import main
+from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.support import PATIENCE
 
 
@@ -83,6 +85,17 @@ class Shell:
             code = main(arguments)
         assert "internal error" not in err.getvalue(), err.getvalue()
         return Answer(code, out.getvalue(), err.getvalue())
+
+    def kill_at(self, step: str, *arguments: str) -> None:
+        """Have a command killed at a step, see `dying`."""
+        died = subprocess.run(
+            dying(step, *arguments),
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            check=False,
+        )
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
     def written(self) -> dict[Path, int]:
         """When each file was written, but for the journal of the state, which readers touch too."""

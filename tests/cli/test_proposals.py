@@ -1,8 +1,6 @@
 """`plan --propose` and `apply --reviewed`: nothing starts that no plan has shown."""
 
 import json
-import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,6 @@ from typing import Any
 import pytest
 
 from sgpu_decl.storing.stores import DATABRICKS, FOLDER, POSTGRES
-from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
 from tests.cli.test_git_references import git
 from tests.cli.test_shared_state import where
@@ -241,14 +238,7 @@ def test_a_launch_before_a_crash_closes_the_proposal(shell: Shell) -> None:
     shell.write("sgpu.yml", project(a=f"echo launched >> {log}"))
     proposed(shell)
     step = "sgpu_decl.backends.local.launcher,LocalLauncher,launch,after,1"
-    died = subprocess.run(
-        dying(step, "apply", "-t", "prod", "--reviewed"),
-        cwd=shell.folder,
-        env=shell.environ,
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    shell.kill_at(step, "apply", "-t", "prod", "--reviewed")
     assert shell.here("wait", "a", "-t", "prod").code == 0
     refusal(shell, "--rerun", "run.a")
     assert applied(shell).code == 0

@@ -3,8 +3,6 @@ shown in the other as it was recorded, and is launched once."""
 
 import json
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -14,7 +12,6 @@ import pytest
 
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.storing.stores import FOLDER
-from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import ExecutionSettings, User, WorkspaceServer
 from sgpu_decl.testing.workspace.executing.records import RunRecords
 from tests.cli.conftest import Answer, Shell
@@ -108,17 +105,6 @@ def _applied(clone: Shell, *options: str) -> Answer:
     answer = clone.here("apply", "-y", "--detach", *options)
     assert answer.code == 0, answer.err
     return answer
-
-
-def _killed(clone: Shell, step: str) -> None:
-    died = subprocess.run(
-        dying(step, "apply", "-y", "--detach"),
-        cwd=clone.folder,
-        env=clone.environ,
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
 
 def _is_left_alone(clone: Shell, *named: str) -> None:
@@ -227,7 +213,7 @@ def test_a_launch_that_another_user_began_stays_open(team: Make, case: tuple[str
     step, hidden = case
     made = team(hidden=hidden)
     ann, bob = made.clone(0, ANN), made.clone(1, BOB)
-    _killed(ann, step)
+    ann.kill_at(step, "apply", "-y", "--detach")
     assert actions(bob) == {"run.hello": "adopt"}
     applied = _applied(bob)
     assert "an earlier apply began `hello#1`, and its launch stays open" in applied.err
@@ -244,7 +230,7 @@ def test_a_launch_in_a_shared_folder_is_not_submitted_by_another_user(team: Make
     """`token-of-another-user`: nobody knows whether the workspace would find it."""
     made = team(staging="/Workspace/Shared/sgpu")
     ann, bob = made.clone(0, ANN), made.clone(1, BOB)
-    _killed(ann, SUBMITTED)
+    ann.kill_at(SUBMITTED, "apply", "-y", "--detach")
     applied = _applied(bob)
     assert f"`{ANN}` began it from `/Workspace/Shared/sgpu/runs/" in applied.err
     assert made.submitted() == [ANN]
@@ -257,7 +243,7 @@ def test_a_launch_in_a_shared_folder_is_not_submitted_by_another_user(team: Make
 def test_a_launch_that_certainly_did_not_happen_is_made_by_another_user(team: Make) -> None:
     """A shared folder shows that nothing was staged (`folder-shows-all`)."""
     made = team(staging="/Workspace/Shared/sgpu")
-    _killed(made.clone(0, ANN), BEGUN)
+    made.clone(0, ANN).kill_at(BEGUN, "apply", "-y", "--detach")
     assert "stays open" not in _applied(made.clone(1, BOB)).err
     assert made.submitted() == [BOB]
 
@@ -265,7 +251,7 @@ def test_a_launch_that_certainly_did_not_happen_is_made_by_another_user(team: Ma
 @pytest.mark.expensive  # its experiment starts the MLflow server
 def test_a_submission_that_was_noted_is_recorded_by_a_user_who_may_view_it(team: Make) -> None:
     made = team(staging="/Workspace/Shared/sgpu", permissions=VIEWED)
-    _killed(made.clone(0, ANN), MARKED)
+    made.clone(0, ANN).kill_at(MARKED, "apply", "-y", "--detach")
     bob = made.clone(1, BOB)
     assert "stays open" not in _applied(bob).err
     assert made.submitted() == [ANN]

@@ -499,17 +499,8 @@ def test_a_launch_that_was_not_settled_is_brought_along_as_one_of_this_machine(
 ) -> None:
     one, two, launches = machines
     shared = migrating(one)
-    died = subprocess.run(
-        dying(
-            "sgpu_decl.storing.sqlite.writer,SqliteWriter,launched,before,1",
-            "apply", "-y", "--detach",
-        ),
-        cwd=one.folder,
-        env=one.environ,
-        capture_output=True,
-        check=False,
-    )  # fmt: skip
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    step = "sgpu_decl.storing.sqlite.writer,SqliteWriter,launched,before,1"
+    one.kill_at(step, "apply", "-y", "--detach")
     until(launches.exists)
     (one.folder / "sgpu.yml").write_text(shared)
     migrated = one.here("state", "migrate")
@@ -599,14 +590,7 @@ def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
             "[echo, hello]", "[sh, -c, 'echo launched >> \"$SGPU_PROJECT_DIR/launches.log\"']"
         ),
     )
-    died = subprocess.run(
-        dying(f"{APPEND[kind]},{when},{nth}", "apply", "-y"),
-        cwd=sgpu.folder,
-        env=sgpu.environ,
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    sgpu.kill_at(f"{APPEND[kind]},{when},{nth}", "apply", "-y")
     again = sgpu.here("apply", "-y")
     assert again.code == 0, again.err
     assert sgpu.here("wait", "hello").code == 0
@@ -730,14 +714,7 @@ def test_a_run_that_ended_before_its_machine_got_another_name_is_known(
 
 def killed_after_begin(machine: Shell) -> None:
     """Have an apply killed that has begun a launch, and has not launched it."""
-    died = subprocess.run(
-        dying(f"{APPEND[FOLDER]},after,2", "apply", "-y", "--detach"),
-        cwd=machine.folder,
-        env=machine.environ,
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    machine.kill_at(f"{APPEND[FOLDER]},after,2", "apply", "-y", "--detach")
 
 
 def test_a_launch_that_another_machine_began_is_left_to_it(
@@ -773,17 +750,8 @@ def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
     machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _, launches = machines
-    died = subprocess.run(
-        dying(
-            "sgpu_decl.backends.local.launcher,LocalLauncher,launch,before,1",
-            "apply", "-y", "--detach",
-        ),
-        cwd=one.folder,
-        env=one.environ,
-        capture_output=True,
-        check=False,
-    )  # fmt: skip
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    step = "sgpu_decl.backends.local.launcher,LocalLauncher,launch,before,1"
+    one.kill_at(step, "apply", "-y", "--detach")
 
     def unknown(_: LocalLauncher, launching: LaunchRequest) -> str | None:
         raise OutcomeUnknown(f"`{launching.ref}` may have been started: you may not use the pool")
