@@ -125,8 +125,8 @@ class StateWriter(Protocol):
         """Record what package lists hold; those that are known change nothing."""
 
     def record_attempts(self, attempts: Sequence[Attempt]) -> None:
-        """Record what was observed of attempts: state, times, exit code, failure. Nothing new
-        changes nothing."""
+        """Record what was observed of attempts: state, times, exit code, failure. If all of it is
+        known, nothing changes."""
 
     def plan_applied(self, plan_id: str) -> None:
         """Record that a plan was applied. It is never applied again."""

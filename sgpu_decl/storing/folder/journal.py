@@ -15,7 +15,7 @@ are, so that none of these numbers is given again.
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,16 +23,21 @@ from pathlib import Path
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.folder.shared_folder import SharedFolder, sync_folder
 from sgpu_decl.storing.journal.entry import digest
+from sgpu_decl.storing.journal.numbered_files import (
+    LEFT_AFTER,
+    checkpoint_name,
+    checkpoint_number,
+    entry_name,
+    entry_number,
+    entry_text,
+    found_checkpoint,
+)
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["FolderJournal"]
 
-_ENTRY = re.compile(r"([0-9]{12})\.json")
-_CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
 _DRAFT = re.compile(r"\.(new|now)-[0-9a-f]{12}")
-_DRAFT_SECONDS = 3600.0
-"""The age from which on a draft is that of a process that was killed."""
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _PASSING = {
     errno.EAGAIN,
@@ -64,7 +69,7 @@ class FolderJournal:
     def append(self, number: int, text: str, *, prev: str | None = None) -> datetime | None:
         if number > 1 and not self._is_next(number, prev):
             return None
-        at = self._create(self._entries, f"{number:012}.json", text.encode("ascii"))
+        at = self._create(self._entries, entry_name(number), text.encode("ascii"))
         if at is None or number == 1:  # the first one is never deleted
             return at
         with self._explained():
@@ -76,7 +81,7 @@ class FolderJournal:
 
     def after(self, number: int, *, most: int | None = None) -> Sequence[Stored]:
         with self._explained():
-            last = max(self._numbers(self._entries, _ENTRY), default=0)
+            last = max(self._numbers(self._entries, entry_number), default=0)
             if most is not None:
                 last = min(last, number + most)
             # By name: a list that is made while files are added may lack some.
@@ -90,14 +95,14 @@ class FolderJournal:
 
     def put_checkpoint(self, number: int, data: bytes) -> bool:
         self._drop_old_drafts()
-        return self._create(self._checkpoints, f"{number:012}.db.gz", data) is not None
+        return self._create(self._checkpoints, checkpoint_name(number), data) is not None
 
     def drop_before(self, number: int) -> None:
         self._drop_old_drafts()
         with self._explained():
-            older = self._numbers(self._checkpoints, _CHECKPOINT)
+            older = self._numbers(self._checkpoints, checkpoint_number)
             for item in sorted(item for item in older if item < number):
-                (self._checkpoints / f"{item:012}.db.gz").unlink(missing_ok=True)
+                self._checkpoint_file(item).unlink(missing_ok=True)
             draft = self._home / f".new-{os.urandom(6).hex()}"
             try:
                 self._write(draft, str(max(number - 1, self._dropped())).encode("ascii"))
@@ -105,7 +110,7 @@ class FolderJournal:
             finally:
                 draft.unlink(missing_ok=True)
             sync_folder(self._home)
-            entries = self._numbers(self._entries, _ENTRY)
+            entries = self._numbers(self._entries, entry_number)
             # In their order: whoever misses one finds none before it, and knows why.
             for item in sorted(item for item in entries if 1 < item < number):
                 self._file(item).unlink(missing_ok=True)
@@ -130,7 +135,7 @@ class FolderJournal:
     def _drop_old_drafts(self) -> None:
         """Delete what killed processes have left half-written. Only the clock of the store says how
         old a file is."""
-        oldest = self.now().timestamp() - _DRAFT_SECONDS
+        oldest = (self.now() - LEFT_AFTER).timestamp()
         with self._explained():
             inside = (self._entries, self._checkpoints, self._home / "proposals")
             for folder in (*self._home.parents[:2], self._home, *inside):
@@ -143,7 +148,7 @@ class FolderJournal:
     def targets(self) -> tuple[str, ...]:
         with self._explained():
             homes = (self._path / self._project).glob("*/entries")
-            found = (home.parent.name for home in homes if self._numbers(home, _ENTRY))
+            found = (home.parent.name for home in homes if self._numbers(home, entry_number))
             return tuple(sorted(found))
 
     def of_target(self, target: str) -> "FolderJournal":
@@ -152,26 +157,28 @@ class FolderJournal:
     def close(self) -> None:
         """There is no connection."""
 
-    def _numbers(self, folder: Path, pattern: "re.Pattern[str]") -> list[int]:
+    def _numbers(self, folder: Path, number_of: Callable[[str], int | None]) -> list[int]:
         try:
             names = os.listdir(folder)
         except FileNotFoundError:
             return []
-        return [int(match[1]) for name in names if (match := pattern.fullmatch(name))]
+        return [number for name in names if (number := number_of(name)) is not None]
 
     def _file(self, number: int) -> Path:
-        return self._entries / f"{number:012}.json"
+        return self._entries / entry_name(number)
 
-    def _checkpoint(self, choose: Callable[[list[int]], int]) -> tuple[int, bytes] | None:
-        with self._explained():
-            numbers = self._numbers(self._checkpoints, _CHECKPOINT)
-            while numbers:
-                number = choose(numbers)
-                try:
-                    return number, (self._checkpoints / f"{number:012}.db.gz").read_bytes()
-                except FileNotFoundError:  # it is being deleted
-                    numbers.remove(number)
+    def _checkpoint_file(self, number: int) -> Path:
+        return self._checkpoints / checkpoint_name(number)
+
+    def _checkpoint(self, choose: Callable[[Iterable[int]], int]) -> tuple[int, bytes] | None:
+        def read(number: int) -> bytes | None:
+            with suppress(FileNotFoundError):
+                return self._checkpoint_file(number).read_bytes()
             return None
+
+        with self._explained():
+            numbers = self._numbers(self._checkpoints, checkpoint_number)
+            return found_checkpoint(numbers, choose, read)
 
     def _dropped(self) -> int:
         """The number up to which entries may have been deleted."""
@@ -188,7 +195,7 @@ class FolderJournal:
 
     def _missing(self, number: int) -> JournalGap:
         """The error for an entry that is not there."""
-        there = self._numbers(self._entries, _ENTRY)
+        there = self._numbers(self._entries, entry_number)
         later = min((item for item in there if item > number), default=None)
         if later is None or any(1 < item < number for item in there):
             return JournalGap(f"entry {number} is missing")
@@ -200,7 +207,7 @@ class FolderJournal:
         except FileNotFoundError as error:
             raise self._missing(number) from error
         with file:
-            text = file.read().decode("ascii", "backslashreplace")
+            text = entry_text(file.read())
             return Stored(number=number, text=text, at=_time_of(os.fstat(file.fileno())))
 
     def _is_next(self, number: int, prev: str | None) -> bool:
@@ -213,7 +220,7 @@ class FolderJournal:
                 before = None
             if before is not None and prev in (None, digest(before)):
                 return True
-            if max(self._numbers(self._entries, _ENTRY), default=0) >= number:
+            if max(self._numbers(self._entries, entry_number), default=0) >= number:
                 return False
             raise JournalGap(f"entry {number - 1} is missing, or is another one")
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from sgpu_decl.errors import Locked, SgpuError
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.state import LockHolder
 from sgpu_decl.storing.state_store import LOST
 
-__all__ = ["LEASE_SECONDS", "LockLease", "held_error", "kept_renewed"]
+__all__ = ["LEASE_SECONDS", "LockLease", "kept_renewed"]
 
 LEASE_SECONDS = 60.0
 _TRY_AGAIN = 1.0  # seconds
@@ -44,18 +43,6 @@ def elapsed() -> float:
 def silence(last_entry: datetime | None, now: datetime) -> float:
     """The seconds since the last entry. Both times are those of the store."""
     return 0.0 if last_entry is None else max(0.0, (now - last_entry).total_seconds())
-
-
-def held_error(holder: LockHolder, *, silent: float, left: float) -> Locked:
-    """The error for a lock that another process holds, maybe on another machine."""
-    return Locked(
-        f"the state is locked by `{holder.operation}` of {holder.who} on {holder.host} "
-        f"(process {holder.pid}, silent for {silent:.0f} s; taken over in {left:.0f} s "
-        "if it stays silent)",
-        hint="wait longer with `--lock-timeout`, or if that process is certainly gone: "
-        f"`sgpu state unlock {holder.id}`",
-        lock=holder.id,
-    )
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -98,14 +98,11 @@ class Replica:
 
     def open(self, lineage: str) -> sqlite3.Connection:
         """A connection that may write. The caller closes it."""
-        with self._advised(), explained(self.path):
-            connection = connect_writing(self.path)
-            try:
-                prepare(connection, self.path, lineage=lineage)
-                make_table(connection)
-            except BaseException:
-                connection.close()
-                raise
+        with self._advised(), explained(self.path), ExitStack() as opened:
+            connection = opened.enter_context(closing(connect_writing(self.path)))
+            prepare(connection, self.path, lineage=lineage)
+            make_table(connection)
+            opened.pop_all()
             return connection
 
     def checkpoint(self) -> tuple[int, bytes]:

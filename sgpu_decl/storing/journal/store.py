@@ -19,7 +19,6 @@ from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest, read_e
 from sgpu_decl.storing.journal.lock_lease import (
     LockLease,
     elapsed,
-    held_error,
     kept_renewed,
     silence,
 )
@@ -315,7 +314,7 @@ class JournalStore:
         """
         from sgpu_decl.storing.journal import ops
         from sgpu_decl.storing.sqlite.liveness import provably_dead_here
-        from sgpu_decl.storing.sqlite.lock_row import new_lock
+        from sgpu_decl.storing.sqlite.lock_row import held_error, new_lock
 
         stale = StaleReads(self.name)
         while True:
@@ -325,7 +324,8 @@ class JournalStore:
                 silent = silence(head.position.at, now)
                 left = head.seconds - silent
                 if left > 0:
-                    raise held_error(head.lock[0], silent=silent, left=left)
+                    taken_over = f"taken over in {left:.0f} s if it stays silent"
+                    raise held_error(head.lock[0], f"silent for {silent:.0f} s; {taken_over}")
             cells, at = new_lock(operation), elapsed()
             author = self._author(operation, str(cells["id"]))
             op = ops.lock(cells, seconds=self._lease.seconds)
@@ -345,7 +345,7 @@ class JournalStore:
 
         try:
             self._catch_up()
-        except BaseException:
+        except BaseException:  # also an interrupt: else others wait until the lease is over
             unlocking = replace(
                 entry,
                 number=entry.number + 1,

@@ -13,21 +13,27 @@ or not. It is written before they are deleted, so that none of these numbers is 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.journal.entry import digest
+from sgpu_decl.storing.journal.numbered_files import (
+    LEFT_AFTER,
+    checkpoint_name,
+    checkpoint_number,
+    entry_name,
+    entry_number,
+    entry_text,
+    found_checkpoint,
+)
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
 from sgpu_decl.storing.object.bucket import Bucket
 
 __all__ = ["ObjectJournal"]
 
-_ENTRY = re.compile(r"([0-9]{12})\.json")
 _COMPACTED = re.compile(r"compacted-([0-9]{12})")
-_CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
-_LEFT = timedelta(hours=1)  # what is older in the folder of the clock was left there
 
 
 class ObjectJournal:
@@ -100,7 +106,7 @@ class ObjectJournal:
         last = max(number - 1, dropped)
         self._bucket.create(f"{self._entries}/compacted-{last:012}", b"\n")
         self._bucket.delete(self._entry(item) for item in times if 1 < item <= last)
-        before = self.now() - _LEFT
+        before = self.now() - LEFT_AFTER
         asked = self._bucket.names(self._clock)
         self._bucket.delete(f"{self._clock}/{name}" for name, at in asked if at < before)
 
@@ -120,24 +126,21 @@ class ObjectJournal:
         """There is no connection that stays open."""
 
     def _entry(self, number: int) -> str:
-        return f"{self._entries}/{number:012}.json"
+        return f"{self._entries}/{entry_name(number)}"
 
     def _checkpoint_file(self, number: int) -> str:
-        return f"{self._checkpoints}/{number:012}.db.gz"
+        return f"{self._checkpoints}/{checkpoint_name(number)}"
 
     def _kept_checkpoints(self) -> list[int]:
-        names = (name for name, _ in self._bucket.names(self._checkpoints))
-        return [int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))]
+        numbers = (checkpoint_number(name) for name, _ in self._bucket.names(self._checkpoints))
+        return [number for number in numbers if number is not None]
 
-    def _checkpoint(self, choose: Callable[[list[int]], int]) -> tuple[int, bytes] | None:
-        numbers = self._kept_checkpoints()
-        while numbers:
-            number = choose(numbers)
-            data = self._bucket.read(self._checkpoint_file(number))
-            if data is not None:
-                return number, data
-            numbers.remove(number)  # it is being deleted
-        return None
+    def _checkpoint(self, choose: Callable[[Iterable[int]], int]) -> tuple[int, bytes] | None:
+        return found_checkpoint(
+            self._kept_checkpoints(),
+            choose,
+            lambda number: self._bucket.read(self._checkpoint_file(number)),
+        )
 
     def _is_next(self, number: int, prev: str | None) -> bool:
         """Whether an entry may be added; false if its number was taken before. Entries that are
@@ -155,15 +158,17 @@ class ObjectJournal:
         which entries do not count any more."""
         times: dict[int, datetime] = {}
         dropped = 0
-        for name, at in self._bucket.names(self._entries, after=f"{number:012}.json"):
+        for name, at in self._bucket.names(self._entries, after=entry_name(number)):
             if found := _COMPACTED.fullmatch(name):
                 dropped = max(dropped, int(found[1]))
-            elif (found := _ENTRY.fullmatch(name)) and (most is None or len(times) < most):
-                times[int(found[1])] = at
+                continue
+            entry = entry_number(name)
+            if entry is not None and (most is None or len(times) < most):
+                times[entry] = at
                 if number == 0 and most == 1:
                     break  # the first one never goes
         return times, dropped
 
 
 def _text(content: bytes | None) -> str | None:
-    return None if content is None else content.decode("ascii", "backslashreplace")
+    return None if content is None else entry_text(content)

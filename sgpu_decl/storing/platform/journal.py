@@ -18,10 +18,19 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.storing.journal.entry import digest
+from sgpu_decl.storing.journal.numbered_files import (
+    LEFT_AFTER,
+    checkpoint_name,
+    checkpoint_number,
+    entry_name,
+    entry_number,
+    entry_text,
+    found_checkpoint,
+)
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
 from sgpu_decl.storing.platform.platform_place import PlatformPlace
 
@@ -31,11 +40,7 @@ _IN_FOLDER = 100  # entries
 _FEW = 2  # entries that are asked for by their names alone
 _AT_ONCE = 5  # requests
 _HUNDRED = re.compile(r"[0-9]{9}")
-_ENTRY = re.compile(r"([0-9]{12})\.json")
-_CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
 _PROBE = re.compile(r"now-[0-9a-f]{12}")
-_LEFT = timedelta(hours=1)
-"""The age from which on a file that asked for the time is that of a process that was killed."""
 
 
 class PlatformJournal:
@@ -104,7 +109,7 @@ class PlatformJournal:
 
     def drop_before(self, number: int) -> None:
         with self._place.explained():
-            checkpoints = sorted(self._numbers(self._checkpoints, _CHECKPOINT))
+            checkpoints = sorted(self._numbers(self._checkpoints, checkpoint_number))
             if number not in checkpoints:
                 raise StoreDown(
                     f"`{self.name}` does not list `{self._checkpoint_file(number)}`",
@@ -117,11 +122,11 @@ class PlatformJournal:
                 if folder > 0 and first + _IN_FOLDER <= number:
                     whole.append(self._folder(first))
                 elif first < number:  # in their order: see `_missing`
-                    entries = sorted(self._numbers(self._folder(first), _ENTRY))
+                    entries = sorted(self._numbers(self._folder(first), entry_number))
                     self._delete(self._entry(item) for item in entries if 1 < item < number)
             with ThreadPoolExecutor(_AT_ONCE) as threads:
                 list(threads.map(self._files.delete, whole))
-            left, before = self._files.files(self._home).items(), self._files.now() - _LEFT
+            left, before = self._files.files(self._home).items(), self._files.now() - LEFT_AFTER
             old = (name for name, at in left if _PROBE.fullmatch(name) and at < before)
             self._delete(f"{self._home}/{name}" for name in old)
 
@@ -154,33 +159,30 @@ class PlatformJournal:
         return f"{self._entries}/{number // _IN_FOLDER:09}"
 
     def _entry(self, number: int) -> str:
-        return f"{self._folder(number)}/{number:012}.json"
+        return f"{self._folder(number)}/{entry_name(number)}"
 
     def _checkpoint_file(self, number: int) -> str:
-        return f"{self._checkpoints}/{number:012}.db.gz"
+        return f"{self._checkpoints}/{checkpoint_name(number)}"
 
     def _entry_folders(self) -> list[int]:
         names = self._files.folders(self._entries)
         return sorted(int(name) for name in names if _HUNDRED.fullmatch(name))
 
-    def _numbers(self, folder: str, pattern: "re.Pattern[str]") -> dict[int, datetime]:
+    def _numbers(self, folder: str, number_of: Callable[[str], int | None]) -> dict[int, datetime]:
         names = self._files.files(folder).items()
-        return {int(found[1]): at for name, at in names if (found := pattern.fullmatch(name))}
+        return {number: at for name, at in names if (number := number_of(name)) is not None}
 
     def _checkpoint(self, choose: Callable[[Iterable[int]], int]) -> tuple[int, bytes] | None:
         with self._place.explained():
-            numbers = set(self._numbers(self._checkpoints, _CHECKPOINT))
-            while numbers:
-                number = choose(numbers)
-                data = self._files.read(self._checkpoint_file(number))
-                if data is not None:
-                    return number, data
-                numbers.remove(number)  # it is being deleted
-            return None
+            return found_checkpoint(
+                self._numbers(self._checkpoints, checkpoint_number),
+                choose,
+                lambda number: self._files.read(self._checkpoint_file(number)),
+            )
 
     def _dropped(self) -> int:
         """The number up to which entries may have been deleted."""
-        return min(self._numbers(self._checkpoints, _CHECKPOINT), default=1) - 1
+        return min(self._numbers(self._checkpoints, checkpoint_number), default=1) - 1
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -193,7 +195,7 @@ class PlatformJournal:
         Raises:
             JournalGap: one is missing before another one.
         """
-        times = self._numbers(self._folder(first), _ENTRY)
+        times = self._numbers(self._folder(first), entry_number)
         last = max(times, default=0)
         if last > first and first not in times and self._read(first, None) is None:
             raise self._missing(first)
@@ -220,7 +222,7 @@ class PlatformJournal:
         at = at or self._files.written_at(path)
         if at is None:
             return None
-        return Stored(number=number, text=content.decode("ascii", "backslashreplace"), at=at)
+        return Stored(number=number, text=entry_text(content), at=at)
 
     def _refuse_missing(self, number: int, listed: str | None) -> None:
         """Entries that are there would stand behind one that is missing. `listed` is a folder whose
@@ -233,7 +235,7 @@ class PlatformJournal:
             path = self._folder(folder * _IN_FOLDER)
             if folder < number // _IN_FOLDER or path == listed:
                 continue
-            if max(self._numbers(path, _ENTRY), default=0) > number:
+            if max(self._numbers(path, entry_number), default=0) > number:
                 raise self._missing(number)
 
     def _missing(self, number: int) -> JournalGap:
@@ -249,8 +251,7 @@ class PlatformJournal:
         missing now are lost: somebody deleted them, for instance."""
         with self._place.explained():
             found = self._files.read(self._entry(number - 1))
-            text = None if found is None else found.decode("ascii", "backslashreplace")
-            if text is not None and prev in (None, digest(text)):
+            if found is not None and prev in (None, digest(entry_text(found))):
                 # The number after the first one may be free again.
                 return number > 2 or number > self._dropped()
             if self._files.written_at(self._entry(number)) is not None:

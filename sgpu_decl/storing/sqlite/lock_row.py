@@ -75,9 +75,14 @@ def check_lock(connection: sqlite3.Connection, lock_id: str) -> None:
 def _refused(holder: LockHolder) -> Locked:
     seconds = max(0, round((datetime.now(UTC) - holder.since).total_seconds()))
     age = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    return held_error(holder, f"since {age}")
+
+
+def held_error(holder: LockHolder, since: str) -> Locked:
+    """The error for a lock that another process holds, with how long it has held it."""
     return Locked(
         f"the state is locked by `{holder.operation}` of {holder.who} on {holder.host} "
-        f"(process {holder.pid}, since {age})",
+        f"(process {holder.pid}, {since})",
         hint="wait longer with `--lock-timeout`, or if that process is certainly gone: "
         f"`sgpu state unlock {holder.id}`",
         lock=holder.id,

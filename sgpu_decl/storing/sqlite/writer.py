@@ -198,7 +198,7 @@ class SqliteWriter:
             self._keep_resource(resource, last=last)
 
     def record_packages(self, lists: Sequence[PackageList]) -> None:
-        """Remember what package lists hold. Nothing new writes nothing."""
+        """Remember what package lists hold. If all are known, nothing is written."""
         with self._guard, explained(self._path):
             recorded = queries.package_lists_of(self._connection)
         fresh = [(item.digest, item.text) for item in lists if item.digest not in recorded]
@@ -207,7 +207,7 @@ class SqliteWriter:
                 self._connection.executemany(_KEEP_LIST, fresh)
 
     def record_attempts(self, attempts: Sequence[Attempt]) -> None:
-        """Remember what was observed of attempts. Nothing new writes nothing."""
+        """Remember what was observed of attempts. If all of it is known, nothing is written."""
         if not attempts:
             return
         with self._guard, explained(self._path):
