@@ -72,6 +72,16 @@ def test_the_backup_is_the_state_before_the_last_session(filled: SqliteStore) ->
     assert _files(filled.path.parent) == {"state.db", "state.db.backup"}
 
 
+def test_half_a_backup_of_a_session_that_was_killed_is_deleted_by_the_next_one(
+    filled: SqliteStore,
+) -> None:
+    half = filled.path.with_name("state.db.backup.1")
+    half.write_bytes(b"half")
+    with filled.lock("apply", lineage="lin") as writer:
+        writer.plan_applied("p")
+    assert not half.exists()
+
+
 def test_reading_works_in_a_folder_that_cannot_be_written(filled: SqliteStore) -> None:
     expected = filled.read()
     files = _files(filled.path.parent)

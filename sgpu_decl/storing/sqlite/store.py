@@ -222,8 +222,9 @@ def _back_up(connection: sqlite3.Connection, path: Path) -> None:
     _, serial = queries.serial_of(connection)
     if serial == 0:
         return
+    for left in path.parent.glob(f"{path.name}.backup.*"):  # by sessions that were killed
+        left.unlink(missing_ok=True)
     draft = path.with_name(f"{path.name}.backup.{os.getpid()}")
-    draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with path_in_errors(draft):
