@@ -23,7 +23,7 @@ from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.postgres.journal import PostgresJournal
+from sgpu_decl.storing.postgres.journal import TABLES, PostgresJournal
 from sgpu_decl.storing.postgres.server import Server, ServerConnection
 from sgpu_decl.storing.state_store import StateStore
 from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_proposals, shared_store
@@ -258,6 +258,27 @@ def test_a_connection_that_was_cut_is_opened_again(applied: Database, tmp_path: 
     assert state is not None
     assert state.serial == 3
     store.close()
+
+
+@pytest.mark.parametrize("nth", range(len(TABLES)))
+def test_tables_that_another_machine_makes_at_the_same_moment_are_used(
+    database: Database, nth: int
+) -> None:
+    made = [statement.format(schema=database.schema) for statement in TABLES]
+    database.run(*made[:nth])
+    server = ServerConnection(Server(url=database.url, schema=database.schema))
+    journal = PostgresJournal(server, project="p", target="default")
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
+    with psycopg.connect(database.url) as other, ThreadPoolExecutor(1) as threads:
+        other.execute(made[nth].encode())
+        added = threads.submit(journal.put_checkpoint, 1, b"content")
+        with psycopg.connect(database.url, autocommit=True) as looking:
+            until(lambda: added.done() or looking.execute(waiting).fetchone() != (0,))
+        other.commit()
+        assert added.result()
+    assert journal.append(1, "entry") is not None
+    assert journal.checkpoint() == (1, b"content")
+    journal.close()
 
 
 @pytest.mark.expensive
