@@ -8,6 +8,7 @@ backend: one of an attempt that is active, has ended, was deleted, or was launch
 machine.
 """
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.staging.snapshot import Snapshot
+    from sgpu_decl.tracking.last_metrics import MetricSource
 
 __all__ = [
     "Attempts",
@@ -383,6 +385,24 @@ class Attempts(Protocol):
         """Whether ranks of an attempt left a file in SGPU_OUTPUT_DIR that a later attempt of this
         config, with `resume`, finds. Backends that have the field answer."""
         return False
+
+    def metric_source(
+        self,
+        record: LaunchRecord,  # noqa: ARG002  a default
+        link: Mapping[str, Json],
+    ) -> "MetricSource | None":
+        """The place that keeps the metrics of the MLflow run of an attempt; None if that is
+        unknown. Nothing is asked yet: a table of many attempts asks each place once.
+
+        Args:
+            link: what `links` of the attempt's view say of that run, as `mlflow`.
+        """
+        uri = link.get("tracking_uri")
+        if not isinstance(uri, str):
+            return None
+        from sgpu_decl.tracking.last_metrics import TrackingStore
+
+        return TrackingStore(uri, os.environ)
 
     @abstractmethod
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:

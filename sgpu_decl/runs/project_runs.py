@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.run_table import RunTable
     from sgpu_decl.model.step_progress import Progress
+    from sgpu_decl.tracking.last_metrics import MetricSource
 
 FORCE_AFTER = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
@@ -280,7 +281,11 @@ class ProjectRuns:
         the last value of each metric of their MLflow runs."""
         from sgpu_decl.runs.table_rows import run_table
 
-        return run_table(self.describe(refs), self._shown_results)
+        def metric_source(ref: AttemptRef, link: Mapping[str, Json]) -> "MetricSource | None":
+            record = self.record(ref)
+            return self._attempts(record).metric_source(record, link)
+
+        return run_table(self.describe(refs), self._shown_results, metric_source)
 
     def previous(self, ref: AttemptRef) -> AttemptRef:
         """The attempt before.

@@ -1,8 +1,8 @@
 """The table of several attempts, gathered from their backends and from MLflow."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
@@ -10,28 +10,35 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.matrix_cell import cell_values
 from sgpu_decl.model.run_table import RunRow, RunTable
 
+if TYPE_CHECKING:
+    from sgpu_decl.tracking.last_metrics import MetricSource
+
 __all__ = ["run_table"]
 
 _READERS = 8  # attempts whose results are read at once: elsewhere each takes requests
 
 
 def run_table(
-    views: Sequence[AttemptView], results: Callable[[AttemptRef], list[dict[str, Json]]]
+    views: Sequence[AttemptView],
+    results: Callable[[AttemptRef], list[dict[str, Json]]],
+    metric_source: "Callable[[AttemptRef, Mapping[str, Json]], MetricSource | None]",
 ) -> RunTable:
     """Return the table of attempts, in their order.
 
     Args:
         views: the attempts with their links.
         results: what the ranks of one returned, with secrets masked.
+        metric_source: where the metrics of an attempt are whose MLflow run a link names.
     """
     from sgpu_decl.tracking.last_metrics import read_last_metrics
 
-    stores: dict[str, dict[str, str]] = {}
-    for view in views:
-        if tracked := _tracked(view):
-            uri, run_id, experiment_id = tracked
-            stores.setdefault(uri, {})[run_id] = experiment_id
-    metrics, problems = read_last_metrics(stores, os.environ) if stores else ({}, ())
+    tracked = [_mlflow_link(view) for view in views]
+    runs: dict[MetricSource, dict[str, str]] = {}
+    for view, link in zip(views, tracked, strict=True):
+        source = metric_source(view.ref, link) if link is not None else None
+        if source is not None and link is not None:
+            runs.setdefault(source, {})[str(link["run_id"])] = str(link.get("experiment_id"))
+    metrics = read_last_metrics(runs)
     with ThreadPoolExecutor(_READERS, thread_name_prefix="results") as pool:
         read = pool.map(lambda view: [] if view.unavailable else results(view.ref), views)
         rows = tuple(
@@ -39,12 +46,12 @@ def run_table(
                 view=view,
                 axes=cell_values(view.ref.address.key),
                 returned=_returned(of_ranks),
-                metrics=metrics.get((_tracked(view) or ("", "", ""))[1], {}),
+                metrics=metrics.by_run.get(str(link["run_id"]), {}) if link is not None else {},
                 with_secrets=tuple(item for item in of_ranks if item.get("secrets")),
             )
-            for view, of_ranks in zip(views, read, strict=True)
+            for view, link, of_ranks in zip(views, tracked, read, strict=True)
         )
-    return RunTable(rows=rows, problems=problems)
+    return RunTable(rows=rows, problems=metrics.problems)
 
 
 def _returned(results: Sequence[Mapping[str, Json]]) -> Mapping[str, Json]:
@@ -59,12 +66,7 @@ def _returned(results: Sequence[Mapping[str, Json]]) -> Mapping[str, Json]:
     return {str(key): value for key, value in first.items()}
 
 
-def _tracked(view: AttemptView) -> tuple[str, str, str] | None:
-    """The tracking URI, the run's id and the experiment's of an attempt that MLflow tracks."""
+def _mlflow_link(view: AttemptView) -> Mapping[str, Json] | None:
+    """The link of an attempt to its MLflow run, if it has one."""
     link = view.links.get("mlflow")
-    if not isinstance(link, Mapping):
-        return None
-    uri, run_id, experiment = map(link.get, ("tracking_uri", "run_id", "experiment_id"))
-    if not (isinstance(uri, str) and isinstance(run_id, str)):
-        return None
-    return uri, run_id, str(experiment)
+    return link if isinstance(link, Mapping) and isinstance(link.get("run_id"), str) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.tracking.last_metrics import read_last_metrics
+from sgpu_decl.tracking.last_metrics import TrackingStore, read_last_metrics
 from tests.cli.conftest import Shell
 from tests.tracking.conftest import Door
 
@@ -86,13 +86,18 @@ def _logged(uri: str) -> dict[str, str]:
 
 def _check(uri: str) -> None:
     runs = _logged(uri)
-    metrics, problems = read_last_metrics({uri: runs}, {})
-    assert problems == ()
+    metrics = TrackingStore(uri, {}).last_metrics(runs)
+    assert metrics.problems == ()
     first, second, third = runs
-    assert metrics[first] == {"loss": 1.0}
-    assert metrics[second]["acc"] == 0.5
-    assert math.isnan(metrics[second]["loss"])
-    assert metrics.get(third, {}) == {}
+    assert metrics.by_run[first] == {"loss": 1.0}
+    assert metrics.by_run[second]["acc"] == 0.5
+    assert math.isnan(metrics.by_run[second]["loss"])
+    assert metrics.by_run.get(third, {}) == {}
+
+
+def test_a_store_that_several_backends_name_is_one_place() -> None:
+    here, there = TrackingStore("http://server", {"A": "1"}), TrackingStore("http://server", {})
+    assert len({here: "local", there: "ray", TrackingStore("http://other", {}): "ray"}) == 2
 
 
 def test_a_database_is_read_by_sql_and_by_the_client_where_its_schema_is_unknown(
@@ -106,9 +111,9 @@ def test_a_database_is_read_by_sql_and_by_the_client_where_its_schema_is_unknown
 def test_a_server_is_asked_for_many_runs_at_once(door: Door) -> None:
     _check(door.uri)
     door.close()
-    metrics, problems = read_last_metrics({door.uri: {"a" * 32: "1"}}, {})
-    assert metrics == {}
-    assert len(problems) == 1
+    metrics = TrackingStore(door.uri, {}).last_metrics({"a" * 32: "1"})
+    assert metrics.by_run == {}
+    assert len(metrics.problems) == 1
 
 
 def test_a_store_that_is_gone_or_damaged_leaves_the_other(tmp_path: Path) -> None:
@@ -117,7 +122,7 @@ def test_a_store_that_is_gone_or_damaged_leaves_the_other(tmp_path: Path) -> Non
     runs = _logged(whole)
     with closing(sqlite3.connect(tmp_path / "c.db")) as db:
         assert db.execute("SELECT count(*) FROM latest_metrics").fetchone() == (3,)
-    metrics, problems = read_last_metrics({gone: runs, damaged: runs, whole: runs}, {})
-    assert len(metrics) == 2
-    assert ["b.db" in problem for problem in problems] == [True]
+    metrics = read_last_metrics({TrackingStore(uri, {}): runs for uri in (gone, damaged, whole)})
+    assert len(metrics.by_run) == 2
+    assert ["b.db" in problem for problem in metrics.problems] == [True]
     assert not (tmp_path / "a.db").exists()

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from sgpu_decl.tracking.last_metrics import read_last_metrics
+from sgpu_decl.tracking.last_metrics import TrackingStore
 
 ANSWERS = [
     {"runs": [{"info": {}}]},
@@ -44,23 +44,23 @@ def serving(answer: object, headers: list[str | None]) -> Iterator[str]:
 @pytest.mark.parametrize("answer", ANSWERS, ids=json.dumps)
 def test_a_strange_answer_is_a_problem_of_the_store(answer: object) -> None:
     with serving(answer, []) as server:
-        metrics, problems = read_last_metrics({server: {"a": "0"}}, {})
+        metrics = TrackingStore(server, {}).last_metrics({"a": "0"})
 
-    assert metrics == {}
-    assert [server in problem for problem in problems] == [True]
+    assert metrics.by_run == {}
+    assert [server in problem for problem in metrics.problems] == [True]
 
 
 def test_credentials_of_the_exported_uri_are_sent_to_that_server_alone() -> None:
     headers: list[str | None] = []
     with serving({"runs": []}, headers) as server:
         for exported in (server.replace("//", "//ann:pw@"), "http://ann:pw@other"):
-            read_last_metrics({server: {"a": "0"}}, {"MLFLOW_TRACKING_URI": exported})
+            TrackingStore(server, {"MLFLOW_TRACKING_URI": exported}).last_metrics({"a": "0"})
 
     assert headers == ["Basic YW5uOnB3", None]
 
 
 def test_a_malformed_exported_uri_is_a_problem_of_the_store() -> None:
     bad = {"MLFLOW_TRACKING_URI": "http://[bad"}
-    _, [problem] = read_last_metrics({"http://server": {"a": "0"}}, bad)
+    [problem] = TrackingStore("http://server", bad).last_metrics({"a": "0"}).problems
 
     assert "MLFLOW_TRACKING_URI" in problem

@@ -26,7 +26,8 @@ it away.
 
 **MLflow.** The platform makes one run for each of its attempts. Nodes may lack credentials, so the
 client writes name, tags and parameters as soon as it sees the run. The experiment of a run with
-`permissions` is made and shared before anything is submitted.
+`permissions` is made and shared before anything is submitted. Tables of attempts read the metrics
+with the same login, in one search for each experiment.
 
 **Waiting in line** is the platform's. So `max_parallel` and `on_active: queue` are refused, and
 `replace` stops the old attempt and waits for its end before it submits.

@@ -1,5 +1,10 @@
 """MLflow: `/api/2.0/mlflow/…`, answered by a real MLflow server behind the workspace.
 
+The platform's API is that of MLflow, so requests and answers have one shape: compare
+`ExperimentsAPI` in `databricks/sdk/service/ml.py` with https://mlflow.org/docs/latest/rest-api.html.
+The filter of `runs/search` may say more here: the platform documents comparisons of metrics,
+parameters and tags, joined by `AND`.
+
 Every tenant sees experiments of its own alone: what they are called there begins with the tenant's
 key, which is put in front of names on the way in and taken away on the way out.
 """

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
@@ -12,6 +13,7 @@ from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
 from sgpu_decl.backends.databricks.watching.run_status import (
     is_settled,
     missing_run_status,
+    mlflow_link,
     mlflow_runs,
     run_status,
 )
@@ -23,7 +25,11 @@ from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+
+if TYPE_CHECKING:
+    from sgpu_decl.tracking.last_metrics import MetricSource
 
 _REFUSED = "permission_denied"
 _NO_LOGIN = frozenset({"host_differs", "no_credentials", "no_profile", "no_workspace"})
@@ -136,7 +142,23 @@ class DatabricksAttempts(RemoteAttempts):
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views, by_ref = self.look(records), {record.ref: record for record in records}
-        return {ref: self._described(by_ref[ref], view) for ref, view in views.items()}
+        described = self._looks.map(
+            lambda context, ref: context.run(self._described, by_ref[ref], views[ref]),
+            [copy_context() for _ in views],
+            views,
+        )
+        return dict(zip(views, described, strict=True))
+
+    def metric_source(self, record: LaunchRecord, link: Mapping[str, Json]) -> "MetricSource":  # noqa: ARG002  the protocol's
+        from sgpu_decl.backends.databricks.watching.workspace_metrics import WorkspaceMetrics
+
+        place = _place(record)
+        return WorkspaceMetrics(
+            workspace=self._workspace(record),
+            lineage=record.lineage,
+            host=place.get("host"),
+            workspace_id=place.get("workspace"),
+        )
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:
         for record in records:
@@ -205,14 +227,28 @@ class DatabricksAttempts(RemoteAttempts):
         return self._workspaces.of(self._launches.config(record).backend)
 
     def _described(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
-        """The view, after its metadata was written to the MLflow run; if it could not be, the links
-        say so."""
+        """The view with its MLflow run, after the metadata was written to that; if it could not be,
+        the links say so."""
+        if view.state is AttemptState.RUNNING:
+            view = replace(view, links={**view.links, **self._running_link(record)})
         link = view.links.get("mlflow")
         if not isinstance(link, Mapping):
             return view
         problem = self._write_metadata(record, str(link["run_id"]))
         links = {**view.links, "mlflow": {**link, "undescribed": problem}}
         return replace(view, links=links) if problem else view
+
+    def _running_link(self, record: LaunchRecord) -> Mapping[str, Json]:
+        """The link to the MLflow run of an attempt that runs, if the platform names it yet."""
+        from sgpu_decl.backends.databricks.api.sdk_errors import without_refusals
+
+        workspace, started = self._workspace(record), self._launches.run(record)
+        link: Mapping[str, Json] = {}
+        with without_refusals():
+            run = self._part(record, started).look(workspace.run_cache) if started else None
+            if run is not None:
+                link = mlflow_link(run, workspace)
+        return link
 
     def _write_metadata(self, record: LaunchRecord, run_id: str) -> str:
         """Write the metadata to an MLflow run, once; return why that failed, if so."""

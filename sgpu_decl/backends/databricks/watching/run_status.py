@@ -83,7 +83,7 @@ def _ended(
     results: RemoteResults,
 ) -> RemoteStatus:
     ending, connection = termination_of(run), workspace.connection
-    newest: Mapping[str, Any] = max(run["tasks"], key=attempt_number, default={})
+    newest = _newest(run)
     task = newest.get("ai_runtime_task") or {}
     tracking = workspace.run_cache.output(int(newest["run_id"])) if newest else {}
     waited = ending.failure is FailureClass.UPSTREAM_FAILED
@@ -123,6 +123,20 @@ def mlflow_runs(run: Mapping[str, Any], workspace: Workspace) -> list[str]:
         for task_run_id in task_run_ids
     )
     return [str(id_) for id_ in ids if id_]
+
+
+def mlflow_link(run: Mapping[str, Any], workspace: Workspace) -> dict[str, Json]:
+    """The link to the MLflow run of the newest attempt of the platform, if that has nodes or had
+    some, and the platform names it yet."""
+    newest = _newest(run)
+    if not _began(newest):
+        return {}
+    tracking = workspace.run_cache.tracked(int(newest["run_id"]))
+    return _mlflow_link(tracking, newest.get("ai_runtime_task") or {}, workspace.connection.host)
+
+
+def _newest(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    return max(run.get("tasks") or (), key=attempt_number, default={})
 
 
 def _began(task: Mapping[str, Any]) -> bool:
