@@ -48,8 +48,9 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def script(name: str) -> ModuleType:
-    """A module of scripts/reference/."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts/reference" / f"{name}.py")
+    """A module below scripts/."""
+    (path,) = (ROOT / "scripts").rglob(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look for their module there

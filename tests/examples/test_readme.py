@@ -1,6 +1,5 @@
 """What the README shows is what the commands print."""
 
-import html
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs.pages import ROOT, script
+
 README = ROOT / "README.md"
 FAULTS = ROOT / "docs" / "faults.md"
-CHARACTER_WIDTH = 12.2  # of the picture
 Copied = Callable[[str], Any]  # gives an Example of conftest.py
 
 
@@ -19,19 +18,6 @@ def _printed() -> list[str]:
     text = README.read_text()
     part = text[text.index("<!-- printed: begin") : text.index("<!-- printed: end")]
     return re.findall(r"```\n(.*?)```", part, flags=re.DOTALL)
-
-
-def _lines_of_picture() -> list[str]:
-    """The text of the picture; each piece of a line says where it begins."""
-    picture = (ROOT / "docs" / "images" / "session.svg").read_text()
-    pieces = re.findall(
-        r'<text [^>]*?x="([\d.]+)"[^>]*sgpu-line-(\d+)\)">(.*?)</text>', picture, flags=re.DOTALL
-    )
-    lines: dict[str, str] = {}
-    for x, number, words in pieces:
-        before = lines.get(number, "").ljust(round(float(x) / CHARACTER_WIDTH))
-        lines[number] = before + html.unescape(words).replace("\xa0", " ")
-    return [line.rstrip() for line in lines.values()]
 
 
 def _lasting(text: str) -> str:
@@ -65,9 +51,10 @@ def test_the_readme_shows_what_is_printed(example: Copied) -> None:
 
 
 def test_the_picture_shows_the_session_of_the_text() -> None:
-    """`scripts/session_picture.py` draws it."""
+    """`scripts/terminal_pictures.py` draws it."""
+    picture = (ROOT / "docs" / "images" / "session.svg").read_text()
     _, applied, edited, mistaken = map(_lasting, _printed())
-    shown = _lasting("\n".join(_lines_of_picture()))
+    shown = _lasting("\n".join(script("terminal_pictures").lines(picture)))
     quick = {"hello#1 starting"}
     session = [*applied.partition("\n$ ")[0].splitlines(), *edited.splitlines()]
     session += mistaken.splitlines()

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from sgpu_decl.testing.ray_cluster import RayCluster
+from tests.docs.pages import script
 from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import PATIENCE
 from tests.wheel import build_wheel, install
@@ -115,16 +116,10 @@ def test_a_page_prints_what_it_shows(tmp_path: Path, page: str) -> None:
 def elsewhere(tmp_path: Path) -> "tuple[Newcomer, dict[str, list[str]]]":
     """Somebody who has written the script of the tutorial and the file with its targets, and the
     sessions that the tutorial shows for each place, by the last word of its heading."""
-    newcomer = Newcomer(folder=tmp_path)
-    here, _, there = (DOCS / "tutorial.md").read_text().partition(ELSEWHERE)
-    for language, name, text in BLOCK.findall(here):
-        if language == "diff" and name == "train.py":
-            newcomer.edit(name, text)
-        elif name == "train.py":
-            newcomer.write(name, text)
-    targets, *places = re.split(r"^### .* (\w+)$", there, flags=re.MULTILINE)
-    ((_, _, run_file),) = BLOCK.findall(targets)
-    newcomer.write("run.yaml", run_file)
+    newcomer = Newcomer(folder=tmp_path / "fit")
+    script("terminal_pictures").write_tutorial(newcomer.folder, "\n### ")
+    _, _, there = (DOCS / "tutorial.md").read_text().partition(ELSEWHERE)
+    _, *places = re.split(r"^### .* (\w+)$", there, flags=re.MULTILINE)
     sessions = [[text for _, _, text in BLOCK.findall(place)] for place in places[1::2]]
     return newcomer, dict(zip(places[::2], sessions, strict=True))
 
