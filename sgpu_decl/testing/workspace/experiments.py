@@ -58,7 +58,8 @@ class ExperimentsApi:
         query, body = dict(request.query), None
         if asked is not None:
             query = _named_query(request.tenant, query)
-            body = _named_body(request.tenant, asked[1], request)
+            searched = asked[1] == "runs/search"
+            body = self._own_search(request) if searched else _named_body(asked[1], request)
         target = quote(request.path, safe="/%") + (f"?{urlencode(query)}" if query else "")
         headers = {name: text for name in _PASSED_ON if (text := request.headers.get(name))}
         try:
@@ -79,6 +80,21 @@ class ExperimentsApi:
         own = _own_alone(request.tenant, answer.read())
         return Response(status=answer.status, body=own, headers=kind)
 
+    def _own_search(self, request: Request) -> bytes:
+        """The body of a search for runs, in experiments of the tenant alone."""
+        asked = request.json.get("experiment_ids")
+        listed = asked if isinstance(asked, list) else []
+        ids = [one for one in listed if self._is_own(request.tenant, str(one))]
+        return json.dumps({**request.json, "experiment_ids": ids}).encode()
+
+    def _is_own(self, tenant: Tenant, experiment_id: str) -> bool:
+        endpoint = f"experiments/get?experiment_id={quote(experiment_id, safe='')}"
+        try:
+            experiment = self.tracking.server.ask("GET", endpoint, {})["experiment"]
+        except ApiError:  # there is none
+            return False
+        return str(experiment["name"]).startswith(name_prefix(tenant))
+
     def _forward(
         self, request: Request, target: str, headers: Mapping[str, str], body: Any
     ) -> Forwarded:
@@ -90,8 +106,9 @@ def _named_query(tenant: Tenant, query: dict[str, str]) -> dict[str, str]:
     return query if name is None else {**query, "experiment_name": kept_name(tenant, name)}
 
 
-def _named_body(tenant: Tenant, endpoint: str, request: Request) -> bytes | None:
+def _named_body(endpoint: str, request: Request) -> bytes | None:
     """The body with the names that MLflow keeps; None where it has none."""
+    tenant = request.tenant
     if not endpoint.startswith("experiments/") or request.method == "GET":
         return None
     given: dict[str, Any] = dict(request.json)

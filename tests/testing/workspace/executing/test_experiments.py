@@ -145,6 +145,10 @@ def test_experiments_are_each_tenants_own(user: User, server: Any) -> None:
     for name in (None, "name = '/Shared/exp'", "name LIKE '/Shared/%'"):
         found = list(user.client.experiments.search_experiments(filter=name))
         assert [(one.experiment_id, one.name) for one in found] == [(mine, "/Shared/exp")]
+    run = other.experiments.create_run(experiment_id=theirs).run.info.run_id
+    assert list(user.client.experiments.search_runs(experiment_ids=[mine, theirs])) == []
+    (found_run,) = other.experiments.search_runs(experiment_ids=[mine, theirs])
+    assert found_run.info.run_id == run
     user.client.experiments.update_experiment(mine, new_name="/Shared/renamed")
     assert user.client.experiments.get_experiment(mine).experiment.name == "/Shared/renamed"
     assert other.experiments.get_by_name("/Shared/exp").experiment.experiment_id == theirs
