@@ -211,6 +211,36 @@ def test_a_node_that_hangs_keeps_the_driver_from_nothing_and_is_named(
     assert raised.value.number == 1
 
 
+def test_the_log_of_the_job_says_how_much_nodes_were_sent(
+    head: Head, node: Node, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = Node(NodeFiles(str(tmp_path / "other/run"), 1))
+    head.code.write_bytes(bytes(1500))
+    for nodes, said in (([node], "1.5 kB to 1 node"), ([node, other], "1.5 kB to 2 nodes")):
+        list(head.files.send(nodes, str(tmp_path / "logs")))
+        assert capfd.readouterr().err == f"sgpu: sent {said}\n"
+
+
+def test_lines_of_a_node_whose_files_are_collected_come_in_their_order(
+    head: Head, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver looks for lines of all nodes while one is slow."""
+    list(head.files.send([node], str(tmp_path / "logs")))
+    log = tmp_path / "node/run.files/log"
+    log.write_bytes(b"one\n")
+    answered = "sgpu_decl.backends.ray.cluster.actor_answers.ray.wait"
+    with monkeypatch.context() as slow:
+        slow.setattr(answered, lambda calls, **_: ([], calls))
+        pieces = head.files.collect(0)
+        next(pieces)  # it was asked for `one`
+        log.write_bytes(b"one\ntwo\n")
+        assert not head.files.take_lines()
+
+    list(pieces)
+
+    assert (tmp_path / "logs/0/0.log").read_bytes() == b"one\ntwo\n"
+
+
 def test_a_node_gets_what_it_lacks_and_its_files_come_back(
     head: Head, node: Node, tmp_path: Path
 ) -> None:

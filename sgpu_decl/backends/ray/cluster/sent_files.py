@@ -16,6 +16,7 @@ from functools import partial
 
 import ray
 
+from sgpu_decl.agent import attempt_files, byte_size
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.agent.node.earlier_output import newest_output
 from sgpu_decl.backends.ray.cluster.actor_answers import (
@@ -70,6 +71,7 @@ class SentFiles:
         self._attempt = 0
         self._logs: list[LogChunks] = []
         self._reads: dict[int, Any] = {}
+        self._collected: set[int] = set()
 
     def gc_goes_on(self) -> bool:
         """Whether a gc may delete content of this launch. It deletes nothing that the marker of a
@@ -117,8 +119,8 @@ class SentFiles:
             index_folder(folder)
 
     def send(self, actors: Sequence[Any], logs: str) -> Iterator[None]:
-        """Send what nodes lack; yields before each piece, and while nodes are slow. Their lines go
-        to the folder `logs`. Raises RayError, OSError, SilentNode."""
+        """Send what nodes lack, and say how much that was; yields before each piece, and while nodes
+        are slow. Their lines go to the folder `logs`. Raises RayError, OSError, SilentNode."""
         self._actors = actors
         earlier = _numbers(self._back)
         self._attempt = max(earlier, default=-1) + 1
@@ -129,11 +131,13 @@ class SentFiles:
             {node: actor.missing.remote(names, self._name) for node, actor in numbered.items()}
         )
         under_way: list[dict[int, Any]] = []
+        total = 0
         for name, path in sources.items():
             receivers = {node: numbered[node] for node in numbered if name in missing[node]}
             for offset, size, data in _pieces(path) if receivers else ():
                 yield
                 piece = yield from stored(data)
+                total += len(data) * len(receivers)
                 under_way.append(
                     {
                         node: actor.receive.remote(name, offset, size, piece)
@@ -144,19 +148,22 @@ class SentFiles:
                     yield from answers(under_way.pop(0))
         for rest in under_way:
             yield from answers(rest)
+        attempt_files.say(f"sent {byte_size.size(total)} to {_nodes(len(actors))}")
         yield from answers({node: actor.follow.remote(earlier) for node, actor in numbered.items()})
         os.makedirs(os.path.join(self._back, str(self._attempt)))
         for folder in (self._back, self._launch):
             index_folder(folder)  # if all nodes are lost, nothing else says that this attempt began
         self._logs = [LogChunks(os.path.join(logs, str(node))) for node in range(len(actors))]
-        self._reads = {}
+        self._reads, self._collected = {}, set()
 
     def take_lines(self) -> bool:
-        """Take the lines that nodes have written meanwhile; return whether there were any."""
+        """Take the lines that nodes have written meanwhile; return whether there were any. Those of
+        a node whose files are collected come with them: asked for here, too, they would come in
+        another order."""
         found = False
         for _ in range(_READS):
             for node, actor in enumerate(self._actors):
-                if node not in self._reads:
+                if node not in self._reads and node not in self._collected:
                     self._reads[node] = actor.new_lines.remote(last=False)
             nodes = {read: node for node, read in self._reads.items()}
             ready, _ = ray.wait(list(nodes), num_returns=len(nodes), timeout=ANSWER)
@@ -182,6 +189,7 @@ class SentFiles:
         """Take what a node left, once its node program has ended; yields after each piece, and
         while the node is slow. Raises RayError, OSError, SilentNode."""
         actor = self._actors[node]
+        self._collected.add(node)
         read = self._reads.pop(node, None)
         if read is not None:
             ask = partial(actor.new_lines.remote, last=False, again=True)
@@ -313,6 +321,10 @@ def _batches(files: Sequence[tuple[str, int]]) -> Iterator[tuple[list[str], int]
         size += length
     if names:
         yield names, size
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _paths(folder: str) -> list[str]:
