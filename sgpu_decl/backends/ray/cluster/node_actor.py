@@ -83,16 +83,25 @@ class NodeActor(NodeFiles):
         if python is None:
             reason = f"`{start['python']}`, the `python` of the backend, is not on node {here}"
             return {"refused": ["launch_failed_user", reason]}
+        path = start["log"] or self.log
         try:
-            log = os.open(start["log"] or self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            reason = f"the storage is not on node {here}: `{start['log']}`: {error.strerror}"
+            what = "the storage is not" if start["log"] else "the log cannot be written"
+            reason = f"{what} on node {here}: `{path}`: {error.strerror}"
             return {"refused": ["staging_failed", reason]}
-        with self._guard:
-            if not self._stopped:
-                self._pid = self._spawn(python, start["arguments"], variables, secrets, log)
-                self._idle.clear()
-        os.close(log)
+        try:
+            with self._guard:
+                if not self._stopped:
+                    self._pid = self._spawn(python, start["arguments"], variables, secrets, log)
+                    self._idle.clear()
+        except OSError as error:
+            from sgpu_decl.agent.rank_start import start_error
+
+            refused = start_error(error.errno or 0, f"`{python}` on node {here}")
+            return {"refused": [refused.failure, str(refused)]}
+        finally:
+            os.close(log)
         if self._pid is None:
             return {"code": 128 + signal.SIGTERM}
         code = self._wait(self._pid)
@@ -118,7 +127,8 @@ class NodeActor(NodeFiles):
         with self._guard:
             self._stopped = True
             if self._pid is not None:
-                os.kill(self._pid, signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended: see `_wait`
+                    os.kill(self._pid, signal.SIGTERM)
 
     def _forget_lock(self) -> None:
         """Delete the lock once nothing is left that it protects. A later actor deletes the rest."""
