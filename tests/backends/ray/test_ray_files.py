@@ -156,3 +156,28 @@ def test_pieces_that_fail_do_not_keep_later_files_waiting(
 
     assert len(errors) == 2 * _WINDOW
     assert len(set(errors)) == 1
+
+
+def test_an_interrupt_does_not_wait_for_the_pieces_that_are_under_way(
+    answers: Answers, files: RayFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.head.ray_files._PIECE", SMALL)
+    answer = {"v": 1, "now": time.time(), "job": "depot"}
+    answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
+    answers.by_path["/api/packages/gcs/*"] = {}
+    files.now()
+    answers.by_path[FILE] = (500, "no answer yet")
+    waits: list[float] = []
+
+    def interrupted(seconds: float) -> None:
+        waits.append(seconds)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr("sgpu_decl.backends.ray.head.depot_client.time.sleep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            files.put("/sgpu/objects/packs/a", bytes(3 * SMALL))
+    assert len(waits) == 1
+
+    answers.by_path[FILE] = answer
+    files.put("/sgpu/objects/packs/a", bytes(3 * SMALL))  # and they have left their room

@@ -2,8 +2,8 @@
 
 import json
 import threading
+from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -68,45 +68,13 @@ class RayFiles(RemoteFiles):
             if size <= SMALL:
                 self._depot.ask("put", path, stream.read())
                 return
-            upload, under_way = uuid4().hex, list[str]()
-            pieces = range(-(-size // _PIECE))
-            try:
-                for number in pieces:
-                    piece = stream.read(_PIECE)
-                    # Two files that each wait for the room of the other would wait for ever.
-                    while not self._room.acquire(blocking=not under_way):
-                        self._settle(under_way)
+            upload, count = uuid4().hex, -(-size // _PIECE)
+            with _Pieces(self._depot, self._room) as pieces:
+                for number in range(count):
                     place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
-                    try:
-                        under_way.append(self._depot.send_piece(piece, upload=upload, **place))
-                    except BaseException:
-                        self._room.release()
-                        raise
-            except BaseException:
-                with suppress(BackendError):  # the first error is the one that is told
-                    self._settle_all(under_way)
-                raise
-            self._settle_all(under_way)
-            self._depot.ask("join", path, upload=upload, pieces=len(pieces))
-
-    def _settle(self, under_way: list[str]) -> None:
-        """Wait until the depot has the first of these pieces."""
-        try:
-            self._depot.await_answer(under_way.pop(0))
-        finally:
-            self._room.release()
-
-    def _settle_all(self, under_way: list[str]) -> None:
-        """Wait until the depot has all of these pieces, or has refused them. Raises what came of
-        the first that it does not have."""
-        errors: list[BaseException] = []
-        while under_way:
-            try:
-                self._settle(under_way)
-            except BaseException as error:  # noqa: BLE001  each piece gives its room back
-                errors.append(error)
-        if errors:
-            raise errors[0]
+                    pieces.send(stream.read(_PIECE), upload=upload, **place)
+                pieces.settle()
+            self._depot.ask("join", path, upload=upload, pieces=count)
 
     def get(self, path: str) -> bytes:
         content = self._reader.read(path)
@@ -158,3 +126,42 @@ class RayFiles(RemoteFiles):
     def delete(self, path: str) -> None:
         if self._reader.names(path):  # else no depot needs to start
             self._depot.ask("delete", path)
+
+
+class _Pieces:
+    """Pieces of one file that are under way. Each takes a place of the `room` until the depot has
+    it, or nobody waits for it any more, since another one has failed."""
+
+    def __init__(self, depot: DepotClient, room: threading.Semaphore) -> None:
+        self._depot = depot
+        self._room = room
+        self._taken = 0
+        self._messages: deque[str] = deque()
+
+    def __enter__(self) -> "_Pieces":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._taken:
+            self._give_back()
+
+    def send(self, data: bytes, **fields: Json) -> None:
+        """Send a piece as soon as there is room for it. Raises BackendError."""
+        # Two files that each wait for the room of the other would wait for ever.
+        while not self._room.acquire(blocking=not self._taken):
+            self._await_first()
+        self._taken += 1
+        self._messages.append(self._depot.send_piece(data, **fields))
+
+    def settle(self) -> None:
+        """Wait until the depot has all of them. Raises BackendError."""
+        while self._messages:
+            self._await_first()
+
+    def _await_first(self) -> None:
+        self._depot.await_answer(self._messages.popleft())
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._taken -= 1
+        self._room.release()
