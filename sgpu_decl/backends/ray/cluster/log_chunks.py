@@ -14,7 +14,8 @@ CHUNK = 256 << 10
 
 class LogChunks:
     """Files `0.log`, `1.log` and so on in a folder. A file is complete once the next one is there.
-    It ends with a whole line, unless one alone is longer: that goes on in the next file.
+    It ends with a whole line, unless one alone is longer: that goes on in the next file. No file is
+    empty.
 
     What a full disk does not take is dropped, and a line says so as soon as there is room."""
 
@@ -52,8 +53,16 @@ class LogChunks:
                 file.write(piece)
         except OSError:
             with contextlib.suppress(OSError):
-                os.truncate(path, self._size)
+                self._cut(path)
             return False
         self._size += len(piece)
         self._begun = not piece.endswith(b"\n")
         return True
+
+    def _cut(self, path: str) -> None:
+        """Take back what came of lines that found no room. The dashboard answers about an empty
+        file as about one that it cannot read."""
+        if self._size:
+            os.truncate(path, self._size)
+        else:
+            os.unlink(path)

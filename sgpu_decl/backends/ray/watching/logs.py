@@ -100,9 +100,9 @@ class HeadLogs(NodeLogs):
             for number in range(first, max(numbers) + 1):
                 path = f"{self._folder}/{place[0]}/{place[1]}/{number}.log"
                 content = self._files.find(path)
-                if not content and number < max(numbers):  # it is complete
-                    if last:
-                        raise self._files.unreadable(path)
+                if content is None and last:
+                    raise self._files.unreadable(path)
+                if content is None and number < max(numbers):  # it is complete
                     break
                 new = (content or b"")[offset:]
                 end = new.rfind(b"\n")
