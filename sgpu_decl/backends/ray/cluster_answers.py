@@ -7,7 +7,7 @@ from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.job_table import find_job, list_jobs
-from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
+from sgpu_decl.backends.ray.api.node_table import living_nodes
 
 __all__ = ["ClusterAnswers"]
 

@@ -13,9 +13,10 @@ from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.api.job_table import find_job, list_jobs, session_of
+from sgpu_decl.backends.ray.api.node_table import head_node, living_nodes
 from sgpu_decl.backends.ray.cluster.job_verdict import judge
 from sgpu_decl.backends.ray.launching.jobs import stop_job
-from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes, read_cluster
+from sgpu_decl.backends.ray.planning.cluster_nodes import read_cluster
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.errors import BackendError
 from sgpu_decl.testing.ray_cluster import RayCluster
@@ -45,6 +46,7 @@ READERS: tuple[tuple[str, Callable[[Dashboard], object]], ...] = (
     ("/api/jobs/", lambda ray: running_attempts(list_jobs(ray).values())),
     *((f"/api/jobs/{name}", lambda ray, name=name: verdict(ray, name)) for name in JOBS),
     ("/api/v0/nodes", lambda ray: verdict(ray, "run")),
+    ("/api/v0/nodes", head_node),
 )
 
 
@@ -56,7 +58,10 @@ def answers_of(version: str) -> dict[str, Any]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_jobs_of_each_version_are_understood(version: str) -> None:
     with answering(answers_of(version)) as server, closing(server.dashboard()) as ray:
-        server.by_path["/api/jobs/run"]["driver_node_id"] = read_cluster(ray).nodes[0].id
+        state = read_cluster(ray)
+        assert state.head is not None
+        assert head_node(ray) == state.head.id
+        server.by_path["/api/jobs/run"]["driver_node_id"] = state.nodes[0].id
         assert {name: verdict(ray, name) for name in JOBS} == {
             "run": "running", "ok": "lost", "bad": "lost", "stop": "cancelled",
         }  # fmt: skip

@@ -10,12 +10,12 @@ from typing import Any
 from uuid import uuid4
 
 from sgpu_decl.backends.ray.api.job_table import find_job
+from sgpu_decl.backends.ray.api.node_table import living_nodes
 from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
 from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
-from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
@@ -68,7 +68,8 @@ class DepotClient:
         answer = self._answer(message)
         error = answer.get("error")
         if error is not None:
-            summary = f"the head node of `{self._url}` refuses it: {error['message']}"
+            summary = f"the depot on the head node of `{self._url}` refuses a request: "
+            summary += error["message"]
             if error["code"] == RemoteMissing.code:
                 raise RemoteMissing(summary, hint="apply again")
             hint = f"apply again; the log of the job `{DEPOT_ID}...` in the dashboard may say more"
@@ -113,8 +114,9 @@ class DepotClient:
                     starts += self._start_depot()
             if now - begun > _PATIENCE:
                 error = BackendError(
-                    f"nobody takes files on the head node of `{self._url}`",
-                    hint=f"see the jobs `{DEPOT_ID}...` in the dashboard of Ray",
+                    f"the depot on the head node of `{self._url}` has not answered for "
+                    f"{_PATIENCE:g} s",
+                    hint=f"see the logs of the jobs `{DEPOT_ID}...` in the dashboard of Ray",
                     code="unavailable",
                 )
                 error.retryable = True

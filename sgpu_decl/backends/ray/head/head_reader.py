@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
+from sgpu_decl.backends.ray.api.node_table import head_node
 from sgpu_decl.backends.ray.cluster.head_names import HEAD_FOLDER
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
@@ -16,9 +17,8 @@ __all__ = ["ROOT", "HeadReader", "below_root"]
 ROOT = f"/{HEAD_FOLDER}"
 """What paths of the head's folder begin with, here and in states."""
 
-_FILE, _NAMES, _NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
+_FILE, _NAMES = "/api/v0/logs/file", "/api/v0/logs"
 _PATIENCE = 600  # seconds that Ray may take for one file
-_MOST = 10_000  # nodes, the most that Ray lists
 _AGENT = 30.0  # seconds that the dashboard agent of a new head may need to start
 _PAUSE = 0.5
 _SELDOM = 5.0  # seconds between two looks for the head, while nothing is found on it
@@ -102,14 +102,8 @@ class HeadReader:
     def _head(self) -> str:
         with self._lock:
             if self._node is None:
-                answer = self.dashboard.get(_NODES, detail=1, limit=_MOST)
-                rows = self.dashboard.part(_NODES, answer, "data.result.result", list)
-                heads = [
-                    str(row["node_id"])
-                    for row in rows
-                    if row.get("is_head_node") and row.get("state") == "ALIVE"
-                ]
-                if not heads:
+                head = head_node(self.dashboard)
+                if head is None:
                     error = BackendError(
                         f"`{self._url}` knows no head node that is alive",
                         hint="try again in a minute",
@@ -117,7 +111,7 @@ class HeadReader:
                     )
                     error.retryable = True
                     raise error
-                self._node, self._looked_at = heads[0], time.monotonic()
+                self._node, self._looked_at = head, time.monotonic()
             return self._node
 
 

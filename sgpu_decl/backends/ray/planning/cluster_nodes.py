@@ -7,6 +7,7 @@ from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.job_table import NoJobsApi, session_of
+from sgpu_decl.backends.ray.api.node_table import NODES, list_nodes
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device
 
@@ -18,10 +19,7 @@ TYPE_RESOURCE = "accelerator_type:"
 """How the names of resources begin that Ray gives to nodes with GPUs."""
 
 _METADATA = "/api/v0/cluster_metadata"
-_NODES = "/api/v0/nodes"
 _SUMMARY = "/nodes"
-_ALIVE = "ALIVE"
-_MOST_NODES = 10_000  # that Ray lists
 _MIB = 1 << 20
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # A line of `nodeLogicalResources` (`ray.autoscaler._private.util.parse_usage`).
@@ -95,8 +93,7 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
     answer = dashboard.get(_METADATA)
     ray = dashboard.part(_METADATA, answer, "data.rayVersion", str)
     python = dashboard.part(_METADATA, answer, "data.pythonVersion", str)
-    answer = dashboard.get(_NODES, detail=1, limit=_MOST_NODES)
-    rows = dashboard.part(_NODES, answer, "data.result.result", list)
+    alive = list_nodes(dashboard, detail=1)
     # Without `nocache` the first answer may be minutes old.
     answer = dashboard.get(_SUMMARY, view="summary", nocache=1)
     machines = dashboard.part(_SUMMARY, answer, "data.summary", list)
@@ -111,7 +108,6 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
         for machine in machines
         if isinstance(machine, Mapping) and machine.get("raylet")
     }
-    alive = [row for row in rows if dashboard.part(_NODES, row, "state", str) == _ALIVE]
     hosts = [_host(row, by_id) for row in alive]
     return ClusterState(
         ray=ray,
@@ -125,35 +121,24 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
     )
 
 
-def living_nodes(dashboard: Dashboard) -> frozenset[str]:
-    """The ids of the nodes that are alive: one request. Raises BackendError."""
-    answer = dashboard.get(_NODES, limit=_MOST_NODES)
-    rows = dashboard.part(_NODES, answer, "data.result.result", list)
-    return frozenset(
-        dashboard.part(_NODES, row, "node_id", str)
-        for row in rows
-        if dashboard.part(_NODES, row, "state", str) == _ALIVE
-    )
-
-
 def _host(row: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]) -> str:
     return str(machines.get(str(row.get("node_id")), {}).get("hostname") or row.get("node_ip"))
 
 
 def _node(
     dashboard: Dashboard,
-    row: Any,
+    row: Mapping[str, Any],
     machines: Mapping[str, Mapping[str, Any]],
     usage: Mapping[str, Any],
     *,
     alone: bool,
 ) -> ClusterNode:
-    identity = dashboard.part(_NODES, row, "node_id", str)
-    total = dashboard.part(_NODES, row, "resources_total", dict)
+    identity = row["node_id"]
+    total = dashboard.part(NODES, row, "resources_total", dict)
     for name in total:
         if not isinstance(total[name], int | float):
-            raise dashboard.unknown_answer(_NODES, f"no amount of `{name}` in `resources_total`")
-    labels = dashboard.optional_part(_NODES, row, "labels", dict) or {}
+            raise dashboard.unknown_answer(NODES, f"no amount of `{name}` in `resources_total`")
+    labels = dashboard.optional_part(NODES, row, "labels", dict) or {}
     machine = machines.get(identity, {})
     found = dashboard.optional_part(_SUMMARY, machine, "gpus", list) or []
     devices = [item for item in found if isinstance(item, Mapping)]
