@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from sgpu_decl.backends.ray.api import dashboard
+from sgpu_decl.backends.ray.api import dashboard_connection
 from sgpu_decl.backends.ray.api.allowance import Allowance, counted
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
@@ -162,7 +162,7 @@ def test_what_does_not_count_may_take_longer() -> None:
 def test_a_dashboard_that_was_silent_is_not_waited_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dashboard, "_SILENCE", 0.2)
+    monkeypatch.setattr(dashboard_connection, "_SILENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         ray = Dashboard(DashboardAddress(url=url), Credentials())

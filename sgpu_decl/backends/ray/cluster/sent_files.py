@@ -119,7 +119,7 @@ class SentFiles:
             index_folder(folder)
 
     def send(self, actors: Sequence[Any], logs: str) -> Iterator[None]:
-        """Send what nodes lack, and say how much that was; yields before each piece, and while nodes
+        """Send what nodes lack, and say how much that was; yields before each piece, and while they
         are slow. Their lines go to the folder `logs`. Raises RayError, OSError, SilentNode."""
         self._actors = actors
         earlier = _numbers(self._back)

@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
@@ -138,7 +139,7 @@ class _Pieces:
         self._taken = 0
         self._messages: deque[str] = deque()
 
-    def __enter__(self) -> "_Pieces":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
