@@ -1,7 +1,7 @@
 """A client that dies at any step of a launch: the next apply ends in one launch, and nothing stays
 in the cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from sgpu_decl.testing.contracts.backend_bench import RECORDED
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun
-from tests.ray_versions import NEWEST_CLUSTER, interpreter_with
+from tests.ray_versions import OLDEST_RAY
 from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -43,6 +43,17 @@ PACKAGED_STEPS = {
 """Those at which something else is there without storage: the files of the launch folder wait on
 this machine until its job is submitted."""
 
+OF_THE_CLUSTER = ("secrets put", "package put", "submitted")
+"""Steps after which Ray has something, so that the oldest has to show them, too."""
+
+
+def at_each(steps: Mapping[str, str]) -> pytest.MarkDecorator:
+    """Run a test once for each step."""
+    newest = [pytest.param("newest", step, id=name) for name, step in steps.items()]
+    names = [name for name in OF_THE_CLUSTER if name in steps]
+    oldest = [pytest.param(OLDEST_RAY, steps[name], id=f"{OLDEST_RAY}-{name}") for name in names]
+    return pytest.mark.parametrize(("cluster", "step"), newest + oldest, indirect=["cluster"])
+
 
 @pytest.fixture
 def secret_run(cluster: RayCluster, tmp_path: Path) -> ClusterRun:
@@ -52,8 +63,7 @@ def secret_run(cluster: RayCluster, tmp_path: Path) -> ClusterRun:
     return run
 
 
-@NEWEST_CLUSTER
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@at_each(STEPS)
 def test_a_client_that_dies_is_followed_by_one_launch(secret_run: ClusterRun, step: str) -> None:
     bench = secret_run.bench
     bench.killed(step, "apply", "-y", "--detach")
@@ -65,8 +75,7 @@ def test_a_client_that_dies_is_followed_by_one_launch(secret_run: ClusterRun, st
     secret_run.assert_frees_everything()
 
 
-@NEWEST_CLUSTER
-@pytest.mark.parametrize("step", PACKAGED_STEPS.values(), ids=PACKAGED_STEPS)
+@at_each(PACKAGED_STEPS)
 def test_a_client_that_dies_without_storage_is_followed_by_one_launch(
     cluster: RayCluster, tmp_path: Path, step: str
 ) -> None:
@@ -84,10 +93,10 @@ def test_a_client_that_dies_without_storage_is_followed_by_one_launch(
 
 
 @pytest.fixture
-def forgetful_cluster() -> Iterator[RayCluster]:
+def forgetful_cluster(ray_python: str) -> Iterator[RayCluster]:
     """Ray deletes what nobody took after 4 s, in place of ten minutes."""
     lifetime = {"RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S": "4"}
-    with ray_cluster(nodes=1, cpus=2, python=interpreter_with("newest"), environ=lifetime) as made:
+    with ray_cluster(nodes=1, cpus=2, python=ray_python, environ=lifetime) as made:
         yield made
 
 

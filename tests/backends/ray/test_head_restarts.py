@@ -35,10 +35,10 @@ def new_run(tmp_path: Path) -> Iterator[NewRun]:
 
 
 def test_a_head_that_is_started_again_has_lost_the_run_and_another_one_can_follow(
-    new_run: NewRun, monkeypatch: pytest.MonkeyPatch
+    new_run: NewRun, ray_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "_SILENT", 12.0)  # of 120 s
-    run = new_run()
+    run = new_run(python=ray_python)
     run.hold()
     processes = run.processes
     run.cluster.kill_node(0)
@@ -59,6 +59,7 @@ def test_a_head_that_is_started_again_has_lost_the_run_and_another_one_can_follo
 
 
 def test_a_head_that_kept_what_it_knew_says_that_the_driver_is_gone(new_run: NewRun) -> None:
+    """Ray 2.49 keeps that in a Redis server alone."""
     run = new_run(storage="rocksdb")
     run.hold()
     processes = run.processes

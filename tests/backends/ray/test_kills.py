@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause, words
-from tests.ray_versions import NEWEST_CLUSTER, NEWEST_RAY, OLDEST_RAY
+from tests.ray_versions import OLDEST_RAY
 from tests.support import until
 
 pytestmark = pytest.mark.ray
@@ -78,7 +78,6 @@ def test_a_process_that_is_killed_on_a_node_ends_the_run(
     run.assert_frees_everything()
 
 
-@NEWEST_CLUSTER
 @pytest.mark.expensive
 def test_a_guardian_that_is_killed_ends_nothing(run: ClusterRun) -> None:
     run.hold()
@@ -114,7 +113,6 @@ def test_a_head_that_is_killed_leaves_nothing_and_the_attempt_as_it_was(
     assert "does not answer" in status["unavailable"]
 
 
-@NEWEST_RAY
 @pytest.mark.expensive
 def test_a_worker_node_that_is_gone_ends_the_run(own_run: ClusterRun) -> None:
     own_run.hold()
@@ -127,7 +125,6 @@ def test_a_worker_node_that_is_gone_ends_the_run(own_run: ClusterRun) -> None:
     own_run.assert_frees_everything()
 
 
-@NEWEST_RAY
 @pytest.mark.expensive
 def test_a_gcs_that_is_killed_leaves_nothing_and_the_attempt_as_it_was(
     own_run: ClusterRun,
@@ -141,7 +138,6 @@ def test_a_gcs_that_is_killed_leaves_nothing_and_the_attempt_as_it_was(
     assert own_run.bench.status()["state"] == "running"
 
 
-@NEWEST_CLUSTER
 @pytest.mark.expensive
 def test_a_job_that_is_stopped_at_the_cluster_is_cancelled(run: ClusterRun) -> None:
     run.hold()
@@ -156,7 +152,6 @@ def test_a_job_that_is_stopped_at_the_cluster_is_cancelled(run: ClusterRun) -> N
     run.assert_frees_everything()
 
 
-@NEWEST_CLUSTER
 @pytest.mark.expensive
 def test_folders_of_node_programs_that_were_killed_are_deleted_by_the_next_run(
     run: ClusterRun,

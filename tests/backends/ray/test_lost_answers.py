@@ -8,7 +8,7 @@ import pytest
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun
 from tests.backends.ray.lossy_proxy import LossyProxy, lossy_proxy
-from tests.ray_versions import NEWEST_CLUSTER
+from tests.ray_versions import OLDEST_RAY
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
@@ -22,8 +22,11 @@ def proxy(cluster: RayCluster) -> Iterator[LossyProxy]:
         yield running
 
 
-@NEWEST_CLUSTER
-@pytest.mark.parametrize("storage", [True, False])
+@pytest.mark.parametrize(
+    ("cluster", "storage"),
+    [("newest", True), ("newest", False), (OLDEST_RAY, False)],
+    indirect=["cluster"],
+)
 def test_a_launch_is_one_job_although_the_first_answer_to_each_request_is_lost(
     cluster: RayCluster, proxy: LossyProxy, tmp_path: Path, *, storage: bool
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sgpu_decl.backends.ray.launching import node_program
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.test_kills import kill
-from tests.ray_versions import NEWEST_CLUSTER, NEWEST_RAY, OLDEST_RAY, interpreter_with
+from tests.ray_versions import NEWEST_CLUSTER, OLDEST_RAY, interpreter_with
 from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -30,7 +30,6 @@ def flood(megabytes):
 """
 
 
-@NEWEST_RAY
 def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_while(
     own_run: ClusterRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,7 +49,6 @@ def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_while(
     own_run.assert_frees_everything()
 
 
-@NEWEST_RAY
 def test_groups_that_fit_alone_and_not_together_end_the_run_too(
     own_run: ClusterRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,8 +80,14 @@ def test_a_run_that_gets_no_nodes_within_its_startup_timeout_fails(run: ClusterR
     assert run.bench.status()["state"] == "running"
 
 
-@NEWEST_CLUSTER
-@pytest.mark.parametrize("victims", ["actors", "node_programs", "ranks"])
+@pytest.mark.parametrize(
+    ("cluster", "victims"),
+    [
+        *(("newest", victims) for victims in ("actors", "node_programs", "ranks")),
+        (OLDEST_RAY, "actors"),
+    ],
+    indirect=["cluster"],
+)
 def test_a_lost_node_leads_to_new_nodes_where_retry_wants_them(
     run: ClusterRun, victims: str
 ) -> None:
@@ -126,7 +130,6 @@ def test_a_python_that_is_not_on_a_node_is_the_mistake_of_the_file(run: ClusterR
     assert "`/no/such/python`, the `python` of the backend" in ended["first_cause"]["summary"]
 
 
-@NEWEST_CLUSTER
 def test_a_driver_that_does_not_answer_is_ended_by_ray(run: ClusterRun) -> None:
     run.hold()
     processes = run.processes

@@ -114,7 +114,6 @@ def assert_one_launch(run: ClusterRun) -> None:
     run.assert_frees_everything()
 
 
-@NEWEST_CLUSTER
 def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun) -> None:
     declare_large(run, pieces=3)
     uploads = run.shared / ".depot/uploads"
@@ -132,7 +131,6 @@ def test_a_depot_that_is_killed_while_content_comes_is_replaced(run: ClusterRun)
     assert_one_launch(run)
 
 
-@NEWEST_CLUSTER
 def test_a_client_that_is_killed_while_content_goes_is_followed_by_one_launch(
     run: ClusterRun,
 ) -> None:
