@@ -19,7 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -163,22 +163,26 @@ def ray_cluster(
     if refused := [name for name in environ or {} if name.startswith("RAY_AUTH_")]:
         raise ValueError(f"`token` decides about {', '.join(refused)}")
     here = _own_address()
-    claims = [
-        claim_port(host_lock_folder("ports"), os.getpid() * 16 + number)
-        for number in range(nodes * _PORTS + 1)
-    ]
-    ports = [port for port, _ in claims]
+    secret = secrets.token_hex(16) if token else None
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
         **_VARIABLES,
         **(environ or {}),
+        "RAY_AUTH_MODE": "disabled" if secret is None else "token",
+        **({} if secret is None else {"RAY_AUTH_TOKEN": secret}),
     }
-    secret = secrets.token_hex(16) if token else None
-    variables |= {"RAY_AUTH_MODE": "disabled"} if secret is None else {
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secret,
-    }  # fmt: skip
-    # Ray's sockets have long names, and the system allows 107 bytes for them.
-    with tempfile.TemporaryDirectory(prefix="sgpu-ray-", ignore_cleanup_errors=True) as scratch:
+    labels = [] if gpu_type is None else ["--labels", f"ray.io/accelerator-type={gpu_type}"]
+    common = ["--num-cpus", str(cpus), "--num-gpus", str(gpus), *labels]
+    with ExitStack() as ends:
+        # Ray's sockets have long names, and the system allows 107 bytes for them.
+        scratch = ends.enter_context(
+            tempfile.TemporaryDirectory(prefix="sgpu-ray-", ignore_cleanup_errors=True)
+        )
+        ports = []
+        for number in range(nodes * _PORTS + 1):
+            port, lock = claim_port(host_lock_folder("ports"), os.getpid() * 16 + number)
+            ends.callback(os.close, lock)
+            ports.append(port)
         cluster = RayCluster(
             python=python,
             url=f"http://127.0.0.1:{ports[1]}",
@@ -189,32 +193,25 @@ def ray_cluster(
         if storage == "rocksdb":
             variables["RAY_gcs_storage"] = storage
             variables["RAY_gcs_storage_path"] = f"{scratch}/gcs"
-        labels = [] if gpu_type is None else ["--labels", f"ray.io/accelerator-type={gpu_type}"]
-        common = ["--num-cpus", str(cpus), "--num-gpus", str(gpus), *labels]
-        try:
-            for number in range(nodes):
-                own = ports[2 + number * _PORTS :]
-                words = ["--head", "--port", str(ports[0]), "--dashboard-port", str(ports[1])]
-                words += ["--ray-client-server-port", str(own[3])]
-                if number > 0:
-                    words = ["--address", cluster.address]
-                words += ["--dashboard-agent-listen-port", str(own[0])]
-                words += ["--metrics-export-port", str(own[1])]
-                words += ["--dashboard-agent-grpc-port", str(own[2])]
-                start = partial(_started, cluster, number, [*words, *common], here, variables)
-                cluster._starts.append(start)
-                cluster.nodes.append(start())
-                _await_nodes(cluster, number, number + 1)
-            yield cluster
-            strays = cluster._strays()
-        finally:
-            for number in reversed(range(len(cluster.nodes))):
-                cluster.kill_node(number)
-            for _, lock in claims:
-                os.close(lock)
-        if strays:
-            names = (f"`{_words(line)}` ({pid})" for pid, line in strays.items())
-            raise RuntimeError(f"processes outlived what had started them: {', '.join(names)}")
+        ends.callback(_end_nodes, cluster)
+        for number in range(nodes):
+            own = ports[2 + number * _PORTS :]
+            words = ["--head", "--port", str(ports[0]), "--dashboard-port", str(ports[1])]
+            words += ["--ray-client-server-port", str(own[3])]
+            if number > 0:
+                words = ["--address", cluster.address]
+            words += ["--dashboard-agent-listen-port", str(own[0])]
+            words += ["--metrics-export-port", str(own[1])]
+            words += ["--dashboard-agent-grpc-port", str(own[2])]
+            start = partial(_started, cluster, number, [*words, *common], here, variables)
+            cluster._starts.append(start)
+            cluster.nodes.append(start())
+            _await_nodes(cluster, number, number + 1)
+        yield cluster
+        strays = cluster._strays()
+    if strays:
+        names = (f"`{_words(line)}` ({pid})" for pid, line in strays.items())
+        raise RuntimeError(f"processes outlived what had started them: {', '.join(names)}")
 
 
 def _started(
@@ -244,6 +241,13 @@ def _await_nodes(cluster: RayCluster, started: int, count: int) -> None:
         if ended or time.monotonic() > deadline:
             raise RuntimeError(f"a node of Ray did not start:\n{log.read_text()[-4000:]}")
         time.sleep(_PAUSE)
+
+
+def _end_nodes(cluster: RayCluster) -> None:
+    """End all nodes, the last first, also if one of them does not end. Raises RuntimeError then."""
+    with ExitStack() as ends:
+        for number in range(len(cluster.nodes)):
+            ends.callback(cluster.kill_node, number)
 
 
 def _kill(node: "subprocess.Popen[bytes]", find: Callable[[], Sequence[int]]) -> None:

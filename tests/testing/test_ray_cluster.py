@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from sgpu_decl.agent.processes import start_time
-from sgpu_decl.testing.ray_cluster import ray_cluster
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.support import PATIENCE, until
 
 
@@ -87,6 +87,22 @@ def test_a_cluster_may_ask_for_a_token() -> None:
             urlopen(f"{cluster.url}/api/version", timeout=PATIENCE)
         refused.value.close()
         assert refused.value.code == 401
+
+
+def test_ports_are_given_back_although_a_node_does_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kill_node(_cluster: RayCluster, number: int) -> None:
+        raise RuntimeError(f"node {number} does not end")
+
+    monkeypatch.setattr(RayCluster, "kill_node", kill_node)
+    before = os.listdir("/proc/self/fd")
+    with (
+        pytest.raises(RuntimeError, match="node 0 does not end"),
+        ray_cluster(nodes=1, python="/bin/false"),
+    ):
+        raise AssertionError("there is a cluster")
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_how_a_cluster_authenticates_is_said_in_one_place() -> None:
