@@ -1,5 +1,9 @@
-"""Launches on a cluster without storage that has everything: what goes over its dashboard."""
+"""Launches on a cluster without storage that has everything: what goes over its dashboard, and from
+its head to its nodes."""
 
+import os
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +17,9 @@ from tests.backends.ray.lossy_proxy import LossyProxy, lossy_proxy
 from tests.ray_versions import NEWEST_CLUSTER
 
 pytestmark = pytest.mark.ray
+
+LARGE = 5_000_000
+UNITS = {"B": 1, "kB": 1e3, "MB": 1e6}
 
 
 @pytest.fixture
@@ -28,14 +35,29 @@ def run(cluster: RayCluster, proxy: LossyProxy, tmp_path: Path) -> Iterator[Clus
     made.bench.close()
 
 
+def sent_to_nodes(run: ClusterRun) -> float:
+    """What the driver of the last launch has sent to its two nodes, in bytes."""
+    token = run.bench.record("hello").token
+    log = run.cluster.get(f"/api/jobs/{token}/logs")["logs"]
+    (said,) = re.findall(r"^sgpu: sent (\S+) (\w+) to 2 nodes$", log, re.MULTILINE)
+    return float(said[0]) * UNITS[said[1]]
+
+
 @pytest.mark.expensive
 @NEWEST_CLUSTER
 def test_a_cluster_that_has_everything_gets_a_package_and_a_job(
     cluster: RayCluster, run: ClusterRun, proxy: LossyProxy
 ) -> None:
-    (run.bench.project / "data.bin").write_bytes(bytes(range(256)) * 20_000)
+    (run.bench.project / "data.bin").write_bytes(os.urandom(LARGE))  # it stays as large when packed
+    archives = run.shared / "objects/code"
+    earlier = {path.name for path in archives.glob("*.tar.gz")}
     run.bench.declare("value", args={"gate": str(run.bench.gate)})
     run.bench.ran()
+    (code,) = {path.name for path in archives.glob("*.tar.gz")} - earlier
+    on_nodes = Path(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}/objects/code", code)
+    written = on_nodes.stat().st_ino
+    assert proxy.sent > LARGE
+    assert sent_to_nodes(run) >= 2 * LARGE
     end_depots(cluster)
     before = len(depot_jobs(cluster))
     run.bench.declare("value", args={"gate": str(run.bench.gate), "n": 1})
@@ -47,6 +69,8 @@ def test_a_cluster_that_has_everything_gets_a_package_and_a_job(
     assert (requests["PUT"], requests["POST"]) == (1, 1)
     assert proxy.sent < 1_000_000
     assert run.bench.ended()["state"] == "succeeded"
+    assert sent_to_nodes(run) < 1_000_000
+    assert on_nodes.stat().st_ino == written
     assert run.bench.results() == [(0, {"rank": 0, "n": 1}), (1, {"rank": 1, "n": 1})]
     assert len(depot_jobs(cluster)) == before
     unpacked = cluster.folder.glob("0/*/runtime_resources/working_dir_files/*/launch.json")
