@@ -1,5 +1,6 @@
 """What a driver sends to nodes, as far as no node is needed."""
 
+import errno
 import json
 import os
 import time
@@ -16,7 +17,7 @@ from sgpu_decl.agent.environment.packs import Index, Pack, index_name
 from sgpu_decl.backends.ray.cluster.actor_answers import SilentNode
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
-from sgpu_decl.backends.ray.cluster.node_actors import _not_sent
+from sgpu_decl.backends.ray.cluster.node_actors import _not_sent, _not_taken
 from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
 from sgpu_decl.backends.ray.cluster.sent_files import (
     _BATCH,
@@ -185,8 +186,17 @@ def test_a_node_with_a_full_disk_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_node_that_ends_while_files_are_sent_is_lost() -> None:
+def test_a_node_that_ends_while_files_are_sent_or_taken_is_lost() -> None:
     assert _not_sent(RayActorError()).failure == "node_lost"
+    assert _not_taken(1, {"address": "10.0.0.7"}, RayActorError()).failure == "node_lost"
+
+
+def test_a_node_that_cannot_read_what_it_left_is_not_lost() -> None:
+    error = OSError(errno.EIO, "Input/output error", "/tmp/log")
+    by_ray = RayTaskError("brought", "a traceback", error).as_instanceof_cause()
+    lost = _not_taken(1, {"address": "10.0.0.7"}, by_ray)
+    assert lost.failure == "platform"
+    assert lost.summary == "what node 1 left cannot be read there: Input/output error: `/tmp/log`"
 
 
 def test_a_node_that_hangs_keeps_the_driver_from_nothing_and_is_named(

@@ -206,7 +206,7 @@ class NodeGroup:
         except NO_ROOM:
             lost = [LostNode("platform", f"what node {number} left cannot be taken: {_FULL}")]
         except RayError as error:
-            lost = [_loss(number, self.places[number], error)]
+            lost = [_not_taken(number, self.places[number], error)]
         except OSError as error:
             summary = f"what node {number} left cannot be written on the head node"
             summary += f": {error.strerror}"
@@ -277,6 +277,16 @@ def _not_sent(error: RayError | OSError) -> LostNode:
         summary = f"the files of the launch cannot be sent: {cause.strerror or cause}{where}"
         return LostNode("staging_failed", summary)
     return LostNode("node_lost", f"a node was lost: {_words(error)}")
+
+
+def _not_taken(number: int, place: Mapping[str, Any], error: RayError) -> LostNode:
+    """Why what a node left cannot be taken: its disk, or the node is lost; see `_not_sent`."""
+    cause = getattr(error, "cause", None)
+    if not isinstance(cause, OSError):
+        return _loss(number, place, error)
+    where = f": `{cause.filename}`" if cause.filename else ""
+    summary = f"what node {number} left cannot be read there: {cause.strerror or cause}{where}"
+    return LostNode("platform", summary)
 
 
 def _words(error: Exception) -> str:
