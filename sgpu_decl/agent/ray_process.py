@@ -206,11 +206,12 @@ class RayProcess:
             rmtree(folder, ignore_errors=True)
         self._folder = self._shared = ""
 
-    def last_lines(self, *processes: str) -> str | None:
-        """Return the last lines that these processes logged; those of the start without any."""
+    def last_lines(self, *names: str) -> str | None:
+        """Return the last lines that the processes of these names logged; those of the start if
+        there are none."""
         logs = self._session_logs()
         ends = (".out", ".err") if logs else ()
-        paths = [os.path.join(logs, name + end) for name in processes for end in ends]
+        paths = [os.path.join(logs, name + end) for name in names for end in ends]
         text = last_lines(*paths) or last_lines(self._log)
         return self._redact(text) if text else None
 

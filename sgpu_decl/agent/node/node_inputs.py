@@ -79,7 +79,8 @@ class NodeInputs:
         self._lock = None
 
     def _take(self) -> bool:
-        """Take the lock of the folder, if it is to be had; True if this node has to fill it."""
+        """Take the lock of the folder unless another node keeps it; True if this node has to fill
+        it."""
         with suppress(FileExistsError):
             os.mkdir(self._folder, 0o700)
         try:

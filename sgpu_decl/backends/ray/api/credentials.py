@@ -98,9 +98,9 @@ def credentials_of(environ: Mapping[str, str]) -> Credentials:
 
 def _checked(token: str, source: str) -> str:
     if not _TOKEN.fullmatch(token):
-        fault = "is empty" if not token else "has line breaks, blanks or other signs in it"
+        fault = "has line breaks, spaces or other characters that no token has"
         raise BackendError(
-            f"the token of {source} {fault}",
+            f"the token of {source} {fault if token else 'is empty'}",
             hint="write the token alone, as `ray get-auth-token` shows it",
             code="bad_ray_token",
         )

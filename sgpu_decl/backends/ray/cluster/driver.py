@@ -1,13 +1,14 @@
 """The driver of a launch: it gets nodes from Ray, starts a node program on each, watches them, and
 says how the run ended.
 
-`launch.json` has the launch: `token`, `launch`, the launch folder, `back`, `start` (see
-`NodeActor.run`), `placement`, `retry`, `grace`, `startup_timeout` and `upstreams` (see
-`await_upstreams`). `secrets` and `credentials`
-are the keys of values in the key-value store: of the run's secrets, and of the credentials of its
-tracking server. If there is no storage, `sent` is what `SentFiles` needs, paths are relative to the
-head's folder, and the driver writes the launch folder, which is `files` of the package, the
-`marker` of `sent` last. The exit code is the run's.
+`launch.json` has the launch: its `token`; `launch` and `back`, its folders; `start`, for
+`NodeActor.run`; `placement`, `retry`, `grace` and `startup_timeout`; `upstreams`, for
+`await_upstreams`. `secrets` and `credentials` are keys of the key-value store: of the run's
+secrets, and of the credentials of its tracking server.
+
+If there is no storage, `sent` is what `SentFiles` needs, and paths are relative to the head's
+folder. The driver then writes the launch folder, which the package has as `files`, and last the
+file that `marker` of `sent` names. The exit code is the run's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _POLL = 0.5  # seconds between two looks for a request to cancel
 _BUSY_POLL = 0.1  # the same while ranks start, or write what this process takes
-_SEEN = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
+_FROM_AGENT = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
 _LATE = 60.0  # seconds that nodes may need, beyond the grace, once the run is to end
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
 _STORE_ANSWERS = 30.0  # seconds until the key-value store must answer
@@ -69,7 +70,7 @@ def main(folder: str) -> int:
             root = head_folder()
             launch = _on_head(root, launch)
             write_launch(root, launch["launch"], files, last=launch["sent"]["marker"])
-        except Exception as error:  # noqa: BLE001  whatever it is, it ends the run, and is said
+        except Exception as error:  # noqa: BLE001  any error ends the run, and is reported
             reason = f"`{launch['launch']}` cannot be written on the head node: {error!r}"
     if reason is not None:
         attempt_files.say(reason)
@@ -96,7 +97,7 @@ class _Driver:
                 join_cluster()
             signal.signal(signal.SIGTERM, self._on_sigterm)
             outcome = self._run()
-        except Exception as error:  # noqa: BLE001  whatever it is, it ends the run, and is said
+        except Exception as error:  # noqa: BLE001  any error ends the run, and is reported
             traceback.print_exc()
             outcome = _failed("platform", f"the driver of this run failed: {error!r}")
         self._status.end(outcome)
@@ -193,16 +194,16 @@ class _Driver:
         except LostNode as error:
             return [error]
         self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
-        every: list[LostNode] = []
+        losses: list[LostNode] = []
         asked = writing = False
         deadline: float | None = None  # once a node is lost, or the run is to end
         while nodes.running:
             starting = self._status.fields["state"] == "starting"
             lost = nodes.wait(_BUSY_POLL if starting or writing else _POLL)
-            every += lost
+            losses += lost
             self._copy.copy_new_lines()
             writing = self._sent is not None and self._sent.take_lines()
-            if (self._stop_requested() or every) and not asked:
+            if (self._stop_requested() or losses) and not asked:
                 asked = True
                 nodes.stop()
             if asked and deadline is None:
@@ -215,7 +216,7 @@ class _Driver:
             late = deadline is not None and time.monotonic() > deadline
             if (late and not nodes.collecting) or self._out_of_time():
                 break
-        return every
+        return losses
 
     def _outcome(self, before: int, lost: list[LostNode]) -> dict[str, Any]:
         """What the first agent says of this attempt, or else what was seen of its nodes."""
@@ -320,7 +321,7 @@ def _failed(failure: str, summary: str, status: dict[str, Any] | None = None) ->
 
 def _status_fields(agent: dict[str, Any]) -> dict[str, Any]:
     """What the status repeats of that of the first agent."""
-    return {name: agent.get(name) for name in _SEEN}
+    return {name: agent.get(name) for name in _FROM_AGENT}
 
 
 def _summary(outcome: dict[str, Any]) -> str:

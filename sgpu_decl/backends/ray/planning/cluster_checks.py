@@ -63,7 +63,7 @@ def cluster_findings(
         and sent is not None
         and _minor(sent) != _minor(state.python)
     ):
-        whose = "the called function is of" if called else "the environment is for"
+        whose = "the called function comes from" if called else "the environment is for"
         yield Diagnostic(
             code="python_differs",
             summary=f"{whose} Python {sent}, and the cluster runs Python {state.python}",

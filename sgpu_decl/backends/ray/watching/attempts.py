@@ -35,7 +35,7 @@ class RayAttempts(RemoteAttempts):
     def __init__(self, launches: RemoteLaunches, clusters: Clusters) -> None:
         super().__init__(launches)
         self._clusters = clusters
-        self._several = False  # attempts are looked at
+        self._several = False  # whether `look` is asked about several attempts
         self._known: dict[str, dict[str, Any]] = {}  # what drivers wrote last, by token
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
