@@ -14,6 +14,12 @@ from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 
+FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
+"""The paths of a file of the head, of the names of its files, and of the nodes."""
+
+HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
+"""What a dashboard says of the head, as far as it is read."""
+
 RECORDED = Path(__file__).parent / "recorded"
 """What the dashboards of two clusters answered, each with a head and a node, GPUs that were
 declared, a placement group and an actor. What differs from machine to machine is left out. `jobs`

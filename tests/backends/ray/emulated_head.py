@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from sgpu_decl.backends.ray.cluster.depot import _Depot
 from sgpu_decl.backends.ray.cluster.head_names import DEPOT_ID, HEAD_FOLDER
+from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES
 
 _VALUES, _JOBS = "/api/packages/gcs/", "/api/jobs/"
-_HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
 
 
 class EmulatedHead:
@@ -43,12 +43,12 @@ class EmulatedHead:
 
     def get(self, path: str, query: dict[str, str]) -> bytes | None:
         """What a path answers with; None for 404."""
-        if path == "/api/v0/logs/file":
+        if path == FILE:
             return (self.logs / query["filename"]).read_bytes()
         answers: dict[str, Any] = {
             "/api/version": {"session_name": "one"},
-            "/api/v0/nodes": {"data": {"result": {"result": [_HEAD]}}},
-            "/api/v0/logs": {"data": {"result": {"internal": self._names(query.get("glob", ""))}}},
+            NODES: {"data": {"result": {"result": [HEAD]}}},
+            NAMES: {"data": {"result": {"internal": self._names(query.get("glob", ""))}}},
             **{f"{_JOBS}{name}": job for name, job in self.jobs.items()},
         }
         return json.dumps(answers[path]).encode() if path in answers else None

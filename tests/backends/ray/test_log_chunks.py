@@ -11,10 +11,8 @@ from sgpu_decl.backends.ray.cluster.log_chunks import CHUNK, LogChunks
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.watching.logs import HeadLogs
 from sgpu_decl.errors import BackendError
-from tests.backends.ray.answers import Answers, answering
+from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
-FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
-HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
 LOGS = "/sgpu/runs/1/logs"
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun
-from tests.ray_versions import BOTH_RAYS
 from tests.support import until
 
 SIZE = 3_000_000
@@ -15,7 +14,6 @@ SIZE = 3_000_000
 
 @pytest.mark.ray
 @pytest.mark.expensive
-@pytest.mark.parametrize("ray_python", BOTH_RAYS, indirect=True)
 def test_what_the_head_forgets_the_nodes_forget(ray_python: str, tmp_path: Path) -> None:
     place = tmp_path / "nodes"
     place.mkdir()

@@ -22,16 +22,14 @@ from sgpu_decl.backends.remote.remote_reference import RemoteReference
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.model.launch import LaunchRecord
 from tests.backends.launches import launching_of
-from tests.backends.ray.answers import Answers, answering
+from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
 GONE = "http://127.0.0.1:9"
 NOBODY = {
     "/api/version": {"session_name": "one"},
-    "/api/v0/nodes": {
-        "data": {"result": {"result": [{"node_id": "h", "is_head_node": True, "state": "ALIVE"}]}}
-    },
-    "/api/v0/logs": {"data": {"result": {}}},
-    "/api/v0/logs/file": (500, "no such file"),
+    NODES: {"data": {"result": {"result": [HEAD]}}},
+    NAMES: {"data": {"result": {}}},
+    FILE: (500, "no such file"),
 }
 
 Open = Callable[..., tuple[RayLaunches, RayAttempts]]

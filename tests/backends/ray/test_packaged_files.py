@@ -13,11 +13,10 @@ from sgpu_decl.backends.ray.head.ray_files import SMALL
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.lease import YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER
-from tests.backends.ray.answers import Answers, answering
+from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
 LAUNCH = "/sgpu/runs/lineage/train/1-token"
-FILE, NAMES, NODES, JOBS = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes", "/api/jobs/"
-HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
+JOBS = "/api/jobs/"
 
 
 @pytest.fixture

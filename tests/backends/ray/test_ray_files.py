@@ -13,11 +13,8 @@ from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.output_download import fetch_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
-from tests.backends.ray.answers import Answers, answering
+from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 from tests.support import PATIENCE
-
-FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
-HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
 
 
 @pytest.fixture

@@ -16,15 +16,13 @@ from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from tests.backends.launches import launching_of
-from tests.backends.ray.answers import Answers, answering
+from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
 RECORD = launching_of(
     spec=json.dumps({"entrypoint": "t.py:f", "gpus": 1, "type": "CPU", "backend": {"kind": "ray"}})
 ).record
 LAUNCH = RemoteLayout(ROOT).launch(RECORD)
 USES = Uses(agent="a", code=None, environment=None)
-FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
-HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
 
 
 @pytest.fixture

@@ -20,13 +20,11 @@ from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout, Uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from tests.backends.launches import launching_of
-from tests.backends.ray.answers import Answers, answering
+from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
 SPEC = {"entrypoint": "t.py:f", "gpus": 1, "type": "CPU", "backend": {"kind": "ray"}}
 RECORD = launching_of(spec=json.dumps(SPEC)).record
 LAUNCH = RemoteLayout(ROOT).launch(RECORD)
-FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
-HEAD = {"node_id": "h", "is_head_node": True, "state": "ALIVE"}
 ENDED = {"state": "ended", "outcome": {"state": "succeeded", "exit_code": 0, "class": None}}
 
 
