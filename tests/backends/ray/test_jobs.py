@@ -57,7 +57,7 @@ def test_a_job_that_the_cluster_has_was_submitted(answers: Answers, answer: obje
 def test_a_job_is_looked_for_after_a_submission_that_was_answered_too_late(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.backends.ray.api.dashboard._SILENCE", 0.3)
+    monkeypatch.setattr("sgpu_decl.backends.ray.api.dashboard_connection._SILENCE", 0.3)
 
     def submitted() -> tuple[int, str]:
         answers.by_path[f"{JOBS}t"] = {"status": "PENDING"}
