@@ -238,15 +238,14 @@ class SentFiles:
         """A file that is there once it is whole."""
         path = os.path.join(self._above, name.removeprefix("runs/"))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        partial = f"{path}.tmp"
+        unfinished = f"{path}.tmp"
         try:
-            with open(partial, "wb") as file:
+            with open(unfinished, "wb") as file:
                 yield file
-            os.rename(partial, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)  # a full disk has room again
-            raise
+            os.rename(unfinished, path)
+        finally:
+            with contextlib.suppress(OSError):  # it has its name, or a full disk has room again
+                os.unlink(unfinished)
 
     def _write(self, node: int, lines: bytes) -> None:
         if lines:
