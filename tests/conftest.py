@@ -117,8 +117,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
 # shares it. Of two processes that run the tests, one has them all.
 
 
+@pytest.hookimpl(trylast=True)  # pytest's own order has the values of other parameters in it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (not _version(item), not _starts_ray(item)))
+    items.sort(key=lambda item: (not _version(item), _version(item) or "", not _starts_ray(item)))
 
 
 @pytest.hookimpl(trylast=True)
@@ -154,7 +155,7 @@ def _starts_ray(item: pytest.Item) -> bool:
     return item.get_closest_marker("ray") is not None
 
 
-def _version(item: pytest.Item) -> object:
+def _version(item: pytest.Item) -> str | None:
     """Which Ray the shared cluster of a test has; None for a test without it."""
     callspec = getattr(item, "callspec", None)
     return callspec.params.get("cluster") if callspec and _starts_ray(item) else None

@@ -5,6 +5,9 @@ environment of its own, because one interpreter holds one Ray; `make test-all` m
 takes the fixture `ray_python` (`tests/conftest.py`) runs with both: quickly with the newest, and as
 an `expensive` test with the oldest. `SGPU_TEST_RAY=.venv/ray-2.49.1/bin/python` in the environment
 runs the tests of the newest with that one instead, those of the newest alone too.
+
+Cases of the shared cluster and something else, as ("cluster", "victims"), need `scope="session"`:
+without it, pytest starts a cluster for each of them.
 """
 
 import os

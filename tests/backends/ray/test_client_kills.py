@@ -52,7 +52,10 @@ def at_each(steps: Mapping[str, str]) -> pytest.MarkDecorator:
     newest = [pytest.param("newest", step, id=name) for name, step in steps.items()]
     names = [name for name in OF_THE_CLUSTER if name in steps]
     oldest = [pytest.param(OLDEST_RAY, steps[name], id=f"{OLDEST_RAY}-{name}") for name in names]
-    return pytest.mark.parametrize(("cluster", "step"), newest + oldest, indirect=["cluster"])
+    cases = newest + oldest
+    return pytest.mark.parametrize(
+        ("cluster", "step"), cases, indirect=["cluster"], scope="session"
+    )
 
 
 @pytest.fixture

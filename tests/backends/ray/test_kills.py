@@ -62,6 +62,7 @@ def test_a_supervisor_of_ray_that_is_killed_takes_all_with_it(run: ClusterRun) -
         *((OLDEST_RAY, victims, number % 2) for number, victims in enumerate(CLASSES)),
     ],
     indirect=["cluster"],
+    scope="session",
 )
 def test_a_process_that_is_killed_on_a_node_ends_the_run(
     run: ClusterRun, victims: str, node: int

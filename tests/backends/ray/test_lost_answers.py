@@ -26,6 +26,7 @@ def proxy(cluster: RayCluster) -> Iterator[LossyProxy]:
     ("cluster", "storage"),
     [("newest", True), ("newest", False), (OLDEST_RAY, False)],
     indirect=["cluster"],
+    scope="session",
 )
 def test_a_launch_is_one_job_although_the_first_answer_to_each_request_is_lost(
     cluster: RayCluster, proxy: LossyProxy, tmp_path: Path, *, storage: bool

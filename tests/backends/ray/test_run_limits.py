@@ -87,6 +87,7 @@ def test_a_run_that_gets_no_nodes_within_its_startup_timeout_fails(run: ClusterR
         (OLDEST_RAY, "actors"),
     ],
     indirect=["cluster"],
+    scope="session",
 )
 def test_a_lost_node_leads_to_new_nodes_where_retry_wants_them(
     run: ClusterRun, victims: str
