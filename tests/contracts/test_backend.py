@@ -133,7 +133,6 @@ class TestRay(BackendContract):
                 elsewhere=True,
                 queues=False,
                 orders=True,
-                reads_outputs=storage is not None,
                 lose_answer=lambda: setattr(proxy, "lose", "POST /api/jobs/"),
             )
 
@@ -149,10 +148,13 @@ class TestRayWithoutStorage(TestRay):
     def storage(self) -> Path | None:
         return None
 
-    @NEWEST_CLUSTER
     def test_runs_start_in_their_order(self, bench: BackendBench) -> None:
-        """Ray itself stops a run that waits, and the driver of the one before is killed. The rest
-        is as with a storage."""
+        super().test_runs_start_in_their_order(bench)
+
+    @NEWEST_CLUSTER
+    def test_runs_in_order_end_where_ray_stops_one_or_a_driver_is_killed(
+        self, bench: BackendBench
+    ) -> None:
         gate = str(bench.gate)
         waits = {"function": "value", "after": ["hello"], "args": {"gate": gate}}
         hello = {"function": "hold", "args": {"gate": gate}}

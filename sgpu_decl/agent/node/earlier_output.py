@@ -3,14 +3,13 @@ another run reads it.
 
 Attempts of a run have launch folders beside each other, `8-TOKEN`, and below `back` of each lies
 what its nodes uploaded, for each attempt of the platform. Files of all nodes come into one folder,
-as on one machine. If a node before has a file of that name, one lies below `node_K/`.
+as on one machine. If a node before has a file or a folder of that name, one lies below `node_K/`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.node.log_forwarding import say
@@ -19,12 +18,24 @@ from sgpu_decl.agent.previous_output import holds_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-__all__ = ["absent_nodes", "bring_earlier_output", "bring_output", "newest_output"]
+    Sources = Sequence[tuple[str, str | None]]
+
+__all__ = [
+    "absent_nodes",
+    "bring_earlier_output",
+    "bring_output",
+    "last_output",
+    "left_behind",
+    "newest_output",
+    "output_files",
+    "pieces",
+]
 
 _OUTPUT = "output"
+_CHUNK = 1 << 20
 
 
 def bring_earlier_output(back: str, target: str) -> None:
@@ -38,15 +49,14 @@ def bring_earlier_output(back: str, target: str) -> None:
         OSError: it cannot be read, or is damaged.
     """
     nodes = newest_output(back)
-    for path in nodes:
-        _bring(path, target)
     if nodes:
+        _bring(nodes, target)
         say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{os.path.dirname(nodes[0])}`")
 
 
-def bring_output(back: str, target: str) -> int:
+def bring_output(back: str, target: str) -> None:
     """Copy the output of one attempt to a new folder: what its last start left, if that is nothing,
-    too. Returns how many files its nodes could not bring back.
+    too.
 
     Args:
         back: the folder that its nodes uploaded to.
@@ -56,12 +66,7 @@ def bring_output(back: str, target: str) -> int:
     """
     os.listdir(back)
     os.makedirs(target)
-    left = 0
-    for attempt in _numbered(back)[:1]:
-        for node in _nodes(attempt):
-            _bring(node, target)
-            left += len((attempt_files.read_json(node, DONE) or {}).get("left") or ())
-    return left
+    _bring(last_output(back), target)
 
 
 def absent_nodes(back: str, nodes: int) -> list[int]:
@@ -73,6 +78,17 @@ def absent_nodes(back: str, nodes: int) -> list[int]:
         if outcome is None or outcome["state"] == "succeeded":
             whole = {os.path.basename(path) for path in _nodes(attempt)}
     return [number for number in range(nodes) if f"node_{number}" not in whole]
+
+
+def last_output(back: str) -> list[str]:
+    """What each node uploaded of the last start of an attempt: their folders."""
+    return [node for attempt in _numbered(back)[:1] for node in _nodes(attempt)]
+
+
+def left_behind(nodes: Sequence[str]) -> int:
+    """How many files nodes could not upload."""
+    done = [attempt_files.read_json(node, DONE) or {} for node in nodes]
+    return sum(len(one.get("left") or ()) for one in done)
 
 
 def newest_output(back: str) -> list[str]:
@@ -127,35 +143,68 @@ def _split(node: str) -> dict[str, Mapping[str, Any]]:
     return {name[len(below) :]: item for name, item in parts.items() if name.startswith(below)}
 
 
-def _bring(node: str, target: str) -> None:
+def output_files(nodes: Sequence[str]) -> dict[str, Sources]:
+    """The files that nodes uploaded of their output, by the names that they have in one folder.
+    Each consists of the files at these paths; beside that of a part is its SHA-256.
+
+    Args:
+        nodes: their folders, as `last_output` gives them.
+    """
+    found: dict[str, Sources] = {}
+    folders: set[str] = set()
+    for node in nodes:
+        for name, sources in _files(node).items():
+            free, below = name, os.path.basename(node)
+            while free in found or free in folders or any(map(found.__contains__, _above(free))):
+                free, below = os.path.join(below, name), f"{below}_"
+            found[free] = sources
+            folders.update(_above(free))
+    return found
+
+
+def _files(node: str) -> dict[str, Sources]:
+    """The files of one node's output, by their names there."""
     output = os.path.join(node, _OUTPUT)
-    for place, _, files in os.walk(output):
-        for name in files:
+    files: dict[str, Sources] = {}
+    for place, _, names in os.walk(output):
+        for name in names:
             path = os.path.join(place, name)
-            free = _free(target, os.path.relpath(path, output), os.path.basename(node))
-            shutil.copyfile(path, free)
+            files[os.path.relpath(path, output)] = [(path, None)]
     for name, split in _split(node).items():
-        _join(node, split, _free(target, name, os.path.basename(node)))
+        folder = os.path.join(node, split["folder"])
+        files[name] = [
+            (os.path.join(folder, str(number)), digest)
+            for number, digest in enumerate(split["sha256"])
+        ]
+    return files
 
 
-def _free(target: str, name: str, node: str) -> str:
-    """The path of a file, below the name of its node where another node has it already."""
-    path = os.path.join(target, name)
-    if os.path.lexists(path):
-        path = os.path.join(target, node, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    return path
+def _above(name: str) -> Iterator[str]:
+    """The folders that a file lies in."""
+    while name := os.path.dirname(name):
+        yield name
 
 
-def _join(node: str, split: Mapping[str, Any], path: str) -> None:
-    with open(path, "wb") as whole:
-        for number, digest in enumerate(split["sha256"]):
-            source = os.path.join(node, split["folder"], str(number))
-            with open(source, "rb") as part:
-                content = part.read()
-            if hashlib.sha256(content).hexdigest() != digest:
-                raise OSError(f"`{source}` is not what the node wrote there")
-            whole.write(content)
+def _bring(nodes: Sequence[str], target: str) -> None:
+    for name, sources in output_files(nodes).items():
+        path = os.path.join(target, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.writelines(pieces(sources, most=_CHUNK))
+
+
+def pieces(sources: Sources, *, most: int) -> Iterator[bytes]:
+    """The content of a file, at most so many bytes at once. Raises OSError, also after the last
+    piece of a part which is not what its node wrote."""
+    for path, digest in sources:
+        hashed = hashlib.sha256()
+        with open(path, "rb") as file:
+            while data := file.read(most):
+                if digest is not None:
+                    hashed.update(data)
+                yield data
+        if digest not in (None, hashed.hexdigest()):
+            raise OSError(f"`{path}` is not what the node wrote there")
 
 
 def _names(folder: str) -> list[str]:

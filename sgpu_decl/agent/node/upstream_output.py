@@ -7,17 +7,21 @@ A shared folder may show late what other machines wrote to it.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 
-from sgpu_decl.agent.node.earlier_output import absent_nodes, bring_output
+from sgpu_decl.agent.node.earlier_output import (
+    absent_nodes,
+    bring_output,
+    last_output,
+    left_behind,
+)
 from sgpu_decl.agent.upstreams import refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["UpstreamFailed", "bring_upstream"]
+__all__ = ["UpstreamFailed", "await_output", "bring_upstream", "copy_output", "gone_output"]
 
 _POLL = 0.5  # seconds between two looks
 _VISIBLE = 60.0  # seconds until what all nodes brought back is seen here
@@ -42,7 +46,24 @@ def bring_upstream(
     wait: Callable[[float], object],
     say: Callable[[str], None],
 ) -> bool:
-    """Copy what an attempt left to a new folder; False if this run was `stopped` meanwhile.
+    """Await what an attempt left, and copy it to a new folder; False if this run was `stopped`
+    meanwhile. The arguments are those of both. Raises UpstreamFailed."""
+    if not await_output(name, back, nodes=nodes, stopped=stopped, wait=wait, say=say):
+        return False
+    copy_output(name, back, target)
+    return True
+
+
+def await_output(
+    name: str,
+    back: str,
+    *,
+    nodes: int,
+    stopped: Callable[[], bool],
+    wait: Callable[[float], object],
+    say: Callable[[str], None],
+) -> bool:
+    """Wait until all that an attempt left is seen here; False if this run was `stopped` meanwhile.
 
     Args:
         name: of the attempt, such as `train#8`. It has succeeded.
@@ -57,17 +78,27 @@ def bring_upstream(
     while absent := absent_nodes(back, nodes):
         if time.monotonic() > deadline:
             if not os.path.isdir(back):
-                raise UpstreamFailed("upstream_failed", refusal(name, "gone"))
+                raise gone_output(name)
             reason = f"what node {absent[0]} of {name} left is not in its launch folder"
             raise UpstreamFailed("staging_failed", reason)
         if stopped():
             return False
         wait(_POLL)
-    try:
-        left = bring_output(back, target)
-    except (OSError, shutil.Error) as error:
-        reason = f"the output of {name} cannot be copied for this run: {error}"
-        raise UpstreamFailed("staging_failed", reason) from error
+    left = left_behind(last_output(back))
     if left:
         say(f"{left} files of {name} stayed on its nodes: they are not in its output")
     return True
+
+
+def copy_output(name: str, back: str, target: str) -> None:
+    """Copy what an attempt left to a new folder. Raises UpstreamFailed."""
+    try:
+        bring_output(back, target)
+    except OSError as error:
+        reason = f"the output of {name} cannot be copied for this run: {error}"
+        raise UpstreamFailed("staging_failed", reason) from error
+
+
+def gone_output(name: str) -> UpstreamFailed:
+    """The error of an attempt whose output was deleted."""
+    return UpstreamFailed("upstream_failed", refusal(name, "gone"))

@@ -10,7 +10,7 @@ All paths are below the staging folder:
 
     inputs/NAME-N/                      below a launch folder: the output of another run that this
                                         one reads, brought there by whoever waited for it, unless
-                                        nodes bring it themselves: `NodeProgram.inputs`
+                                        each node has a folder for it: `NodeProgram.inputs`
 
 Where the layout has a `command_root`, `launch_files` lie below that, at the same path; objects,
 markers and what comes back lie below the staging folder all the same.
@@ -153,8 +153,8 @@ class NodeProgram(Protocol):
         return None
 
     def inputs(self, launching: LaunchRequest) -> str | None:  # noqa: ARG002
-        """The folder that each node brings the outputs to which its ranks read; None if somebody
-        brings them to the launch folder before nodes start."""
+        """The folder of each node with the outputs that its ranks read; None if somebody brings
+        them to the launch folder before nodes start."""
         return None
 
     @abstractmethod

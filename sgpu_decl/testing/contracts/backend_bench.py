@@ -125,8 +125,7 @@ class BackendCase:
         elsewhere: whether attempts and what they left outlive the project's `.sgpu` folder.
         queues: whether an attempt can wait for an earlier one.
         resumes: whether it has the field `resume`.
-        orders: whether it has the field `after`; and `reads_outputs`, whether ranks can read the
-            output of a run that they come after.
+        orders: whether it has the field `after`.
         lose_answer: makes it carry out the next launch and lose the answer.
     """
 
@@ -142,7 +141,6 @@ class BackendCase:
     queues: bool = True
     resumes: bool = True
     orders: bool = False
-    reads_outputs: bool = True
     lose_answer: Callable[[], None] | None = None
 
 

@@ -1,6 +1,7 @@
 """What a driver sends to nodes, as far as no node is needed."""
 
 import errno
+import hashlib
 import json
 import os
 import time
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayTaskError
 
 from sgpu_decl.agent.environment.packs import Index, Pack, index_name
+from sgpu_decl.agent.node.input_folder import InputFolder
+from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster.actor_answers import SilentNode
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
@@ -41,8 +44,14 @@ class Head:
         sent: dict[str, Any] = {"objects": str(self.objects), "code": "c0de"}
         sent["environment"] = environment
         sent |= {"files": [], "resume": False, "gc_lock": {"name": "freeing-", "seconds": 300.0}}
-        launch = {"launch": str(root / "runs/1"), "back": str(root / "runs/1/back"), "sent": sent}
-        self.files = SentFiles(launch, LogCopy())
+        self.launch = {"launch": str(root / "runs/1"), "back": str(root / "runs/1/back")}
+        self.launch |= {"sent": sent, "upstreams": [{"output": None}]}
+        self.files = SentFiles(self.launch, LogCopy())
+
+    def reads(self, back: Path, folder: Path, *, nodes: int) -> None:
+        """Have the launch read what the nodes of `train#8` left."""
+        upstream = {"name": "train#8", "back": str(back), "nodes": nodes, "output": str(folder)}
+        self.files = SentFiles({**self.launch, "upstreams": [upstream]}, LogCopy())
 
 
 @pytest.fixture
@@ -324,3 +333,139 @@ def test_an_object_store_that_stays_full_is_the_reason(
     lost = _not_sent(raised.value)
     assert lost.failure == "staging_failed"
     assert lost.summary.endswith(": Ray's object store is full, and the disk below it, too")
+
+
+class Upstream:
+    """What two nodes of `train#8` left on the head, and the folder that ranks read it from."""
+
+    def __init__(self, head: Head, root: Path) -> None:
+        self.back = root / "train/8-token/back"
+        self.inputs = root / "inputs"
+        self.folder = self.inputs / "train-8"
+        self.nodes = [self.back / f"0/node_{number}" for number in range(2)]
+        for node in self.nodes:
+            (node / "output/sub").mkdir(parents=True)
+            (node / "output/sub/same").write_text(node.name)
+            (node / "output/sub/.index").write_text("what the head says of the folder")
+            (node / "done").write_text("{}")
+        head.reads(self.back, self.folder, nodes=2)
+
+    def leave_parts(self, *parts: bytes, digests: list[str] | None = None) -> None:
+        """The second node left a file `large` in these parts, too."""
+        folder = self.nodes[1] / "parts/0"
+        folder.mkdir(parents=True)
+        for number, part in enumerate(parts):
+            (folder / str(number)).write_bytes(part)
+        digests = digests or [hashlib.sha256(part).hexdigest() for part in parts]
+        split = {"output/large": {"folder": "parts/0", "sha256": digests}}
+        (self.nodes[1] / "done").write_text(json.dumps({"parts": split}))
+
+
+@pytest.fixture
+def upstream(head: Head, tmp_path: Path) -> Upstream:
+    return Upstream(head, tmp_path)
+
+
+def test_outputs_of_all_nodes_of_another_run_come_into_one_folder_until_the_node_is_done(
+    head: Head, node: Node, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files._PIECE", 3)
+    upstream.leave_parts(b"01234", b"567")
+    (upstream.nodes[0] / "output/empty").touch()
+
+    list(head.files.send([node], str(tmp_path / "runs/1/logs/0")))
+
+    paths = [path for path in upstream.folder.rglob("*") if path.is_file()]
+    assert {str(path.relative_to(upstream.folder)): path.read_text() for path in paths} == {
+        "empty": "", "large": "01234567", "sub/same": "node_0", "node_1/sub/same": "node_1",
+    }  # fmt: skip
+    list(head.files.collect(0))
+    assert not upstream.inputs.exists()
+
+
+def test_nodes_of_one_machine_get_an_output_once(
+    head: Head, node: Node, upstream: Upstream, tmp_path: Path
+) -> None:
+    received: list[tuple[str, int]] = []
+
+    class Counted(NodeFiles):
+        def receive(self, name: str, offset: int, size: int, data: bytes) -> None:
+            received.append((name, self._number))
+            super().receive(name, offset, size, data)
+
+    nodes = [Node(Counted(str(tmp_path / f"nodes/{number}"), number)) for number in range(2)]
+
+    list(head.files.send(nodes, str(tmp_path / "runs/1/logs/0")))
+
+    assert [number for name, number in received if name.startswith("/")] == [0, 0]
+    nodes[0].discard.remote()
+    assert (upstream.folder / "sub/same").exists()
+    nodes[1].discard.remote()
+    assert not upstream.inputs.exists()
+
+
+def test_a_node_waits_while_another_attempt_on_its_machine_fills_the_folder(
+    head: Head, node: Node, upstream: Upstream, tmp_path: Path
+) -> None:
+    other = InputFolder(str(upstream.inputs))
+    assert other.take()
+    steps = head.files.send([node], str(tmp_path / "runs/1/logs/0"))
+    for _ in range(5):
+        next(steps)  # the driver looks for a request to stop meanwhile
+    assert list(upstream.inputs.iterdir()) == []
+
+    other.release()
+    list(steps)
+
+    assert (upstream.folder / "sub/same").exists()
+
+
+def test_an_output_that_was_deleted_before_nodes_are_replaced_ends_the_run(
+    head: Head, node: Node, upstream: Upstream, tmp_path: Path
+) -> None:
+    (upstream.nodes[1] / "done").unlink()
+    with pytest.raises(UpstreamFailed, match="train#8 is gone, and this run") as raised:
+        list(head.files.send([node], str(tmp_path / "logs")))
+    assert raised.value.failure == "upstream_failed"
+
+
+def test_an_output_that_is_damaged_is_not_read(
+    head: Head, node: Node, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.leave_parts(b"01234", digests=["0" * 64])
+    with pytest.raises(OSError, match="is not what the node wrote there") as raised:
+        list(head.files.send([node], str(tmp_path / "logs")))
+    assert not (upstream.inputs / ".whole").exists()
+    lost = _not_sent(raised.value)
+    assert lost.failure == "staging_failed"
+    assert lost.summary == (
+        f"the files of the launch cannot be sent: `{upstream.nodes[1]}/parts/0/0` is not what the "
+        "node wrote there"
+    )
+
+
+def test_a_folder_of_outputs_that_a_node_cannot_make_is_named(
+    head: Head, node: Node, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.inputs.touch()
+    with pytest.raises(OSError, match="on node 0") as raised:
+        list(head.files.send([node], str(tmp_path / "logs")))
+    lost = _not_sent(raised.value)
+    assert lost.failure == "staging_failed"
+    assert lost.summary.endswith(f"Not a directory on node 0: `{upstream.inputs}`")
+
+
+def test_a_disk_that_is_full_has_room_again_once_the_node_is_done(
+    head: Head, node: Node, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left on device on node 0") as raised:
+        list(head.files.send([node], str(tmp_path / "logs")))
+    assert _not_sent(raised.value).summary.endswith(f": `{upstream.folder}/sub/same`")
+
+    node.discard.remote()
+
+    assert not upstream.inputs.exists()

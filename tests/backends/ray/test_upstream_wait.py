@@ -13,7 +13,7 @@ from sgpu_decl.agent.node import upstream_output
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster import upstream_wait
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
-from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams
+from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams, copy_outputs
 
 RUNNING = {"status": "RUNNING", "driver_node_id": "head"}
 KILLED = {"status": "FAILED", "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR", "driver_exit_code": -9}
@@ -78,7 +78,10 @@ class Launch:
         """Have the driver copy the output of an upstream that succeeded before."""
         upstream = {"name": "train#8", "waits": False, "output": str(self.inputs)}
         upstream |= {"back": str(self.back), "nodes": nodes}
-        return await_upstreams([upstream], self.status, Ray(), stopped=stopped)
+        if not await_upstreams([upstream], self.status, Ray(), stopped=stopped):
+            return False
+        copy_outputs([upstream])
+        return True
 
 
 @pytest.fixture
@@ -174,6 +177,9 @@ def test_the_output_of_all_nodes_of_the_last_start_is_copied_into_one_folder(
         (node / "output/sub").mkdir()
         (node / "output/sub/same").write_text(node.name)
     (two / "output/other").write_text("two")
+    (one / "output/node_1").touch()  # a file where a folder would be
+    (two / "output/node_1").mkdir()
+    (two / "output/node_1/deep").write_text("two")
 
     assert launch.read(nodes=2)
 
@@ -182,7 +188,13 @@ def test_the_output_of_all_nodes_of_the_last_start_is_copied_into_one_folder(
         for path in launch.inputs.rglob("*")
         if path.is_file()
     }
-    assert found == {"sub/same": "node_0", "node_1/sub/same": "node_1", "other": "two"}
+    assert found == {
+        "node_1": "",
+        "node_1_/node_1/deep": "two",
+        "node_1_/sub/same": "node_1",
+        "other": "two",
+        "sub/same": "node_0",
+    }
 
 
 def test_an_upstream_that_left_nothing_has_an_empty_output(launch: Launch) -> None:

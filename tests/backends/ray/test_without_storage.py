@@ -1,5 +1,6 @@
 """Runs on clusters without a shared folder, when their processes are killed; see `test_kills`."""
 
+import hashlib
 import json
 import os
 import signal
@@ -17,6 +18,33 @@ from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
+
+STAGES = '''\
+import hashlib, os, pathlib, time
+
+def make(size):
+    """Leave a file of the same name on each node, and on one of them a large one and a link."""
+    folder, rank = pathlib.Path(os.environ["SGPU_OUTPUT_DIR"]), os.environ["RANK"]
+    (folder / "same").write_text(rank)
+    if rank == "1":
+        (folder / "large").write_bytes(bytes(range(256)) * (size // 256))
+        (folder / "link").symlink_to("large")
+
+def read(folder, gate):
+    """Wait for the test; return the files in a folder of another run."""
+    assert os.environ["FOLDER"] == folder
+    assert folder in pathlib.Path(os.environ["HYPERPARAMETERS_PATH"]).read_text()
+    rank = os.environ["RANK"]
+    pathlib.Path(gate, f"up-0-{rank}").touch()
+    while not pathlib.Path(gate, "go-0").exists():
+        time.sleep(0.01)
+    paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    digests = {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
+    return [folder, digests]
+'''
 
 
 @pytest.fixture
@@ -48,6 +76,45 @@ def test_a_node_that_is_lost_is_replaced(run: ClusterRun) -> None:
     assert (ended["state"], ended["restart"]) == ("succeeded", 1)
     assert run.bench.results() == [(0, {"rank": 0, "n": 0}), (1, {"rank": 1, "n": 0})]
     run.assert_frees_everything()
+
+
+def test_nodes_get_the_output_of_another_run_again_if_they_are_replaced(run: ClusterRun) -> None:
+    (run.bench.project / "stages.py").write_text(STAGES)
+    gate, output, size = run.bench.gate, "${run.train.output}", 40_000_000
+    reads = {**run.fields(), "after": ["train"], "grace": "500ms"}
+    evaluate = {
+        "entrypoint": "stages.py:read",
+        "args": {"folder": output, "gate": str(gate)},
+        "env": {"variables": {"FOLDER": output}},
+        "parameters": {"folder": output},
+        "retry": {"max": 1, "on": ["infra"], "backoff": "0s"},
+    }
+    listing = {"gpus": 1, "command": f"cd {output} && find . -type f | sort > {gate}/listing"}
+    train = {**run.fields(), "entrypoint": "stages.py:make", "args": {"size": size}}
+    runs = {"train": train, "hello": {**reads, **evaluate}, "list": {**reads, **listing}}
+    project = {"project": {"name": "stages"}, "runs": runs}
+    (run.bench.project / "sgpu.yml").write_text(json.dumps(project))
+    run.bench.done("apply", "-y", "--detach", "--select", "run.train")
+    assert run.bench.ended("train")["state"] == "succeeded"
+
+    run.bench.launched()
+    assert run.bench.ended("list")["state"] == "succeeded"
+    assert (gate / "listing").read_text() == "./large\n./node_1/same\n./same\n"
+    run.bench.up(ranks=2)
+    for marker in gate.glob("up-*"):
+        marker.unlink()
+    os.kill(run.actors[1], signal.SIGKILL)
+    run.bench.up(ranks=2)
+    run.bench.go()
+
+    ended = run.bench.ended()
+    assert (ended["state"], ended["restart"]) == ("succeeded", 1)
+    contents = {"large": bytes(range(256)) * (size // 256), "same": b"0", "node_1/same": b"1"}
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+    values = [value for _, value in run.bench.results()]
+    assert [found for _, found in values] == [digests, digests]
+    until(lambda: not os.path.exists(os.path.dirname(values[0][0])))
+    assert list(run.shared.rglob("inputs")) == []  # the head has one copy
 
 
 @NEWEST_CLUSTER

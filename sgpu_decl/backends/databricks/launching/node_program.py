@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 
+from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.command import render_command
@@ -60,7 +61,7 @@ class WorkspaceNodes(NodeProgram):
 
     def inputs(self, launching: LaunchRequest) -> str:
         # No machine of ours is there when nodes start, so they copy outputs themselves.
-        return f"/tmp/sgpu-inputs-{launching.record.token[-16:]}"  # noqa: S108  made by the agent
+        return folder_of_launch(launching.record.token)
 
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config = launching.config

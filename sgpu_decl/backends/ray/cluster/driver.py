@@ -36,7 +36,7 @@ from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
 from sgpu_decl.backends.ray.cluster.own_job import join_cluster
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
-from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams
+from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams, copy_outputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ class _Driver:
             ready = await_upstreams(
                 self._launch["upstreams"], self._status, _Jobs(), stopped=self._stop_requested
             )
+            if ready and self._sent is None:
+                copy_outputs(self._launch["upstreams"])
         except UpstreamFailed as error:
             return _failed(error.failure, error.summary)
         if not ready:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Variables of Ray's workers that mean something else to the ranks; beside them all of `RAY_`.
 _LEAKED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SGPU_PLAN_KEY", "SPT_NOENV")
-_LIFELINE, _LOCK, _VARIABLES = 3, 4, 5  # descriptors of the node program
+_LIFELINE, _LOCK, _VARIABLES, _INPUTS = 3, 4, 5, 6  # descriptors of the node program
 _ARCHIVE = "agent.zip"
 
 
@@ -146,6 +146,7 @@ class NodeActor(NodeFiles):
             pass  # the machine of the driver is gone
         self.stop()
         self._idle.wait()
+        self.discard()
         os._exit(0)
 
     def _spawn(
@@ -167,6 +168,8 @@ class NodeActor(NodeFiles):
         given = {
             0: null, 1: log, 2: log, _LIFELINE: pipe, _LOCK: self._lock, _VARIABLES: memory,
         }  # fmt: skip
+        if self._inputs is not None and self._inputs.lock is not None:
+            given[_INPUTS] = self._inputs.lock  # ranks may read a while longer than this process
         # Above the numbers that they are to get, so that none takes the place of another.
         high = [fcntl.fcntl(item, fcntl.F_DUPFD_CLOEXEC, len(given)) for item in given.values()]
         folders = {"RUN": self._run, **self.folders}
@@ -234,8 +237,8 @@ def _python_folder(python: str, run: str) -> str:
 
 
 def _run_folder(agent: bytes) -> str:
-    """Return a new folder for the node program, with the agent in it. Those of node programs that
-    were killed are deleted."""
+    """Return a new folder for the node program, with the agent in it. What node programs that were
+    killed have left is deleted."""
     above = private_folder()
     run = tempfile.mkdtemp(dir=above)
     archive = os.path.join(run, _ARCHIVE)
@@ -254,10 +257,12 @@ def _add_packages(archive: str) -> None:
 
 
 def _sweep(above: str) -> None:
-    """Delete the folders that no process uses."""
+    """Delete the folders that no process uses: those below `above`, and those of outputs."""
     from sgpu_decl.agent.attempt_files import SUPERVISOR_LOCK
     from sgpu_decl.agent.locks import held, try_lock
+    from sgpu_decl.agent.node.input_folder import delete_unused
 
+    delete_unused()
     for name in os.listdir(above):
         if not name.endswith(LOCKS):
             continue

@@ -13,6 +13,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.fast_stdlib import signal_name
+from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files, node_folder
 from sgpu_decl.backends.ray.cluster.actor_answers import NO_ROOM, SilentNode
 from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _STARTUP = 120.0  # seconds until all actors must have started
 _FULL = "Ray's object store is full, and the disk below it, too"
+_DISCARD = 1.0  # seconds: a driver that Ray stops has three, and later actors delete the rest
 _CONNECTED = 30.0  # seconds until they must be connected: each is before it answers
 
 
@@ -91,6 +93,7 @@ class NodeGroup:
         self._runs: dict[Any, int] = {}
         self._collections: dict[int, Iterator[None]] = {}  # of what nodes left, by node
         self._pending_status: Any = None
+        self._unused = False  # nodes have files, and no node program
         self.places: list[dict[str, Any]] = []
 
     def await_actors(self) -> None:
@@ -124,10 +127,13 @@ class NodeGroup:
         missing = self._sent.missing_content()  # the launch may have waited for nodes for hours
         if missing is not None:
             raise LostNode("staging_failed", missing)
+        self._unused = True
         try:
             yield from self._sent.send(self._actors, logs)
         except SilentNode as error:
             raise self._hanging(error) from error
+        except UpstreamFailed as error:
+            raise LostNode(error.failure, error.summary) from error
         except (RayError, OSError) as error:
             raise _not_sent(error) from error
 
@@ -141,6 +147,7 @@ class NodeGroup:
             secrets: variables of the ranks of all nodes.
         """
         first = self.places[0]
+        self._unused = False
         paths = []
         if self._sent is None:
             paths = [os.path.join(logs, f"{number}.log") for number in range(len(self._actors))]
@@ -251,6 +258,9 @@ class NodeGroup:
 
     def close(self) -> None:
         """End the actors, and give their nodes back."""
+        if self._unused:
+            discards = [actor.discard.remote() for actor in self._actors]
+            ray.wait(discards, num_returns=len(discards), timeout=_DISCARD)
         self._connections.close()
         with contextlib.suppress(RayError):
             remove_placement_group(self._group)

@@ -7,6 +7,7 @@ Ray sends the class by value: a node has no copy of this package.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -17,11 +18,16 @@ from sgpu_decl.backends.ray.cluster.node_folder import OBJECTS, content_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sgpu_decl.agent.growing_log import GrowingLog
+    from sgpu_decl.agent.node.input_folder import InputFolder
 
-__all__ = ["OWN_FILES", "NodeFiles"]
+__all__ = ["FILLS", "OWN_FILES", "SHARES", "WAITS", "NodeFiles"]
 
 OWN_FILES = ".files"
 """What the folder of a launch's files ends with; the folder of the node program goes before."""
+
+FILLS, SHARES, WAITS = "fills", "shares", "waits"
+"""What a node does with a folder of outputs: it needs all files, it shares those that another node
+of its machine has, or that node gets them now."""
 
 _MOST_LINES = 4 << 20  # bytes of a log that are sent at once
 
@@ -29,7 +35,8 @@ _MOST_LINES = 4 << 20  # bytes of a log that are sent at once
 class NodeFiles:
     """Files of node `number`, whose node program has the folder `run`. Names are relative:
     `objects/…` are kept for all launches, by content; `launch/…` is of this one. `runs/…` is what
-    nodes of this launch and of earlier ones leave, below the names of launch folders."""
+    nodes of this launch and of earlier ones leave, below the names of launch folders. Absolute ones
+    are files of outputs of other runs, in the folder of `take_inputs`."""
 
     def __init__(self, run: str, number: int) -> None:
         self._number = number
@@ -40,6 +47,7 @@ class NodeFiles:
         self._log: GrowingLog | None = None
         self._lines = b""  # what was given last
         self._back = "back"
+        self._inputs: InputFolder | None = None
 
     @property
     def log(self) -> str:
@@ -66,10 +74,35 @@ class NodeFiles:
             prune(self._path(OBJECTS))
         return lacking
 
+    def take_inputs(self, folders: list[str]) -> str:
+        """Use the folder above these, which ranks read outputs of other runs from. Raises OSError,
+        which names the node."""
+        from sgpu_decl.agent.node.input_folder import InputFolder
+
+        inputs = self._inputs = self._inputs or InputFolder(os.path.dirname(folders[0]))
+        try:
+            if inputs.take():
+                for folder in folders:
+                    os.mkdir(folder)
+                return FILLS
+        except OSError as error:
+            raise self._error(error, inputs.path) from error
+        return WAITS if inputs.lock is None else SHARES
+
+    def finish_inputs(self) -> None:
+        """All of the outputs is there. Raises OSError, which names the node."""
+        assert self._inputs is not None  # noqa: S101  `take_inputs` made it
+        try:
+            self._inputs.finish()
+        except OSError as error:
+            raise self._error(error, self._inputs.path) from error
+
     def receive(self, name: str, offset: int, size: int, data: bytes) -> None:
         """Write a part of a file that has `size` bytes in all. Parts come in any order, and two at
         once. Raises OSError, which names the node."""
-        path, partial = self._path(name), os.path.join(self._own, "partial", name)
+        path = partial = self._path(name)
+        if not os.path.isabs(name):  # nobody reads outputs before all are there
+            partial = os.path.join(self._own, "partial", name)
         try:
             for file in (path, partial):
                 os.makedirs(os.path.dirname(file), exist_ok=True)
@@ -81,8 +114,7 @@ class NodeFiles:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(partial)  # a full disk has room again
-            words = f"{error.strerror} on node {self._number}"
-            raise OSError(error.errno, words, path) from error
+            raise self._error(error, path) from error
 
     def follow(self, earlier: list[int]) -> None:
         """Let the node program see `earlier` attempts of the driver."""
@@ -133,6 +165,12 @@ class NodeFiles:
     def discard(self) -> None:
         """Delete what is of this launch."""
         shutil.rmtree(self._own, ignore_errors=True)
+        if self._inputs is not None:
+            self._inputs.release()
+
+    def _error(self, error: OSError, path: str) -> OSError:
+        words = f"{error.strerror or error} on node {self._number}"
+        return OSError(error.errno or errno.EACCES, words, path)
 
     def _path(self, name: str) -> str:
         kept = name == OBJECTS or name.startswith(f"{OBJECTS}/")

@@ -2,7 +2,8 @@
 back.
 
 Files go through Ray's object store in pieces, each to all nodes that lack the file, at the same
-time. What a node has by content is not sent again.
+time. What a node has by content is not sent again. The outputs of other runs that ranks read go to
+one node of each machine, as one folder of what all nodes of such a run left.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ import ray
 
 from sgpu_decl.agent import attempt_files, byte_size
 from sgpu_decl.agent.environment.packs import Pack, index_name
-from sgpu_decl.agent.node.earlier_output import newest_output
+from sgpu_decl.agent.node.earlier_output import (
+    absent_nodes,
+    last_output,
+    newest_output,
+    output_files,
+    pieces,
+)
+from sgpu_decl.agent.node.upstream_output import gone_output
 from sgpu_decl.backends.ray.cluster.actor_answers import (
     ANSWER,
     NO_ROOM,
@@ -31,12 +39,14 @@ from sgpu_decl.backends.ray.cluster.content_limit import NEEDED, use
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
+from sgpu_decl.backends.ray.cluster.node_files import FILLS, WAITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
+    from sgpu_decl.agent.node.earlier_output import Sources
     from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 
 __all__ = ["SentFiles"]
@@ -57,7 +67,7 @@ class SentFiles:
             head that has them; `code` and `environment`, digests in hex of what the run has of
             them; `files`, those of the launch folder that nodes need; `resume`, whether they need
             the output of earlier attempts; `gc_lock`, with what the `name` of a lock of gc begins,
-            and for how many `seconds` it counts.
+            and for how many `seconds` it counts. `upstreams`: see `await_upstreams`.
         copy: gets the lines of the nodes, too.
     """
 
@@ -66,6 +76,7 @@ class SentFiles:
         self._above, name = os.path.split(self._launch)
         self._name = f"runs/{name}/{os.path.basename(self._back)}"  # of `back` on nodes
         self._sent = launch["sent"]
+        self._read = [one for one in launch["upstreams"] if one["output"] is not None]
         self._copy = copy
         self._actors: Sequence[Any] = ()
         self._attempt = 0
@@ -120,7 +131,8 @@ class SentFiles:
 
     def send(self, actors: Sequence[Any], logs: str) -> Iterator[None]:
         """Send what nodes lack, and say how much that was; yields before each piece, and while they
-        are slow. Their lines go to the folder `logs`. Raises RayError, OSError, SilentNode."""
+        are slow. Their lines go to the folder `logs`. Raises RayError, OSError, SilentNode,
+        UpstreamFailed."""
         self._actors = actors
         earlier = _numbers(self._back)
         self._attempt = max(earlier, default=-1) + 1
@@ -130,24 +142,19 @@ class SentFiles:
         missing = yield from answers(
             {node: actor.missing.remote(names, self._name) for node, actor in numbered.items()}
         )
-        under_way: list[dict[int, Any]] = []
-        total = 0
-        for name, path in sources.items():
-            receivers = {node: numbered[node] for node in numbered if name in missing[node]}
-            for offset, size, data in _pieces(path) if receivers else ():
-                yield
-                piece = yield from stored(data)
-                total += len(data) * len(receivers)
-                under_way.append(
-                    {
-                        node: actor.receive.remote(name, offset, size, piece)
-                        for node, actor in receivers.items()
-                    }
-                )
-                if len(under_way) >= _WINDOW:
-                    yield from answers(under_way.pop(0))
-        for rest in under_way:
-            yield from answers(rest)
+        lacking = {node: frozenset(names) for node, names in missing.items()}
+        receivers = {
+            name: {node: numbered[node] for node in numbered if name in lacking[node]}
+            for name in names
+        }
+        total = yield from _transfer(
+            (name, piece, receivers[name])
+            for name, path in sources.items()
+            if receivers[name]
+            for piece in _pieces([(path, None)])
+        )
+        if self._read:
+            total += yield from self._send_outputs(numbered)
         attempt_files.say(f"sent {byte_size.size(total)} to {_nodes(len(actors))}")
         yield from answers({node: actor.follow.remote(earlier) for node, actor in numbered.items()})
         os.makedirs(os.path.join(self._back, str(self._attempt)))
@@ -155,6 +162,40 @@ class SentFiles:
             index_folder(folder)  # if all nodes are lost, nothing else says that this attempt began
         self._logs = [LogChunks(os.path.join(logs, str(node))) for node in range(len(actors))]
         self._reads, self._collected = {}, set()
+
+    def _send_outputs(self, waiting: Mapping[int, Any]) -> Generator[None, None, int]:
+        """Send the outputs of other runs to one node of each machine; wait for machines where a
+        node of an attempt before still fills the folder. Returns the bytes that were sent."""
+        folders = [upstream["output"] for upstream in self._read]
+        total = 0
+        while waiting:
+            states = yield from answers(
+                {node: actor.take_inputs.remote(folders) for node, actor in waiting.items()}
+            )
+            fill = {node: actor for node, actor in waiting.items() if states[node] == FILLS}
+            if fill:
+                total += yield from _transfer(
+                    (path, piece, fill)
+                    for path, sources in self._outputs()
+                    for piece in _pieces(sources)
+                )
+                yield from answers(
+                    {node: actor.finish_inputs.remote() for node, actor in fill.items()}
+                )
+            waiting = {node: actor for node, actor in waiting.items() if states[node] == WAITS}
+            if waiting:
+                yield
+                time.sleep(ANSWER)
+        return total
+
+    def _outputs(self) -> Iterator[tuple[str, Sources]]:
+        """The files of outputs of other runs, by their paths on nodes. Raises UpstreamFailed."""
+        for upstream in self._read:
+            if absent_nodes(upstream["back"], upstream["nodes"]):  # deleted while this one waited
+                raise gone_output(upstream["name"])
+            for name, sources in output_files(last_output(upstream["back"])).items():
+                if os.path.basename(name) != INDEX:
+                    yield os.path.join(upstream["output"], name), sources
 
     def take_lines(self) -> bool:
         """Take the lines that nodes have written meanwhile; return whether there were any. Those of
@@ -333,13 +374,39 @@ def _paths(folder: str) -> list[str]:
         return []
 
 
-def _pieces(path: str) -> Iterator[tuple[int, int, bytes]]:
+def _transfer(
+    files: Iterable[tuple[str, tuple[int, int, bytes], Mapping[int, Any]]],
+) -> Generator[None, None, int]:
+    """Send pieces of files, each with the name of the file on nodes and with its receivers; return
+    the bytes. Yields before each piece, and while nodes are slow. Raises RayError, SilentNode."""
+    under_way: list[dict[int, Any]] = []
+    total = 0
+    for name, (offset, size, data), receivers in files:
+        yield
+        piece = yield from stored(data)
+        total += len(data) * len(receivers)
+        under_way.append(
+            {
+                node: actor.receive.remote(name, offset, size, piece)
+                for node, actor in receivers.items()
+            }
+        )
+        if len(under_way) >= _WINDOW:
+            yield from answers(under_way.pop(0))
+    for rest in under_way:
+        yield from answers(rest)
+    return total
+
+
+def _pieces(sources: Sources) -> Iterator[tuple[int, int, bytes]]:
     """The offset of each piece of a file, the size of the file, and the piece."""
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
-        yield 0, size, file.read(_PIECE)
-        while data := file.read(_PIECE):
-            yield file.tell() - len(data), size, data
+    size = sum(os.path.getsize(path) for path, _ in sources)
+    if not size:
+        yield 0, 0, b""
+    offset = 0
+    for data in pieces(sources, most=_PIECE):
+        yield offset, size, data
+        offset += len(data)
 
 
 def _numbers(folder: str) -> list[int]:

@@ -1,5 +1,6 @@
 """The attempts of other runs that a launch comes after (`after`): its driver waits for them, before
-it asks for nodes, and copies the outputs that its ranks read.
+it asks for nodes. Where there is a storage, it copies the outputs that its ranks read there;
+otherwise `sent_files` sends them.
 
 What the driver of an upstream wrote counts. One that was killed wrote no outcome: then Ray's job
 says that it is gone.
@@ -13,7 +14,7 @@ from ray.exceptions import RaySystemError, RpcError
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed, bring_upstream
+from sgpu_decl.agent.node.upstream_output import UpstreamFailed, await_output, copy_output
 from sgpu_decl.agent.upstreams import listed, refusal
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         def node_lives(self, node: str) -> bool: ...
 
 
-__all__ = ["await_upstreams"]
+__all__ = ["await_upstreams", "copy_outputs"]
 
 _POLL = 0.5  # seconds between two looks at files
 _JOBS = 5.0  # seconds between two looks at the job of one that has not ended
@@ -46,13 +47,13 @@ def await_upstreams(
     *,
     stopped: Callable[[], bool],
 ) -> bool:
-    """Wait until all have succeeded, and copy what is read of them; False if the attempt was
+    """Wait until all have succeeded, and what is read of them is there; False if the attempt was
     `stopped` meanwhile.
 
     Args:
         upstreams: of each its `name`, such as `train#8`; the `token` of its launch; `launch` and
             `back`, its folders; how many `nodes` it has; whether the attempt `waits` for it; and
-            `output`, the new folder that its output is read from, None if it is not.
+            `output`, the folder that ranks read its output from, None if they do not.
 
     Raises:
         UpstreamFailed: one has not succeeded, or its output is gone or not whole.
@@ -70,10 +71,9 @@ def await_upstreams(
         if waiting:
             time.sleep(_POLL)
     for upstream in upstreams:
-        if upstream["output"] is not None and not bring_upstream(
+        if upstream["output"] is not None and not await_output(
             upstream["name"],
             upstream["back"],
-            upstream["output"],
             nodes=upstream["nodes"],
             stopped=stopped,
             wait=time.sleep,
@@ -82,6 +82,13 @@ def await_upstreams(
             return False
     status.write(waiting_for=None)
     return True
+
+
+def copy_outputs(upstreams: Sequence[Mapping[str, Any]]) -> None:
+    """Copy the outputs that are read to their folders, which are new. Raises UpstreamFailed."""
+    for upstream in upstreams:
+        if upstream["output"] is not None:
+            copy_output(upstream["name"], upstream["back"], upstream["output"])
 
 
 class _Upstream:

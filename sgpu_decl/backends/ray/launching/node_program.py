@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
@@ -44,6 +45,11 @@ class RayNodes(NodeProgram):
         """Those that Ray sets aside for a rank group."""
         return int(planned_placement(launching).bundle.get("CPU", 0)) or None
 
+    def inputs(self, launching: LaunchRequest) -> str | None:
+        """Without storage, the driver sends the outputs to its nodes."""
+        on_head = isinstance(self._launches.area(launching.record).files, RayFiles)
+        return folder_of_launch(launching.record.token) if on_head else None
+
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
         placement = planned_placement(launching)
@@ -70,7 +76,7 @@ class RayNodes(NodeProgram):
                 "marker": MARKER,
             }
             # The words stand for folders of each node (`NodeFiles.folders`).
-            start = replace(start, launch="LAUNCH", objects="OBJECTS", back="BACK")
+            start = replace(start, launch="LAUNCH", objects="OBJECTS", back="BACK", outputs=())
         launch: dict[str, Json] = {
             "v": 1,
             "token": token,
@@ -104,6 +110,7 @@ class RayNodes(NodeProgram):
         """One that the launch comes after, or reads the output of (`cluster.upstream_wait`)."""
         folder, ref = self._launches.folder(upstream), upstream.ref
         read = ref in outputs_read(launching.inputs.spec)
+        inputs = self.inputs(launching) or f"{start.launch}/inputs"
         return {
             "name": str(ref),
             "token": upstream.token,
@@ -111,7 +118,7 @@ class RayNodes(NodeProgram):
             "back": f"{folder}/{BACK}",
             "nodes": self.nodes(LaunchRequest(record=upstream)),
             "waits": ref in launching.record.after,
-            "output": input_folder(f"{start.launch}/inputs", ref) if read else None,
+            "output": input_folder(inputs, ref) if read else None,
         }
 
 

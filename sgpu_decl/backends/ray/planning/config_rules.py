@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.ray.cluster.bundle_counts import divisors
 from sgpu_decl.backends.ray.planning.group_shape import has_equal_groups, options_of
@@ -11,8 +11,6 @@ from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsuppo
 from sgpu_decl.backends.secret_resolution import missing_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.run_outputs import references, texts_in
-from sgpu_decl.planning.plan_checks import place_of
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -43,7 +41,6 @@ def config_findings(
     yield from _ranks_per_node(config, places)
     yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
     yield from entrypoint_findings(config, places, folder)
-    yield from _outputs(config, places)
 
 
 def machine_findings(config: "RunConfig", places: Places, folder: Path) -> Iterator[Diagnostic]:
@@ -59,24 +56,6 @@ def machine_findings(config: "RunConfig", places: Places, folder: Path) -> Itera
         place=places.get("backend.storage"),
         hint="mount it, or name another folder that this machine and all nodes have",
     )
-
-
-def _outputs(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
-    """Outputs of other runs, which lie on the head node where there is no storage."""
-    if options_of(config).storage is not None or not config.after:
-        return
-    read: dict[str, Any] = {"env": {"variables": config.env.variables}}
-    read |= {"args": config.args, "parameters": config.parameters, "command": config.command}
-    for path, text in texts_in(read):
-        for name in sorted(references(text)):
-            yield Diagnostic(
-                code="output_needs_storage",
-                summary=f"`${{run.{name}.output}}` would be a folder of the head node, which other "
-                "nodes do not see",
-                place=place_of(places, path),
-                hint="set `backend.storage` to a folder that this machine and all nodes have, or "
-                f"let `{name}` write to a volume and name its path here",
-            )
 
 
 def _ranks_per_node(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
