@@ -41,14 +41,12 @@ def test_what_killed_nodes_left_is_deleted_and_nothing_that_is_used(
 
 def test_a_folder_is_filled_once_and_shared_when_it_is_whole(folders: list[InputFolder]) -> None:
     first, second = folders[0], InputFolder(folders[0].path)
-    assert first.take()
-    assert not second.take()
-    assert second.lock is None
+    assert (first.take(), first.lock is None) == (True, False)
+    assert (second.take(), second.lock is None) == (False, True)
 
     first.finish()
 
-    assert not second.take()
-    assert second.lock is not None
+    assert (second.take(), second.lock is None) == (False, False)
     second.release()
     assert os.path.exists(first.path)
 

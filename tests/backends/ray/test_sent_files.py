@@ -44,8 +44,8 @@ class Head:
         sent: dict[str, Any] = {"objects": str(self.objects), "code": "c0de"}
         sent["environment"] = environment
         sent |= {"files": [], "resume": False, "gc_lock": {"name": "freeing-", "seconds": 300.0}}
-        self.launch = {"launch": str(root / "runs/1"), "back": str(root / "runs/1/back")}
-        self.launch |= {"sent": sent, "upstreams": [{"output": None}]}
+        self.launch: dict[str, Any] = {"sent": sent, "upstreams": [{"output": None}]}
+        self.launch |= {"launch": str(root / "runs/1"), "back": str(root / "runs/1/back")}
         self.files = SentFiles(self.launch, LogCopy())
 
     def reads(self, back: Path, folder: Path, *, nodes: int) -> None:
