@@ -6,9 +6,12 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.locks import try_lock
+from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.backends.ray.head.ray_files import _PIECE
 from sgpu_decl.backends.remote.lease import LOCK
 from sgpu_decl.testing.ray_cluster import RayCluster
@@ -78,24 +81,41 @@ def test_a_node_that_is_lost_is_replaced(run: ClusterRun) -> None:
     run.assert_frees_everything()
 
 
-def test_nodes_get_the_output_of_another_run_again_if_they_are_replaced(run: ClusterRun) -> None:
+SIZE = 40_000_000
+
+
+def train_first(run: ClusterRun, **more: dict[str, Any]) -> None:
+    """Run `train`, whose output `hello` reads, as do `more` runs."""
     (run.bench.project / "stages.py").write_text(STAGES)
-    gate, output, size = run.bench.gate, "${run.train.output}", 40_000_000
+    output = "${run.train.output}"
     reads = {**run.fields(), "after": ["train"], "grace": "500ms"}
-    evaluate = {
+    hello = {
         "entrypoint": "stages.py:read",
-        "args": {"folder": output, "gate": str(gate)},
+        "args": {"folder": output, "gate": str(run.bench.gate)},
         "env": {"variables": {"FOLDER": output}},
         "parameters": {"folder": output},
         "retry": {"max": 1, "on": ["infra"], "backoff": "0s"},
     }
-    listing = {"gpus": 1, "command": f"cd {output} && find . -type f | sort > {gate}/listing"}
-    train = {**run.fields(), "entrypoint": "stages.py:make", "args": {"size": size}}
-    runs = {"train": train, "hello": {**reads, **evaluate}, "list": {**reads, **listing}}
-    project = {"project": {"name": "stages"}, "runs": runs}
+    train = {**run.fields(), "entrypoint": "stages.py:make", "args": {"size": SIZE}}
+    runs = {"hello": hello, **more}
+    project = {
+        "project": {"name": "stages"},
+        "runs": {"train": train, **{name: {**reads, **own} for name, own in runs.items()}},
+    }
     (run.bench.project / "sgpu.yml").write_text(json.dumps(project))
     run.bench.done("apply", "-y", "--detach", "--select", "run.train")
     assert run.bench.ended("train")["state"] == "succeeded"
+
+
+def inputs(run: ClusterRun) -> Path:
+    """What `hello` reads, on all nodes."""
+    return Path(folder_of_launch(run.bench.record("hello").token))
+
+
+def test_nodes_get_the_output_of_another_run_again_if_they_are_replaced(run: ClusterRun) -> None:
+    gate = run.bench.gate
+    command = f"cd ${{run.train.output}} && find . -type f | sort > {gate}/listing"
+    train_first(run, list={"gpus": 1, "command": command})
 
     run.bench.launched()
     assert run.bench.ended("list")["state"] == "succeeded"
@@ -109,12 +129,56 @@ def test_nodes_get_the_output_of_another_run_again_if_they_are_replaced(run: Clu
 
     ended = run.bench.ended()
     assert (ended["state"], ended["restart"]) == ("succeeded", 1)
-    contents = {"large": bytes(range(256)) * (size // 256), "same": b"0", "node_1/same": b"1"}
+    contents = {"large": bytes(range(256)) * (SIZE // 256), "same": b"0", "node_1/same": b"1"}
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
-    values = [value for _, value in run.bench.results()]
-    assert [found for _, found in values] == [digests, digests]
-    until(lambda: not os.path.exists(os.path.dirname(values[0][0])))
+    found = [str(inputs(run) / "train-1"), digests]
+    assert run.bench.results() == [(0, found), (1, found)]
+    until(lambda: not inputs(run).exists())
     assert list(run.shared.rglob("inputs")) == []  # the head has one copy
+
+
+@NEWEST_CLUSTER
+def test_an_output_that_cannot_be_sent_fails_the_run_and_leaves_nothing(run: ClusterRun) -> None:
+    train_first(run)
+    (part,) = run.shared.rglob("parts/0/1")
+    part.write_bytes(bytes(part.stat().st_size))
+
+    run.bench.launched()
+
+    ended = run.bench.ended()
+    assert cause(ended) == ("failed", "staging_failed", None)
+    assert ended["first_cause"]["summary"] == (
+        f"the files of the launch cannot be sent: `{part}` is not what the node wrote there"
+    )
+    assert not inputs(run).exists()
+
+
+@NEWEST_CLUSTER
+def test_the_next_run_on_a_node_deletes_the_output_that_a_killed_driver_left(
+    run: ClusterRun,
+) -> None:
+    def unused() -> bool:
+        try:
+            lock = os.open(inputs(run), os.O_RDONLY)
+        except FileNotFoundError:
+            return True  # another cluster of this machine has just deleted it
+        try:
+            return try_lock(lock)
+        finally:
+            os.close(lock)
+
+    train_first(run, list={"gpus": 1, "command": "true"})
+    run.bench.done("apply", "-y", "--detach", "--select", "run.hello")
+    run.bench.up(ranks=2)
+    assert not unused()
+    (job,) = [job for job in run.jobs if job["submission_id"] == run.bench.record("hello").token]
+
+    os.kill(int(job["driver_info"]["pid"]), signal.SIGKILL)
+    until(unused)
+    run.bench.done("apply", "-y", "--detach", "--select", "run.list")
+
+    assert run.bench.ended("list")["state"] == "succeeded"
+    assert not inputs(run).exists()
 
 
 @NEWEST_CLUSTER

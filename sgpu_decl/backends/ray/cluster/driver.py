@@ -48,6 +48,7 @@ _BUSY_POLL = 0.1  # the same while ranks start, or write what this process takes
 _FROM_AGENT = ("state", "ranks", "restart", "mlflow", "ray", "waiting_for")
 _LATE = 60.0  # seconds that nodes may need, beyond the grace, once the run is to end
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
+_STOPPED_DISCARD, _DISCARD = 0.5, 30.0  # seconds for nodes to delete what they do not need
 _STORE_ANSWERS = 30.0  # seconds until the key-value store must answer
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
 
@@ -171,7 +172,7 @@ class _Driver:
             lost = self._watch(nodes, number, secrets)
         finally:
             self._copy.finish()
-            nodes.close()
+            nodes.close(_STOPPED_DISCARD if self._stopped_at else _DISCARD)
         if lost is None:
             return cancelled_outcome(None, "stopped before its ranks were started", "driver")
         return self._outcome(before, lost)

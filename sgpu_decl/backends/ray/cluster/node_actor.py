@@ -146,7 +146,6 @@ class NodeActor(NodeFiles):
             pass  # the machine of the driver is gone
         self.stop()
         self._idle.wait()
-        self.discard()
         os._exit(0)
 
     def _spawn(

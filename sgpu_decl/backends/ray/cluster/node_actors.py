@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _STARTUP = 120.0  # seconds until all actors must have started
 _FULL = "Ray's object store is full, and the disk below it, too"
-_DISCARD = 1.0  # seconds: a driver that Ray stops has three, and later actors delete the rest
 _CONNECTED = 30.0  # seconds until they must be connected: each is before it answers
 
 
@@ -256,11 +255,12 @@ class NodeGroup:
         for actor in self._actors:
             actor.stop.remote()
 
-    def close(self) -> None:
-        """End the actors, and give their nodes back."""
+    def close(self, patience: float) -> None:
+        """End the actors, and give their nodes back. If no node program was started, each has so
+        many seconds to delete what was sent there; later actors delete the rest."""
         if self._unused:
             discards = [actor.discard.remote() for actor in self._actors]
-            ray.wait(discards, num_returns=len(discards), timeout=_DISCARD)
+            ray.wait(discards, num_returns=len(discards), timeout=patience)
         self._connections.close()
         with contextlib.suppress(RayError):
             remove_placement_group(self._group)
