@@ -169,7 +169,7 @@ def test_an_upstream_whose_driver_has_written_nothing_is_waited_for(launch: Laun
 
 
 def test_the_output_of_all_nodes_of_the_last_start_is_copied_into_one_folder(
-    launch: Launch,
+    launch: Launch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (launch.node(0, start=0) / "output/old").write_text("an earlier start")
     one, two = launch.node(0, start=1), launch.node(1, start=1, left=["large"])
@@ -195,6 +195,7 @@ def test_the_output_of_all_nodes_of_the_last_start_is_copied_into_one_folder(
         "other": "two",
         "sub/same": "node_0",
     }
+    assert "1 files of train#8 stayed on its nodes" in capfd.readouterr().err
 
 
 def test_an_upstream_that_left_nothing_has_an_empty_output(launch: Launch) -> None:
