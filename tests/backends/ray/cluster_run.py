@@ -143,9 +143,13 @@ class ClusterRun:
         assert self.keys() == []
         self.assert_is_freed()
 
+    def launch_folder(self, name: str) -> Path:
+        """Where the first launch of a run lies."""
+        above = RemoteLayout("").launch(self.bench.record(name))
+        return self.shared / above.removeprefix(ROOT).removeprefix(str(self.shared)).lstrip("/")
+
     def assert_is_freed(self) -> None:
-        above = RemoteLayout("").launch(self.bench.record("hello"))
-        folder = self.shared / above.removeprefix(ROOT).removeprefix(str(self.shared)).lstrip("/")
+        folder = self.launch_folder("hello")
         assert folder.exists()
         self.bench.done("gc", "--keep-last", "0")
         assert not folder.exists()

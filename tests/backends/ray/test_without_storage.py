@@ -140,7 +140,7 @@ def test_nodes_get_the_output_of_another_run_again_if_they_are_replaced(run: Clu
 @NEWEST_CLUSTER
 def test_an_output_that_cannot_be_sent_fails_the_run_and_leaves_nothing(run: ClusterRun) -> None:
     train_first(run)
-    (part,) = run.shared.rglob("parts/0/1")
+    (part,) = run.launch_folder("train").rglob("parts/0/1")
     part.write_bytes(bytes(part.stat().st_size))
 
     run.bench.launched()
