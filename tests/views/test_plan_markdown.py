@@ -95,7 +95,7 @@ plans = st.builds(
     lambda changes, checks, project, target: a_plan(
         *changes, checks=tuple(checks), project=f"/p/{project}", target=target, complete=False
     ),
-    st.lists(changes(), max_size=12),
+    st.lists(changes(), max_size=12, unique_by=lambda change: change.address),
     st.lists(checks, max_size=12),
     users_text,
     users_text,

@@ -110,7 +110,8 @@ def test_a_head_that_is_killed_leaves_nothing_and_the_attempt_as_it_was(
 
     assert_gone(processes)
     status = own_run.bench.status()
-    assert status["state"] == "running"
+    # A process of the run may have noticed the end of another before its own.
+    assert status["state"] in ("running", "stopping")
     assert "does not answer" in status["unavailable"]
 
 
