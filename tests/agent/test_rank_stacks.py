@@ -59,7 +59,8 @@ def test_all_threads_of_each_rank_are_shown_and_go_on(make_faulty: Any) -> None:
 
 def test_stacks_that_were_asked_for_are_no_part_of_a_later_crash(make_faulty: Any) -> None:
     source = "up()\nawait_file(out + '/go')\nos.abort()"
-    attempt = make_faulty(source, world_size=1).launch().until_up()
+    attempt = make_faulty(source, world_size=1).launch()
+    attempt.until(lambda: attempt.up(0))
     assert rank_stacks(str(attempt.folder), [0])[0]["stack"]
     (attempt.folder / "output" / "go").touch()
     attempt.wait()
