@@ -24,7 +24,7 @@ CLASSES = {
 """What ends a run whose process on a node was killed. Ray may be the first to say so."""
 
 LAST_RECORDED = ("running", "stopping")
-"""The state of a run whose head is gone: a process of it may notice the end of another one first."""
+"""The states of a run whose head is gone: a process of it may notice the end of another first."""
 
 
 def kill(pid: int) -> None:
