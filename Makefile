@@ -14,7 +14,7 @@ COUNT ?= 20
 KILLS ?= 2000
 LAUNCHES ?= 200
 # Where `make test-all` takes a sample: see tests/sampling.py.
-SAMPLED := tests/agent/test_refused_calls.py tests/cli/test_system_errors.py tests/tracking/test_ranks.py tests/contracts/test_journal.py tests/contracts/test_state_store.py tests/contracts/test_proposals.py
+SAMPLED := tests/backends/databricks/test_probe.py tests/agent/test_refused_calls.py tests/cli/test_system_errors.py tests/tracking/test_ranks.py tests/contracts/test_journal.py tests/contracts/test_state_store.py tests/contracts/test_proposals.py
 # The oldest Ray that is supported; tests/ray_versions.py looks for it by this version.
 OLDEST_RAY := 2.49.1
 # The PostgreSQL server of the tests where the system has none; tests/postgres_server.py finds it.
@@ -32,7 +32,7 @@ help:
 	@echo 'make docs      install, then the site of the documentation: build/site'
 	@echo 'make test      install, then lint, types, import law and the quick tests'
 	@echo 'make test-all  install, then the long tests: kill matrices, whole trainings'
-	@echo 'make test-ray  install, then the quick and the long tests that start Ray clusters'
+	@echo 'make test-ray  install, then all tests that start Ray clusters, with both versions of Ray'
 	@echo 'make bench     the benchmark table, as ratios'
 	@echo 'make faults    the fault tests beside torchrun, written to docs/faults.md'
 	@echo 'make soak      the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
@@ -94,7 +94,7 @@ test-all: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m expensive
 
 test-ray: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m ray
+	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 3 --dist worksteal -m ray
 
 # Unset, or every import is measured as a compilation.
 bench: .venv/.test

@@ -3,8 +3,9 @@
 The newest is installed beside the tests themselves (the extra `testing`). The oldest has a virtual
 environment of its own, because one interpreter holds one Ray; `make test-all` makes it. A test that
 takes the fixture `ray_python` (`tests/conftest.py`) runs with both: quickly with the newest, and as
-an `expensive` test with the oldest. `SGPU_TEST_RAY=.venv/ray-2.49.1/bin/python` in the environment
-runs the tests of the newest with that one instead, those of the newest alone too.
+an `expensive` test with the oldest. Of a test that is expensive with both, `make test-all` runs
+one, and `make test-ray` both: see `other_versions`. `SGPU_TEST_RAY=.venv/ray-2.49.1/bin/python` in
+the environment runs the tests of the newest with that one instead, those of the newest alone too.
 
 Cases of the shared cluster and something else, as ("cluster", "victims"), need `scope="session"`:
 without it, pytest starts a cluster for each of them.
@@ -12,10 +13,15 @@ without it, pytest starts a cluster for each of them.
 
 import os
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import pytest
+
+from tests.sampling import SAMPLE
 
 __all__ = [
     "BOTH_RAYS",
@@ -25,6 +31,7 @@ __all__ = [
     "OLDEST_RAY",
     "forget_outer_ray",
     "interpreter_with",
+    "other_versions",
 ]
 
 OLDEST_RAY: Final = "2.49.1"
@@ -51,6 +58,23 @@ def interpreter_with(version: str) -> str:
     if not _OLDEST_PYTHON.exists():
         pytest.fail(f"Ray {OLDEST_RAY} is not installed: run `make test-all`", pytrace=False)
     return str(_OLDEST_PYTHON)
+
+
+def other_versions(items: Sequence[pytest.Item]) -> frozenset[pytest.Item]:
+    """Return the tests that are left out because they are expensive, and run with another version
+    of Ray too: half of them with the newest, the others with the oldest. `SGPU_SAMPLE` shifts which
+    these are; if it is `all`, none is left out."""
+    by_name: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    if SAMPLE != "all":
+        for item in items:
+            if item.get_closest_marker("ray") and item.get_closest_marker("expensive"):
+                by_name[item.nodeid.replace(OLDEST_RAY, _NEWEST)].append(item)
+    return frozenset(
+        item
+        for name, versions in by_name.items()
+        for number, item in enumerate(versions)
+        if number != (crc32(name.encode()) + int(SAMPLE)) % len(versions)
+    )
 
 
 def forget_outer_ray() -> None:

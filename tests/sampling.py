@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-__all__ = ["sampled", "strided"]
+__all__ = ["SAMPLE", "sampled", "strided"]
 
-_SAMPLE: Final = os.environ.get("SGPU_SAMPLE", "0")
+SAMPLE: Final = os.environ.get("SGPU_SAMPLE", "0")
 _Case = TypeVar("_Case")
 
 
@@ -35,4 +35,4 @@ def strided(cases: Sequence[_Case], stride: int) -> Sequence[_Case]:
     Of a product of two lists, this takes the entries of the inner one in turn, if its length has no
     factor in common with the stride.
     """
-    return cases if _SAMPLE == "all" else cases[int(_SAMPLE) % stride :: stride]
+    return cases if SAMPLE == "all" else cases[int(SAMPLE) % stride :: stride]
