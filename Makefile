@@ -13,8 +13,6 @@ PYTHON ?=
 COUNT ?= 20
 KILLS ?= 2000
 LAUNCHES ?= 200
-# Where `make test-all` takes a sample: see tests/sampling.py.
-SAMPLED := tests/backends/databricks/test_probe.py tests/agent/test_refused_calls.py tests/cli/test_system_errors.py tests/tracking/test_ranks.py tests/contracts/test_journal.py tests/contracts/test_state_store.py tests/contracts/test_proposals.py
 # The oldest Ray that is supported; tests/ray_versions.py looks for it by this version.
 OLDEST_RAY := 2.49.1
 # The PostgreSQL server of the tests where the system has none; tests/postgres_server.py finds it.
@@ -36,7 +34,7 @@ help:
 	@echo 'make bench     the benchmark table, as ratios'
 	@echo 'make faults    the fault tests beside torchrun, written to docs/faults.md'
 	@echo 'make soak      the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
-	@echo '               side by side; all cases where test-all takes a sample'
+	@echo '               side by side; all cases of the long tests, of which test-all takes a sample'
 	@echo 'make clean     remove .venv, caches and what the examples left'
 
 .venv/.made:
@@ -103,9 +101,9 @@ bench: .venv/.test
 faults: .venv/.test
 	$(BIN)/python scripts/fault_table.py
 
-soak: .venv/.test
+soak: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; for warm in '' SGPU_WARM=1; do env $$warm $(BIN)/python -m pytest -q -x -n 2 tests/agent; done; done
-	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SAMPLED)
+	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 2 --dist worksteal -m expensive
 	SGPU_KILLS=$(KILLS) $(BIN)/python -m pytest -q -n 2 tests/agent/test_random_kills.py
 	SGPU_LAUNCHES=$(LAUNCHES) $(BIN)/python -m pytest -q tests/agent/test_ports.py
 	SGPU_STOPPED=60 $(BIN)/python -m pytest -q tests/agent/test_faults.py -k stopped

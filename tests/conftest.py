@@ -16,7 +16,8 @@ from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.object_server import ObjectServer, running_object_server
 from tests.postgres_server import binaries, running_server
-from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with, other_versions
+from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with, one_version
+from tests.sampling import every_second
 from tests.workspace_login import log_in
 
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
@@ -119,9 +120,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
 
 @pytest.hookimpl(trylast=True)  # pytest's own order has the values of other parameters in it
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = other_versions(items)
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=[*left_out])
+    kept = every_second(one_version(items))
+    config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
+    items[:] = kept
     items.sort(key=lambda item: (not _version(item), _version(item) or "", not _starts_ray(item)))
 
 

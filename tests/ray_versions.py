@@ -4,7 +4,7 @@ The newest is installed beside the tests themselves (the extra `testing`). The o
 environment of its own, because one interpreter holds one Ray; `make test-all` makes it. A test that
 takes the fixture `ray_python` (`tests/conftest.py`) runs with both: quickly with the newest, and as
 an `expensive` test with the oldest. Of a test that is expensive with both, `make test-all` runs
-one, and `make test-ray` both: see `other_versions`. `SGPU_TEST_RAY=.venv/ray-2.49.1/bin/python` in
+one, and `make test-ray` both: see `one_version`. `SGPU_TEST_RAY=.venv/ray-2.49.1/bin/python` in
 the environment runs the tests of the newest with that one instead, those of the newest alone too.
 
 Cases of the shared cluster and something else, as ("cluster", "victims"), need `scope="session"`:
@@ -31,7 +31,7 @@ __all__ = [
     "OLDEST_RAY",
     "forget_outer_ray",
     "interpreter_with",
-    "other_versions",
+    "one_version",
 ]
 
 OLDEST_RAY: Final = "2.49.1"
@@ -60,21 +60,21 @@ def interpreter_with(version: str) -> str:
     return str(_OLDEST_PYTHON)
 
 
-def other_versions(items: Sequence[pytest.Item]) -> frozenset[pytest.Item]:
-    """Return the tests that are left out because they are expensive, and run with another version
-    of Ray too: half of them with the newest, the others with the oldest. `SGPU_SAMPLE` shifts which
-    these are; if it is `all`, none is left out."""
+def one_version(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests with one version of Ray for each that is expensive with both: half of them
+    with the newest, the others with the oldest."""
     by_name: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     if SAMPLE != "all":
         for item in items:
             if item.get_closest_marker("ray") and item.get_closest_marker("expensive"):
                 by_name[item.nodeid.replace(OLDEST_RAY, _NEWEST)].append(item)
-    return frozenset(
+    left_out = {
         item
         for name, versions in by_name.items()
         for number, item in enumerate(versions)
         if number != (crc32(name.encode()) + int(SAMPLE)) % len(versions)
-    )
+    }
+    return [item for item in items if item not in left_out]
 
 
 def forget_outer_ray() -> None:

@@ -1,16 +1,18 @@
-"""Large matrices of cases: a few in every run of the tests, the others in `make test-all`; of the
-largest a sample there, and all in `make soak`.
+"""Large matrices of cases: a few in every run of the tests, a sample of the others in
+`make test-all`, and all in `make soak`.
 
 `SGPU_SAMPLE` in the environment is `all`, or a number that shifts the sample.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
+from zlib import crc32
 
 import pytest
 
-__all__ = ["SAMPLE", "sampled", "strided"]
+__all__ = ["SAMPLE", "every_second", "sampled", "strided"]
 
 SAMPLE: Final = os.environ.get("SGPU_SAMPLE", "0")
 _Case = TypeVar("_Case")
@@ -36,3 +38,20 @@ def strided(cases: Sequence[_Case], stride: int) -> Sequence[_Case]:
     factor in common with the stride.
     """
     return cases if SAMPLE == "all" else cases[int(SAMPLE) % stride :: stride]
+
+
+def every_second(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests without every second case of those that have three or more expensive ones:
+    places of a state, moments of a kill, backends of a contract."""
+    families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    if SAMPLE != "all":
+        for item in items:
+            if isinstance(item, pytest.Function) and item.get_closest_marker("expensive"):
+                families[f"{item.path.name} {item.originalname}"].append(item)
+    left_out = {
+        item
+        for name, cases in families.items()
+        if len(cases) > 2
+        for item in cases[(crc32(name.encode()) + int(SAMPLE)) % 2 :: 2]
+    }
+    return [item for item in items if item not in left_out]
