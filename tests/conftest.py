@@ -48,6 +48,22 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(homes, ignore_errors=True)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """MLflow's `set_experiment` keeps its choice in the environment, which later tests inherit."""
+    before = _of_mlflow()
+    try:
+        return (yield)
+    finally:
+        for name in _of_mlflow().keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _of_mlflow() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a database on a real server. Each test uses a schema of its own."""

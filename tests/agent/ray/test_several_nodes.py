@@ -102,7 +102,7 @@ def test_a_node_that_does_not_join_is_named_with_its_last_lines(
     nodes.start(1, "env", f"PYTHONPATH={tmp_path}")
     nodes.attempt.until(lambda: nodes.events("ray_started", 1))
     nodes.attempt.until(lambda: nodes.events("ray_head_starting"))
-    assert nodes.read()["waiting_for"] == "the head of the Ray cluster"
+    nodes.attempt.until(lambda: nodes.read().get("waiting_for") == "the head of the Ray cluster")
     os.kill(nodes.events("ray_started", 1)[0]["pid"], signal.SIGSTOP)
     nodes.attempt.until(lambda: nodes.events("ray_head_ready"))
     nodes.attempt.until(

@@ -18,7 +18,7 @@ from tests.backends.ray.cluster_run import ClusterRun, words
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
-VALUE = "a-value-that-nobody-may-see"
+VALUE = f"a-value-that-nobody-may-see-{os.getpid()}"  # tests beside this one have secrets, too
 LISTS = (
     "/api/jobs/", "/api/v0/jobs?detail=1", "/api/v0/actors?detail=1", "/api/v0/tasks?detail=1",
     "/api/v0/workers?detail=1", "/api/v0/objects?detail=1", "/api/v0/runtime_envs?detail=1",
