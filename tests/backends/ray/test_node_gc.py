@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,10 +16,11 @@ SIZE = 3_000_000
 @pytest.mark.ray
 @pytest.mark.expensive
 def test_what_the_head_forgets_the_nodes_forget(ray_python: str, tmp_path: Path) -> None:
-    place = tmp_path / "nodes"
-    place.mkdir()
-    own = place / f"sgpu-nodes-{os.getuid()}"
-    with ray_cluster(nodes=2, cpus=8, python=ray_python, environ={"TMPDIR": str(place)}) as cluster:
+    with (
+        TemporaryDirectory() as place,  # processes of Ray have sockets there, whose paths are short
+        ray_cluster(nodes=2, cpus=8, python=ray_python, environ={"TMPDIR": place}) as cluster,
+    ):
+        own = Path(place) / f"sgpu-nodes-{os.getuid()}"
         run = ClusterRun(cluster, tmp_path, storage=False)
         run.bench.declare("value", args={"gate": str(run.bench.gate)})
         (run.bench.project / "data.bin").write_bytes(os.urandom(SIZE))
