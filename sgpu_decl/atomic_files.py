@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["write_atomic", "write_cache"]
+__all__ = ["sync_folder", "write_atomic", "write_cache"]
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
@@ -41,3 +41,12 @@ def write_cache(path: Path, data: bytes) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(path, data, durable=False)
+
+
+def sync_folder(folder: Path | str) -> None:
+    """Let the names in a folder survive a power cut. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from sgpu_decl.atomic_files import sync_folder
 from sgpu_decl.backends.remote.files import (
     RemoteEntry,
     RemoteMissing,
@@ -80,7 +81,7 @@ class FolderFiles:
                 with suppress(OSError):
                     os.unlink(partial)
                 raise
-            _flush_names(folder)
+            sync_folder(folder)
 
     def get(self, path: str) -> bytes:
         with _explained(f"reading `{path}`"), open(path, "rb") as file:
@@ -144,15 +145,6 @@ def _delete_folder(folder: str) -> None:
                 raise
         else:
             return
-
-
-def _flush_names(folder: str) -> None:
-    """Have a renamed file's name on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sgpu_decl.atomic_files import sync_folder
 from sgpu_decl.regular_files import read_regular
-from sgpu_decl.storing.folder.shared_folder import sync_folder
 from sgpu_decl.storing.state_folder import unreachable
 
 __all__ = ["FolderProposalFiles"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.storing.journal.port import StoreDown
 
-__all__ = ["MARKER", "SharedFolder", "sync_folder"]
+__all__ = ["MARKER", "SharedFolder"]
 
 MARKER = ".sgpu-state"
 
@@ -69,12 +69,3 @@ class SharedFolder:
             os.chown(made, -1, shared.st_gid)
             mode = os.stat(made).st_mode
             os.chmod(made, mode | (shared.st_mode & most & 0o2070))
-
-
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

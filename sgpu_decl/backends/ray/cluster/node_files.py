@@ -90,7 +90,7 @@ class NodeFiles:
         return WAITS if inputs.lock is None else SHARES
 
     def finish_inputs(self) -> None:
-        """All of the outputs is there. Raises OSError, which names the node."""
+        """All outputs are there. Raises OSError, which names the node."""
         assert self._inputs is not None  # noqa: S101  `take_inputs` made it
         try:
             self._inputs.finish()
