@@ -527,10 +527,8 @@ def test_a_folder_does_not_give_a_number_whose_entry_is_deleted_while_it_is_adde
 
     monkeypatch.setattr(FolderJournal, "_create", late)
     assert journal.append(3, "late") is None
-    assert sorted(os.listdir(tmp_path / "p" / "default" / "entries")) == [
-        "000000000001.json",
-        "000000000005.json",
-    ]
+    entries = (tmp_path / "p" / "default" / "entries").glob("*.json")
+    assert sorted(path.name for path in entries) == ["000000000001.json", "000000000005.json"]
 
 
 def test_what_killed_writers_have_left_in_a_folder_is_deleted_with_the_old_entries(

@@ -150,7 +150,7 @@ def test_a_proposal_is_shared_as_its_folder_is_whatever_the_umask(tmp_path: Path
         shared_proposals(place, "prod").propose(IDS[0], b"x")
     finally:
         os.umask(before)
-    (file,) = (path / "p" / "prod" / "proposals").iterdir()
+    (file,) = (path / "p" / "prod" / "proposals").glob("*.json.gz")
     assert file.stat().st_mode & 0o777 == 0o660
     for folder in (file.parent, path / "p" / "prod", path / "p"):
         assert folder.stat().st_mode & 0o070 == 0o070

@@ -41,11 +41,14 @@ def test_a_folder_is_not_found_before_it_has_its_rights(
 def test_a_folder_that_another_process_makes_at_the_same_moment_is_one(
     team: Path, monkeypatch: pytest.MonkeyPatch, used: bool
 ) -> None:
+    """The folder of the other one stays: it may be making a file in it at this moment."""
     chmod = os.chmod
+    numbers: list[int] = []
 
     def outrun(path: Path, mode: int) -> None:
         monkeypatch.setattr(os, "chmod", chmod)
         SharedFolder(team).make(team / "p")
+        numbers.append((team / "p").stat().st_ino)
         if used:
             (team / "p" / "entry").touch()
         chmod(path, mode)
@@ -53,5 +56,6 @@ def test_a_folder_that_another_process_makes_at_the_same_moment_is_one(
     monkeypatch.setattr(os, "chmod", outrun)
     SharedFolder(team).make(team / "p")
     assert os.listdir(team) == ["p"]
-    assert os.listdir(team / "p") == (["entry"] if used else [])
+    assert [(team / "p").stat().st_ino] == numbers
+    assert {*os.listdir(team / "p")} == {".keep", *(["entry"] if used else [])}
     assert (team / "p").stat().st_mode & 0o070 == 0o070

@@ -15,6 +15,7 @@ are, so that none of these numbers is given again.
 import errno
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -144,7 +145,7 @@ class FolderJournal:
                     for item in found:
                         with suppress(FileNotFoundError, PermissionError):  # of another user
                             if _DRAFT.fullmatch(item.name) and item.stat().st_mtime < oldest:
-                                (os.rmdir if item.is_dir() else os.unlink)(item.path)
+                                (shutil.rmtree if item.is_dir() else os.unlink)(item.path)
 
     def targets(self) -> tuple[str, ...]:
         with self._explained():

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from sgpu_decl.storing.journal.port import StoreDown
 __all__ = ["MARKER", "SharedFolder"]
 
 MARKER = ".sgpu-state"
+_KEEP = ".keep"
+"""A file in each folder: a folder that is not empty is replaced by no other of its name."""
 
 
 class SharedFolder:
@@ -50,10 +53,11 @@ class SharedFolder:
         draft = folder.with_name(f".new-{os.urandom(6).hex()}")
         draft.mkdir()
         try:
+            (draft / _KEEP).touch()
             self._share(draft, 0o2770)
             draft.rename(folder)
         except OSError:
-            draft.rmdir()
+            shutil.rmtree(draft, ignore_errors=True)
             if not folder.is_dir():  # else somebody else was faster
                 raise
 
