@@ -111,9 +111,14 @@ class RayCluster:
             if command_line(pid).partition(b"\0")[0].endswith(name.encode())
         ]
 
+    def mark(self, number: int) -> dict[str, str]:
+        """The variable that all processes of a node have: who starts one adds it."""
+        return {_MARK: f"{self.folder}/{number}"}
+
     def _processes(self, number: int) -> list[int]:
         """The pids of all processes of a node, `ray start` among them."""
-        return related(-1, marks=[frozenset({f"{_MARK}={self.folder}/{number}".encode()})])
+        marks = {f"{name}={value}".encode() for name, value in self.mark(number).items()}
+        return related(-1, marks=[frozenset(marks)])
 
     def _strays(self) -> dict[int, bytes]:
         """The pids and command lines of processes that do not end, though what has started them
@@ -224,8 +229,8 @@ def _started(
              "--node-ip-address", here, "--object-store-memory", str(_MEMORY),
              "--temp-dir", str(folder), "--disable-usage-stats",
              "--min-worker-port=0", "--max-worker-port=0"],
-            env={**variables, _MARK: str(folder)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True,
+            env={**variables, **cluster.mark(number)},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
 
 
@@ -264,7 +269,10 @@ def _kill(node: "subprocess.Popen[bytes]", find: Callable[[], Sequence[int]]) ->
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_SHORT_PAUSE)
-    node.wait()
+    try:
+        node.wait(_LEAVING)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"a node of Ray was started without its mark: {node.args}") from None
 
 
 def _of_ray(line: bytes) -> bool:

@@ -210,7 +210,7 @@ def join(cluster: RayCluster, number: int, ports: Sequence[int], shape: Sequence
              "--block", "--node-ip-address", cluster.address.partition(":")[0],
              "--object-store-memory", "100000000", "--temp-dir", str(cluster.folder / str(number)),
              "--disable-usage-stats", "--min-worker-port=0", "--max-worker-port=0", *own, *shape],
-            env={**os.environ, "RAY_prestart_worker_first_driver": "0"},
+            env={**os.environ, **cluster.mark(number), "RAY_prestart_worker_first_driver": "0"},
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     cluster.nodes.append(node)

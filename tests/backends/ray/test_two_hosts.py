@@ -78,8 +78,8 @@ def _started_node(cluster: RayCluster, words: list[str]) -> "subprocess.Popen[by
              "-m", "ray.scripts.scripts", "start", *words, "--block", "--num-cpus=4",
              "--object-store-memory=100000000", "--disable-usage-stats",
              f"--temp-dir={cluster.folder / '0'}"],
-            env={**os.environ, **authentication(cluster)}, stdout=log, stderr=log,
-            start_new_session=True,
+            env={**os.environ, **authentication(cluster), **cluster.mark(number)},
+            stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
 
 
