@@ -18,7 +18,7 @@ SAMPLE: Final = os.environ.get("SGPU_SAMPLE", "0")
 _Case = TypeVar("_Case")
 
 
-def sampled(cases: Sequence[Any], *, quick: int = 3) -> list[Any]:
+def sampled(cases: Sequence[Any], *, quick: int = 2) -> list[Any]:
     """Parameters for `pytest.mark.parametrize`: all cases, those but `quick` marked `expensive`.
 
     The quick ones are spread evenly over the list, the last case included.

@@ -31,7 +31,8 @@ from sgpu_decl.agent.processes import command_line, descendants, related
 
 __all__ = ["RayCluster", "ray_cluster"]
 
-_PATIENCE = 300.0  # seconds until a node must have joined, on however busy a machine
+_PATIENCE = 100.0  # seconds until a node must have joined, on however busy a machine
+_STARTS = 3
 _LEAVING = 15.0  # seconds for processes to end whose parents have ended, on however busy a machine
 _PAUSE = 0.1
 _SHORT_PAUSE = 0.01
@@ -235,17 +236,29 @@ def _started(
 
 
 def _await_nodes(cluster: RayCluster, started: int, count: int) -> None:
-    """Wait until `count` nodes are there; one was just `started`."""
+    """Wait until `count` nodes are there; one was just `started`.
+
+    A node that stays silent is started again: on a busy machine the dashboard of Ray 2.49 gives up,
+    and the other processes of the head go on without it.
+    """
+    for _ in range(_STARTS - 1):
+        if _joins(cluster, started, count):
+            return
+        cluster.kill_node(started)
+        cluster.nodes[started] = cluster._starts[started]()
+    if not _joins(cluster, started, count):
+        log = (cluster.folder / f"{started}.log").read_text()
+        raise RuntimeError(f"a node of Ray did not start:\n{log[-4000:]}")
+
+
+def _joins(cluster: RayCluster, started: int, count: int) -> bool:
     deadline = time.monotonic() + _PATIENCE
-    while True:
+    while cluster.nodes[started].poll() is None and time.monotonic() < deadline:
         with suppress(OSError, ValueError, KeyError, TypeError):
             if len(cluster._alive()) >= count:
-                return
-        log = cluster.folder / f"{started}.log"
-        ended = cluster.nodes[started].poll() is not None
-        if ended or time.monotonic() > deadline:
-            raise RuntimeError(f"a node of Ray did not start:\n{log.read_text()[-4000:]}")
+                return True
         time.sleep(_PAUSE)
+    return False
 
 
 def _end_nodes(cluster: RayCluster) -> None:
@@ -272,7 +285,7 @@ def _kill(node: "subprocess.Popen[bytes]", find: Callable[[], Sequence[int]]) ->
     try:
         node.wait(_LEAVING)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"a node of Ray was started without its mark: {node.args}") from None
+        raise RuntimeError(f"a node of Ray was started without its mark: {node.args!r}") from None
 
 
 def _of_ray(line: bytes) -> bool:

@@ -48,6 +48,7 @@ def main():
 """
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("warm", [None, WARM], ids=["cold", "warm"])
 def test_the_rendezvous_listens_on_loopback_alone(
     make_attempt: Callable[..., Any], warm: Warm | None
@@ -108,6 +109,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.expensive
 def test_torch_works_in_ranks_that_were_forked(make_attempt: Callable[..., Any]) -> None:
     pytest.importorskip("torch")
     entry = Entry(kind="script", path="main.py")
@@ -226,6 +228,7 @@ def test_a_launcher_inside_of_a_run_starts_the_ranks_of_its_node(
     attempt.until_gone()
 
 
+@pytest.mark.expensive
 def test_a_script_for_torchrun_runs_unchanged_and_its_record_is_read(
     make_attempt: Callable[..., Any],
 ) -> None:

@@ -184,6 +184,7 @@ def test_a_rank_can_tell_that_it_is_one(make_call: Make) -> None:
     assert value(attempt) == ["0", str(attempt.folder), "run.test"]
 
 
+@pytest.mark.expensive
 @pytest.mark.torch
 def test_a_process_group_is_there_for_the_call_and_gone_after_it(make_call: Make) -> None:
     pytest.importorskip("torch")

@@ -180,6 +180,7 @@ def test_agents_that_lose_agent_0_stop_their_ranks(make_nodes: Any, record_fault
     assert ended["first_cause"]["summary"].startswith("node 0 was lost: ")
 
 
+@pytest.mark.expensive
 @pytest.mark.fault("two nodes: the agent of one stopped (SIGSTOP), later continued")
 def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK)
@@ -226,6 +227,7 @@ def main():
     assert abs(offset / 1e9 - 3600) < 1
 
 
+@pytest.mark.expensive
 def test_a_node_that_never_comes_is_named(make_nodes: Any) -> None:
     nodes = make_nodes(TELLS, nodes=4, startup_timeout=4.0)
     nodes.start(2)
@@ -407,6 +409,7 @@ def test_wrong_use_of_the_agent_is_told(make_nodes: Any) -> None:
     assert "3 ranks cannot be shared evenly by 2 nodes" in nodes.attempt.text("node-0.log")
 
 
+@pytest.mark.expensive
 @pytest.mark.fault("two nodes: the link between them cut")
 def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
     make_nodes: Any, record_fault: Record, two_hosts: tuple[str, str, str]

@@ -119,6 +119,7 @@ def test_sigterm_is_noted_and_the_last_sign_of_life_tells_of_sigkill(
     assert record(tmp_path, "alive")["since_asked"] >= 0.5
 
 
+@pytest.mark.expensive
 def test_the_second_attempt_goes_on_where_the_first_failed(start: Start, tmp_path: Path) -> None:
     first = start("retried", seconds=0.6)
     first.communicate(timeout=PATIENCE)

@@ -224,6 +224,7 @@ def test_a_hang_of_a_program_that_the_script_executed_is_one_too(make_attempt: M
     assert (status["class"], status["first_cause"]["rank"]) == ("hung", None)
 
 
+@pytest.mark.expensive
 def test_a_run_that_prints_or_computes_does_not_hang(make_attempt: Make) -> None:
     source = (
         "import os, time\n"

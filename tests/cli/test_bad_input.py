@@ -62,6 +62,7 @@ def test_a_file_that_may_not_be_read(sgpu: Shell) -> None:
     assert "permission" in refused(sgpu, "plan", code=1)
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize(
     ("name", "size", "words"),
     [

@@ -80,6 +80,7 @@ def test_the_same_as_json(twice: Shell) -> None:
     assert data["not_compared"] == []
 
 
+@pytest.mark.expensive
 def test_an_attempt_is_compared_with_the_one_before(twice: Shell) -> None:
     twice.write("run.yaml", RUN.replace("LR", "3"))
     assert twice("apply", "-y").code == 0

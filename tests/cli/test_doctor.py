@@ -561,6 +561,7 @@ def test_a_store_that_is_no_database_or_of_another_schema(sgpu: Shell) -> None:
     assert "schema from-tomorrow, which is unknown here" in line
 
 
+@pytest.mark.expensive
 def test_a_store_that_another_program_holds(sgpu: Shell) -> None:
     with closing(sqlite3.connect(sgpu.folder / "mine.db", isolation_level=None)) as db:
         db.execute("CREATE TABLE runs (one TEXT)")

@@ -251,6 +251,7 @@ def test_a_token_that_is_not_known_is_a_finding(sgpu: Shell, serve: Serve) -> No
     assert "log in again" in failed["hint"]
 
 
+@pytest.mark.expensive
 def test_a_workspace_that_cannot_be_reached_is_a_finding(sgpu: Shell, serve: Serve) -> None:
     with serve():
         pass
@@ -373,6 +374,7 @@ def test_options_before_report_are_not_ignored(sgpu: Shell) -> None:
         assert "follow its name" in answer.out + answer.err
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_removes_what_was_written(
     sgpu: Shell, serve: Serve, number: signal.Signals

@@ -206,6 +206,7 @@ def test_errors_of_one_target_are_shown_each_time(sgpu: Any) -> None:
     assert sgpu.here("validate", "-t", "c").code == 0
 
 
+@pytest.mark.expensive
 def test_a_file_of_very_many_runs_is_remembered_when_it_is_read_again(sgpu: Any) -> None:
     cells = list(range(1001))
     sgpu.write(

@@ -97,6 +97,7 @@ def test_a_file_with_mistakes_has_no_graph(sgpu: Shell) -> None:
     assert "did you mean `prepare`?" in answer.err
 
 
+@pytest.mark.expensive
 def test_a_plan_with_errors_is_drawn_and_refused(sgpu: Shell) -> None:
     refused = PROJECT.replace("type: CPU", "type: H100").replace("    env: gpu\n", "")
     (sgpu.folder / "sgpu.yml").write_text(refused)

@@ -70,6 +70,7 @@ def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
     assert run["state"] == "running"
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("command", [["cancel", "stubborn"], ["destroy", "-y"]])
 def test_what_is_being_stopped_goes_on_stopping(stubborn: Shell, command: list[str]) -> None:
     _, said = interrupted(stubborn, *command, after="stubborn#1 asked to stop")

@@ -55,6 +55,7 @@ def test_several_runs_stand_under_their_lines_and_each_end_is_told_once(
     assert terminal.all.rindex("\x1b[?25h") > terminal.all.rindex("\x1b[?25l"), "a cursor is left"
 
 
+@pytest.mark.expensive
 def test_without_colour_only_the_ranks_have_theirs(three: Shell, at_terminal: AtTerminal) -> None:
     three.write("go", "")
     with at_terminal("apply", "-y") as terminal:

@@ -43,6 +43,7 @@ def waiting(process: subprocess.Popen[str], holder: str = "gc") -> str:
     raise AssertionError(said)
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("words", [("mv", "hello", "other"), ("rm", "hello")])
 def test_a_run_that_is_launched_while_an_edit_waits_for_the_lock_is_left_alone(
     sgpu: Shell, words: tuple[str, ...]

@@ -145,6 +145,7 @@ sys.exit(main(["apply", "-y"]))
 """
 
 
+@pytest.mark.expensive
 def test_cancelling_what_is_followed_ends_a_supervisor_that_does_not_answer(
     sgpu: Shell, at_terminal: AtTerminal
 ) -> None:

@@ -226,6 +226,7 @@ def test_a_launch_that_another_user_began_stays_open(team: Make, case: tuple[str
     assert actions(ann) == {"run.hello": "adopt"}
 
 
+@pytest.mark.expensive
 def test_a_launch_in_a_shared_folder_is_not_submitted_by_another_user(team: Make) -> None:
     """`token-of-another-user`: nobody knows whether the workspace would find it."""
     made = team(staging="/Workspace/Shared/sgpu")
@@ -240,6 +241,7 @@ def test_a_launch_in_a_shared_folder_is_not_submitted_by_another_user(team: Make
     assert (status["attempt"], status["state"]) == (1, "queued")
 
 
+@pytest.mark.expensive
 def test_a_launch_that_certainly_did_not_happen_is_made_by_another_user(team: Make) -> None:
     """A shared folder shows that nothing was staged (`folder-shows-all`)."""
     made = team(staging="/Workspace/Shared/sgpu")

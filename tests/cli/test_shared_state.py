@@ -94,6 +94,7 @@ def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
     assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
 
 
+@pytest.mark.expensive
 def test_a_plan_that_finds_nothing_new_asks_a_bucket_twice(
     request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path, object_server: ObjectServer
 ) -> None:

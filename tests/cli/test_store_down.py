@@ -157,6 +157,7 @@ def _read_only(shared: Path, running: ExitStack) -> tuple[Callable[[], None], Ca
     return stop, start
 
 
+@pytest.mark.expensive
 def test_what_was_launched_is_kept_and_the_next_apply_of_this_machine_records_it(
     team: Team,
 ) -> None:

@@ -146,6 +146,7 @@ def test_a_folder_that_is_deleted_while_it_is_followed_ends_the_following(
     until(run.gone)
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize(
     "both",
     [False, pytest.param(True, marks=pytest.mark.expensive)],

@@ -1,5 +1,7 @@
 """A person at a terminal: being asked, and Ctrl-C while a run is followed."""
 
+import pytest
+
 from tests.cli.conftest import AtTerminal, Shell
 
 RUN = """\
@@ -45,6 +47,7 @@ def test_two_presses_cancel_the_run_and_wait_for_it(sgpu: Shell, at_terminal: At
     assert run["state"] == "cancelled"
 
 
+@pytest.mark.expensive
 def test_replacing_an_active_run_takes_its_name(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("apply", "-y", "--detach").code == 0

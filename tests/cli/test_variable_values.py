@@ -99,6 +99,7 @@ def test_a_file_of_values_outside_of_the_code_is_no_warning(project: Shell) -> N
     assert "values_among_code" not in project.here("plan", "--var-file", str(outside)).out
 
 
+@pytest.mark.expensive
 def test_a_saved_plan_knows_the_files_of_values_without_the_store(project: Shell) -> None:
     project.write("values.yml", "lr: 1\nsteps: [3]\n")
     planned = project.here("plan", "--var-file", "values.yml", "--out", "x.plan")

@@ -286,6 +286,7 @@ def environment(project: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
+@pytest.mark.expensive
 def test_classes_of_a_script_are_the_same_on_both_sides(project: Path) -> None:
     script = project / "train.py"
     script.write_text(SCRIPT)

@@ -116,6 +116,7 @@ def test_a_cell_calls_and_shows_a_table(kernel: Kernel, project: Path) -> None:
     assert "<table>" in shown
 
 
+@pytest.mark.expensive
 def test_an_interrupt_of_the_kernel_stops_the_ranks(kernel: Kernel) -> None:
     _, err, shown = kernel.execute("wait.distributed('x')", interrupt_at="waiting")
     assert shown == "KeyboardInterrupt", err
@@ -132,6 +133,7 @@ def test_the_traceback_of_a_rank_has_the_lines_of_its_cell(kernel: Kernel) -> No
     assert 'raise ValueError(f"of rank {rank}")' in out
 
 
+@pytest.mark.expensive
 def test_an_error_in_a_cell_is_the_line_and_the_message(kernel: Kernel) -> None:
     for cell, message in (
         ("fail.distributed()", "ValueError: of rank 0"),
@@ -155,6 +157,7 @@ def test_a_notebook_is_not_flooded(kernel: Kernel) -> None:
     assert "more are in its log only" in err
 
 
+@pytest.mark.expensive
 def test_a_package_that_is_installed_meanwhile_is_seen(kernel: Kernel, tmp_path: Path) -> None:
     kernel.execute("train.distributed(1)")
     wheel = tmp_path / "newcomer-1.0-py3-none-any.whl"

@@ -59,6 +59,7 @@ def test_a_call_is_a_run_below_the_active_one_and_ranks_join_it(
         mlflow.tracking.fluent._active_experiment_id = None
 
 
+@pytest.mark.expensive
 def test_a_call_is_named_after_its_function(project: Path) -> None:
     mlflow = pytest.importorskip("mlflow")
 

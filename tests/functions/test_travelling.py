@@ -141,6 +141,7 @@ def test_arrays_of_a_result_share_memory_too() -> None:
     assert list(found["small"]) == [1, 1]
 
 
+@pytest.mark.expensive
 @pytest.mark.torch
 def test_tensors_are_mapped_and_stay_what_they_are(project: Path) -> None:
     torch = pytest.importorskip("torch")

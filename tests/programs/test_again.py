@@ -25,6 +25,7 @@ def printed_by(launcher: Sequence[str], folder: Path) -> str:
     ).stdout
 
 
+@pytest.mark.expensive
 def test_a_script_that_executes_itself_again_sees_what_python_gives_it(
     project: Callable[..., Any],
 ) -> None:

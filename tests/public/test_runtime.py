@@ -89,6 +89,7 @@ def test_the_address_of_a_node_is_that_of_its_way_to_rank_0(
     assert runtime.get_node_ip() == "127.0.0.1"
 
 
+@pytest.mark.expensive
 @pytest.mark.torch
 def test_a_group_is_believed_where_the_environment_says_nothing() -> None:
     pytest.importorskip("torch")

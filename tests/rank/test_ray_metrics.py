@@ -130,6 +130,7 @@ def endpoint() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.expensive
 def test_a_node_that_does_not_answer_is_left_out(endpoint: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

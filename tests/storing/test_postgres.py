@@ -309,6 +309,7 @@ def test_a_statement_that_waits_for_long_ends_and_later_all_goes_on(
     store.close()
 
 
+@pytest.mark.expensive
 def test_a_server_that_never_answers_lets_many_calls_wait_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

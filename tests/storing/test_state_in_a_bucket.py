@@ -154,6 +154,7 @@ def test_a_login_that_cannot_be_read_is_named(
     assert "GOOGLE_BEARER_TOKEN" in (caught.value.hint or "")
 
 
+@pytest.mark.expensive
 def test_a_server_that_does_not_answer_is_given_up_and_named(
     place: SharedPlace,
     journal: ObjectJournal,
@@ -321,6 +322,7 @@ def test_a_number_is_not_given_whose_entry_is_deleted_while_it_is_added(
         other.after(2, most=1)
 
 
+@pytest.mark.expensive
 def test_entries_that_do_not_count_any_more_are_neither_read_nor_given_again(
     journal: ObjectJournal, proxy: FaultyProxy
 ) -> None:
@@ -346,6 +348,7 @@ def test_entries_that_do_not_count_any_more_are_neither_read_nor_given_again(
     assert names == ["000000000001.json", "000000000004.json", "compacted-000000000003"]
 
 
+@pytest.mark.expensive
 def test_who_may_not_delete_does_not_compact_and_hides_nothing(
     place: SharedPlace, proxy: FaultyProxy, tmp_path: Path
 ) -> None:

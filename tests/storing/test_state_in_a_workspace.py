@@ -132,6 +132,7 @@ def test_who_may_not_write_is_told_which_folder_and_which_user(
     assert ("WRITE VOLUME" in hint) is (kind == VOLUME)
 
 
+@pytest.mark.expensive
 def test_an_entry_whose_answer_is_lost_is_there_once(
     kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
 ) -> None:

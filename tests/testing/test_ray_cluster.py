@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -28,6 +29,19 @@ def test_a_cluster_has_the_nodes_that_it_was_asked_for_and_ends_with_all_process
         assert start_time(pids[1]) is None
     assert start_time(pids[0]) is None
     assert not os.path.exists(cluster.folder)
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_a_node_that_does_not_come_up_is_started_again(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncd {tmp_path}; mkdir failed 2>/dev/null && exit 1; exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    with ray_cluster(nodes=1, cpus=1, python=str(python)) as cluster:
+        assert (tmp_path / "failed").is_dir()
+        assert cluster.leftovers() == []
 
 
 @pytest.mark.ray

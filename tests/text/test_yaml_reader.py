@@ -141,6 +141,7 @@ def test_fifty_megabytes_are_refused_before_parsing() -> None:
     assert found.hint
 
 
+@pytest.mark.expensive
 def test_ten_thousand_runs_fit_a_project_and_not_a_run_file() -> None:
     text = "runs:\n" + "".join(
         f"  r{n}: {{gpus: 1, type: CPU, command: [x], tags: {{a: b}}}}\n" for n in range(10_000)

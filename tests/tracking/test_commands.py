@@ -106,10 +106,10 @@ def test_what_an_attempt_waits_for_is_on_the_screen(project: Shell, kind: str, s
         script = PRINTS.replace("command: 'env'", "entrypoint: train.py")
         project.write("run.yaml", PRINTS if kind == "command" else script)
         assert project("apply", "-y", "--detach").code == 0
-        until(lambda: "waiting_for" in project.here("status", "-o", "json").out)
+        waited_for = f"the store {home}/mlflow.db to be made"  # after MLflow itself
+        until(lambda: waited_for in project.here("status", "-o", "json").out)
         (run,) = project.here("status", "-o", "json").json["data"]["runs"]
-        assert run["state"] == state
-        assert run["waiting_for"] == f"the store {home}/mlflow.db to be made"
+        assert (run["state"], run["waiting_for"]) == (state, waited_for)
         following = project.start("apply", "-y")
         assert following.stderr is not None
         said = iter(following.stderr.readline, "")

@@ -100,6 +100,7 @@ def test_a_store_that_several_backends_name_is_one_place() -> None:
     assert len({here: "local", there: "ray", TrackingStore("http://other", {}): "ray"}) == 2
 
 
+@pytest.mark.expensive
 def test_a_database_is_read_by_sql_and_by_the_client_where_its_schema_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

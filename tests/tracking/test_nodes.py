@@ -53,6 +53,7 @@ def link(shell: Shell) -> dict[str, Any]:
     return dict(run["links"].get("mlflow", {}))
 
 
+@pytest.mark.expensive
 def test_ranks_on_nodes_log_to_the_run_of_their_attempt(nodes: Shell, door: Door) -> None:
     nodes.environ["MLFLOW_TRACKING_URI"] = door.uri
     nodes.environ["MLFLOW_EXPERIMENT_NAME"] = "nodes"

@@ -61,6 +61,7 @@ def elsewhere(told: Mapping[str, Any]) -> set[tuple[str, int]]:
     return {(place["experiment"], place["runs"]) for place in told.get("elsewhere", ())}
 
 
+@pytest.mark.expensive
 def test_a_script_that_sets_its_experiment_logs_there_and_status_says_so(project: Shell) -> None:
     told = chosen(project, SCRIPT, "experiment", 1)
     assert elsewhere(told) == {("other", 1)}

@@ -76,6 +76,7 @@ def start_monitor() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         monitor.communicate()
 
 
+@pytest.mark.expensive
 def test_the_monitor_logs_again_once_the_server_is_back(
     door: Door, endpoint: str, start_monitor: Callable[..., "subprocess.Popen[str]"]
 ) -> None:

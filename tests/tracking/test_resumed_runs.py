@@ -46,6 +46,7 @@ def check(uri: str) -> None:
     assert states == ["RUNNING", "FAILED"]
 
 
+@pytest.mark.expensive
 def test_by_sql_and_by_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.setattr("sgpu_decl.tracking.stores.sqlite.REVISIONS", frozenset())

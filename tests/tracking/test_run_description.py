@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ trees = st.dictionaries(
 )
 
 
+@pytest.mark.expensive
 @given(trees)
 def test_every_parameter_fits_mlflow(spec: dict[str, Any]) -> None:
     for name, value in parameters(spec).items():

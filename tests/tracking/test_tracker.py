@@ -128,6 +128,7 @@ def test_trackers_that_meet_on_a_new_store_share_it(tmp_path: Path) -> None:
         assert recorded(home, tells[number]["run_id"]).info.status == status
 
 
+@pytest.mark.expensive
 def test_the_use_of_the_machine_is_recorded_while_the_attempt_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def test_the_use_of_the_machine_is_recorded_while_the_attempt_lasts(
     assert recorded(home, run_id).info.status == "FINISHED"
 
 
+@pytest.mark.expensive
 def test_a_store_that_refuses_the_run_is_replaced_by_the_local_one(tmp_path: Path) -> None:
     home = tmp_path / ".sgpu"
     folder, process = start(home, 1, tracking_uri="nonsense://x")

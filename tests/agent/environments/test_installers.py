@@ -40,6 +40,7 @@ def run(*argv: object, **env: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.expensive
 def test_pip_refuses_to_change_a_tree_and_says_what_to_do(
     make_environment: Any, pack_wheel: Any, tmp_path: Path, say: Any
 ) -> None:

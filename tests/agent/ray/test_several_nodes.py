@@ -189,6 +189,6 @@ def main():
     nodes = make_cluster(source)
     for number, name in enumerate((first, second)):
         nodes.start(number, "ip", "netns", "exec", name, address=address)
-    assert nodes.wait() == [0, 0]
+    assert nodes.wait() == [0, 0], nodes.read()["first_cause"]
     told = json.loads(nodes.attempt.text("ranks/0/output.json"))
     assert told == ["10.77.0.1", "10.77.0.2"]

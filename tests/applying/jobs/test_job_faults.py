@@ -57,6 +57,7 @@ def test_a_request_that_never_arrived_makes_nothing(shop: Shop) -> None:
     assert settled(shop)
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_workspace_is_asked_again(shop: Shop, status: int) -> None:
     shop.fault(CREATE, Effect.STATUS, status_code=status, times=2)

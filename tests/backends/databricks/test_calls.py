@@ -87,6 +87,7 @@ def test_what_is_installed_here_goes_along_unless_the_project_says_otherwise(
     assert check.summary.partition(":")[0] in capfd.readouterr().err
 
 
+@pytest.mark.expensive
 def test_what_a_rank_raises_on_a_node_is_raised_here(caller: Path) -> None:
     calling = __import__(f"{caller.name}.calling", fromlist=["fail"])
     called = sgpu_decl.distributed(gpus=1, gpu_type="A10", remote=True)(calling.fail)

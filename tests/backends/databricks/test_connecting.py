@@ -45,6 +45,7 @@ def test_a_silent_host_is_given_up_by_its_name(
     assert "VPN" in str(error.hint)
 
 
+@pytest.mark.expensive
 def test_a_host_that_refuses_connections_is_named(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +234,7 @@ def test_the_sdk_is_not_imported_without_a_run_on_databricks(project: Path) -> N
     assert (ran := plan(project)).returncode == 0, ran.stderr
 
 
+@pytest.mark.expensive
 def test_a_plan_that_has_all_answers_does_not_connect(
     project: Path, server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from databricks.sdk import WorkspaceClient
 
 from sgpu_decl.api import Session
@@ -50,6 +51,7 @@ def test_permissions_reach_the_experiment_before_the_run_is_there(
     assert levels == {"users": "CAN_READ", "eve@example.org": "CAN_EDIT"}
 
 
+@pytest.mark.expensive
 def test_an_experiment_that_cannot_be_shared_is_a_warning_and_the_run_goes_on(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_folder_that_is_missing_is_said_by_plan_and_made_by_apply(
     assert looks(server, token) == before, "it is remembered"
 
 
+@pytest.mark.expensive
 def test_a_run_once_more_asks_thirteen_times_at_most(
     session: Callable[[], Session],
     project: Path,
@@ -117,6 +118,7 @@ def test_a_run_once_more_asks_thirteen_times_at_most(
     assert len(asked) <= 13, "\n".join(asked)
 
 
+@pytest.mark.expensive
 def test_a_folder_that_was_deleted_meanwhile_is_made_again(
     session: Callable[[], Session], project: Path
 ) -> None:

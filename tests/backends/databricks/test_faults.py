@@ -74,6 +74,7 @@ def in_parts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "weights.bin").write_bytes(random.Random(1).randbytes(8 * MIB - 1000))
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("hours", [3, -30])
 def test_a_clock_that_is_hours_away_changes_nothing_but_is_said(
     session: Opened,
@@ -152,6 +153,7 @@ def test_links_to_the_storage_that_expire_before_they_are_used(
     assert "clock" in str(caught.value.hint)
 
 
+@pytest.mark.expensive
 def test_staging_that_takes_nothing_says_where_else(
     session: Opened,
     project: Path,
@@ -195,6 +197,7 @@ def _files(tree: Path, folder: str = "runs") -> list[Path]:
     return [path for path in tree.glob(f"**/{folder}/**/*") if path.is_file()]
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("fault", [{"effect": Effect.LOSE_ANSWER}, {"keep": True}])
 def test_a_storm_that_hides_whether_a_run_was_started_loses_none(
     session: Opened,
@@ -223,6 +226,7 @@ def test_a_storm_that_hides_whether_a_run_was_started_loses_none(
     assert (ref.number, succeeded(again, ref), runs()) == (1, True, 1)
 
 
+@pytest.mark.expensive
 def test_a_storm_that_refuses_everything_starts_nothing(
     session: Opened,
     project: Path,
@@ -322,6 +326,7 @@ def test_results_that_the_staging_folder_does_not_take_are_no_success(
     assert any("cannot be uploaded" in line for line in lines)
 
 
+@pytest.mark.expensive
 def test_two_nodes_of_eight_with_all_that_the_platform_is_told(
     session: Opened,
     project: Path,

@@ -72,6 +72,7 @@ def objects(tenant: Path) -> list[Path]:
     return list(tenant.glob("Workspace/Users/*/.sgpu/objects/*/*"))
 
 
+@pytest.mark.expensive
 def test_launches_on_their_way_keep_what_they_found(
     session: Callable[[], Session],
     project: Path,
@@ -108,6 +109,7 @@ def test_launches_on_their_way_keep_what_they_found(
     assert not list(volume.glob("here/objects/*/*")), "nothing is left for good"
 
 
+@pytest.mark.expensive
 def test_a_launch_waits_for_whoever_is_freeing(
     session: Callable[[], Session],
     project: Path,

@@ -172,6 +172,7 @@ def test_changed_code_alone_is_the_reason_and_is_sent(shop: Shop) -> None:
     assert shop.change().action is Action.NO_OP
 
 
+@pytest.mark.expensive
 def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Shop) -> None:
     plan = shop.plan()
     assert [str(change.address) for change in plan.changes] == ["job.nightly"]
@@ -224,6 +225,7 @@ def test_an_edit_of_the_task_is_drift_and_is_taken_back(shop: Shop) -> None:
     assert shop.change().action is Action.NO_OP
 
 
+@pytest.mark.expensive
 def test_a_mistake_of_the_user_is_made_once_in_each_launch(shop: Shop) -> None:
     # One node: of several, the first that ends has the platform stop the others, and node 0 may be
     # killed before it has brought back the verdict that is looked for here.
@@ -259,6 +261,7 @@ def test_while_it_is_launched_nothing_is_taken_from_under_it(shop: Shop) -> None
     assert shop.staged("code") == shop.staged("agent") == []
 
 
+@pytest.mark.expensive
 def test_a_job_that_goes_takes_its_folder_along(shop: Shop) -> None:
     shop.apply()
     shop.apply(destroy=True)
@@ -297,6 +300,7 @@ def test_a_moved_job_takes_its_run_along(shop: Shop) -> None:
     assert shop.change().action is Action.NO_OP
 
 
+@pytest.mark.expensive
 def test_a_job_with_a_run_is_adopted(shop: Shop) -> None:
     task = {"task_key": "x", "notebook_task": {"notebook_path": "/Workspace/old"}}
     made = shop.api("POST", "create", name="by hand", tasks=[task])["job_id"]
@@ -386,6 +390,7 @@ def test_a_notebook_instead_of_the_run_is_told_and_the_other_way_round(shop: Sho
     assert shop.launch() == "SUCCESS"
 
 
+@pytest.mark.expensive
 def test_the_environment_of_the_run_goes_along_and_its_packages_are_told(
     shop: Shop, tmp_path: Path
 ) -> None:
@@ -411,6 +416,7 @@ def test_the_environment_of_the_run_goes_along_and_its_packages_are_told(
     assert [item["n"] for item in shop.returned(0)] == ["2.0", "2.0"]
 
 
+@pytest.mark.expensive
 def test_an_image_is_launched_with_an_environment_beside_it(shop: Shop) -> None:
     shop.write("sgpu.yml", "env: {base: gpu-6}", "image: main.ml.trainer:3")
     shop.apply()

@@ -119,6 +119,7 @@ def test_chunks_are_read_where_the_log_service_has_nothing(
         server.faults.clear(server.tenants.of_token(token).key)
 
 
+@pytest.mark.expensive
 def test_chunks_that_lie_in_a_volume_are_read_as_its_files(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
 ) -> None:
@@ -133,6 +134,7 @@ def test_chunks_that_lie_in_a_volume_are_read_as_its_files(
     assert {item.text for item in read} == {"hello from 0", "and more"}
 
 
+@pytest.mark.expensive
 def test_logs_that_are_nowhere_are_no_empty_ones(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
 ) -> None:

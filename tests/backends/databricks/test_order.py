@@ -146,6 +146,7 @@ def lines(opened: Session, ref: AttemptRef) -> list[str]:
     return [line.text for line in read if line is not None]
 
 
+@pytest.mark.expensive
 def test_one_run_has_a_task_for_each_and_keeps_their_order(pipeline: Open, runs: Runs) -> None:
     opened = pipeline()
     refs = named(opened.apply(opened.plan()).launched)
@@ -166,6 +167,7 @@ def test_one_run_has_a_task_for_each_and_keeps_their_order(pipeline: Open, runs:
     assert {change.action for change in again.changes} == {Action.NO_OP}
 
 
+@pytest.mark.expensive
 def test_nothing_starts_after_a_failure_until_both_are_launched_again(
     pipeline: Open, declare: Declare, runs: Runs
 ) -> None:
@@ -214,6 +216,7 @@ def test_a_waiting_run_says_so_is_cancelled_alone_and_holds_back_a_later_apply(
     assert train.state is AttemptState.SUCCEEDED
 
 
+@pytest.mark.expensive
 def test_what_the_workspace_refuses_is_not_there_and_can_be_applied_again(
     pipeline: Open, runs: Runs, refused: None, tenant: Path
 ) -> None:
@@ -254,6 +257,7 @@ def folder_read(opened: Session, ref: AttemptRef) -> str:
     return folder
 
 
+@pytest.mark.expensive
 def test_each_node_reads_the_output_of_the_run_before(
     pipeline: Open, declare: Declare, runs: Runs
 ) -> None:
@@ -270,6 +274,7 @@ def test_each_node_reads_the_output_of_the_run_before(
     assert {change.action for change in again.changes} == {Action.NO_OP}
 
 
+@pytest.mark.expensive
 def test_a_later_apply_reads_an_output_until_gc_has_freed_it(
     pipeline: Open, declare: Declare, runs: Runs
 ) -> None:

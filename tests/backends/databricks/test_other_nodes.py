@@ -56,6 +56,7 @@ def test_a_failure_has_its_culprit_where_nodes_refuse_system_calls(
     assert all(f"{name} (EPERM)" in said for name in refused)
 
 
+@pytest.mark.expensive
 def test_ranks_have_the_torch_of_the_managed_environment(
     project: Path, session: Callable[[], Session], tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_fetch_that_broke_off_goes_on_with_the_part_that_is_missing(
     assert told[-1][1:] == (17_700_002, 17_700_002)
 
 
+@pytest.mark.expensive
 def test_a_part_that_somebody_changed_is_told(
     ended: Session, server: WorkspaceServer, token: str
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_part_that_somebody_changed_is_told(
     assert "not what the node wrote" in kept.why
 
 
+@pytest.mark.expensive
 def test_a_file_that_is_there_whole_and_too_large_is_told(
     ended: Session, server: WorkspaceServer, token: str
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_file_that_is_there_whole_and_too_large_is_told(
     assert "backend.staging" in kept.why
 
 
+@pytest.mark.expensive
 def test_a_large_value_comes_back_in_parts(
     session: Callable[[], Session],
     ended_with: Callable[[str], AttemptRef],

@@ -264,6 +264,7 @@ def test_an_assumption_that_does_not_hold_is_found(
     assert left(server) == []
 
 
+@pytest.mark.expensive
 def test_one_run_is_repeated_and_what_others_found_stays(
     probe: Probe, shell: Shell, server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +284,7 @@ def test_one_run_is_repeated_and_what_others_found_stays(
     assert "cancel-sends-term" in report
 
 
+@pytest.mark.expensive
 def test_a_repeated_run_takes_back_all_that_it_found_before(
     probe: Probe, shell: Shell, server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +309,7 @@ def test_a_probe_says_its_cost_and_launches_nothing_without_a_yes(
     assert not submitted(server)
 
 
+@pytest.mark.expensive
 def test_a_probe_that_gets_no_gpu_is_given_up(probe: Probe, waiting: WorkspaceServer) -> None:
     answer = probe("--patience", "1s")
 
@@ -318,6 +321,7 @@ def test_a_probe_that_gets_no_gpu_is_given_up(probe: Probe, waiting: WorkspaceSe
     assert left(waiting) == []
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_probe_that_is_interrupted_leaves_nothing(
     project: Path, waiting: WorkspaceServer, number: int

@@ -89,6 +89,7 @@ def test_a_node_ends_the_run_when_its_code_has_failed(
     assert change.reason is Reason.FAILED_NOT_RETRIED
 
 
+@pytest.mark.expensive
 def test_whoever_follows_ends_it_where_nodes_cannot(
     session: Opened, project: Path, server: WorkspaceServer, token: str, tenant: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_lines_of_one_rank_can_be_followed(session: Opened) -> None:
     assert [(item.rank, item.text) for item in followed] == [(1, "hello from 1"), (1, "and more")]
 
 
+@pytest.mark.expensive
 def test_following_looks_up_between_runs_that_are_far_away(
     session: Opened, project: Path, server: WorkspaceServer, token: str
 ) -> None:
@@ -104,6 +105,7 @@ def test_following_looks_up_between_runs_that_are_far_away(
     }
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("ending", ["platform", "driver", "node_lost"])
 def test_a_failure_of_the_users_code_stays_one_whatever_the_platform_calls_it(
     session: Opened, project: Path, server: WorkspaceServer, token: str, ending: str
@@ -187,6 +189,7 @@ def test_a_node_that_is_lost_is_the_platforms_fault(
     assert change.reason is Reason.PREVIOUS_FAILED
 
 
+@pytest.mark.expensive
 def test_a_cancelled_run_stays_cancelled(session: Opened, project: Path) -> None:
     (project / "train.py").write_text(
         "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
@@ -330,6 +333,7 @@ def _lines(opened: Session, ref: AttemptRef) -> list[Any]:
     return [log for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
 
 
+@pytest.mark.expensive
 def test_destroying_frees_what_no_other_attempt_needs(
     session: Opened, project: Path, tenant: Path
 ) -> None:
@@ -400,6 +404,7 @@ def test_nothing_waits_in_line_on_the_platform(session: Opened, project: Path) -
     opened.runs.wait([ref], timeout=PATIENCE)
 
 
+@pytest.mark.expensive
 def test_a_destroyed_active_run_is_stopped_and_freed_once_it_has_ended(
     session: Opened, project: Path, tenant: Path
 ) -> None:
@@ -418,6 +423,7 @@ def test_a_destroyed_active_run_is_stopped_and_freed_once_it_has_ended(
     assert not list(staging.glob("runs/*/hello/*/spec.json"))
 
 
+@pytest.mark.expensive
 def test_a_matrix_shares_what_is_uploaded(
     session: Opened, project: Path, server: WorkspaceServer, token: str
 ) -> None:

@@ -78,6 +78,7 @@ def main(n):
 """
 
 
+@pytest.mark.expensive
 def test_on_a_volume_lie_objects_and_what_comes_back_and_no_command(
     session: Callable[[], Session],
     project: Path,
@@ -130,6 +131,7 @@ def test_a_captured_environment_goes_along_and_once(
     assert opened.runs.results(opened.runs.find("hello")[0])[0]["value"] == "carried along"
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("effect", [Effect.CUT, Effect.LOSE_ANSWER])
 def test_an_upload_that_breaks_off_is_tried_again(
     session: Callable[[], Session],
@@ -146,6 +148,7 @@ def test_an_upload_that_breaks_off_is_tried_again(
     assert succeeded(session())
 
 
+@pytest.mark.expensive
 def test_a_refused_upload_leaves_no_run_and_goes_on_where_it_stopped(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
 ) -> None:
@@ -193,6 +196,7 @@ TOO_LARGE = {
 }
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("answer", [(404, NOT_THERE), (400, TOO_LARGE)])
 def test_a_workspace_whose_import_takes_no_files_is_sent_them_by_the_older_api(
     session: Callable[[], Session],
@@ -215,6 +219,7 @@ def test_a_workspace_whose_import_takes_no_files_is_sent_them_by_the_older_api(
     assert any("objects%2Fcode" in item.path for item in older)
 
 
+@pytest.mark.expensive
 def test_files_are_sent_as_the_clients_of_the_platform_send_them(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
 ) -> None:
@@ -229,6 +234,7 @@ def test_files_are_sent_as_the_clients_of_the_platform_send_them(
     assert not [item for item in server.recording.all(key) if "/import-file/" in item.path]
 
 
+@pytest.mark.expensive
 def test_parameters_lie_beside_the_code_on_nodes(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
 ) -> None:

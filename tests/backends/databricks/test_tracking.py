@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from databricks.sdk import WorkspaceClient
 
 from sgpu_decl.api import Session
@@ -61,6 +62,7 @@ def test_a_run_that_is_followed_has_its_name_tags_and_parameters_in_mlflow(
     assert (params["sgpu.args.n"], params["sgpu.env.base"]) == ("3", "gpu-6")
 
 
+@pytest.mark.expensive
 def test_a_run_that_nobody_followed_is_told_when_somebody_looks_at_it(
     session: Opened, server: WorkspaceServer, token: str
 ) -> None:

@@ -263,6 +263,7 @@ with open(sys.argv[1], "r+b", buffering=0) as file:
 """
 
 
+@pytest.mark.expensive
 def test_a_file_that_changes_while_it_is_read_is_named(venv: Venv) -> None:
     venv.install("alpha")
     path = venv.site / "alpha/weights.bin"

@@ -152,6 +152,7 @@ def test_a_file_that_changed_since_it_was_looked_at_is_named(
     assert store.manifest(captured.digest) is None
 
 
+@pytest.mark.expensive
 def test_bytecode_that_was_compiled_anew_stops_nobody(alpha: Venv, store: EnvironmentStore) -> None:
     captured = alpha.taken()
     for path in alpha.site.rglob("*.pyc"):

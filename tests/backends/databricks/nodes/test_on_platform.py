@@ -103,6 +103,7 @@ def main():
     assert run.user.lines(run.id, node=1) == ["[rank 1] hello"]
 
 
+@pytest.mark.expensive
 def test_a_mistake_of_the_user_is_made_once(submit: Any) -> None:
     source = "def main(): raise ValueError('a mistake')"
     run = submit(source, nodes=2, config={"retry": {"max": 2}}, max_retries=2)
@@ -113,6 +114,7 @@ def test_a_mistake_of_the_user_is_made_once(submit: Any) -> None:
     assert run.attempts() == 1
 
 
+@pytest.mark.expensive
 def test_a_run_goes_on_after_the_death_of_a_node(submit: Any) -> None:
     source = """
 import os, signal

@@ -103,6 +103,7 @@ def test_models_are_logged_and_loaded_on_a_node(user: User) -> None:
     assert "it says [42]" in user.lines(run_id)
 
 
+@pytest.mark.expensive
 def test_artifacts_are_written_by_a_link_without_a_token(user: User) -> None:
     api = user.client.experiments
     experiment = api.create_experiment("/Shared/written").experiment_id

@@ -55,6 +55,7 @@ def left(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, lis
     return tmp_path, token, [running, waiting]
 
 
+@pytest.mark.expensive
 def test_nothing_goes_on_and_nothing_is_forgotten(left: tuple[Path, str, list[int]]) -> None:
     folder, token, ids = left
     until(lambda: processes_with(str(folder)) == [])

@@ -323,6 +323,7 @@ def test_a_run_is_nobody_elses(user: User, server: Any) -> None:
     user.ended(run_id)
 
 
+@pytest.mark.expensive
 def test_many_runs_at_once_all_end_well(user: User) -> None:
     payload = user.payload(user.task(user.stage(command__sh="echo hi\n")))
     ids = [user.post("runs/submit", payload)["run_id"] for _ in range(40)]
