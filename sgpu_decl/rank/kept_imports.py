@@ -31,6 +31,16 @@ _AGENT = "sgpu_decl.agent"
 _COOKIE = b"SGPU_COOKIE="
 _STREAMS = 3
 _REALTIME = 32  # the first signal that is not a standard one
+_RESET = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+    signal.SIGIO,
+)
 
 
 def serve_calls(
@@ -46,6 +56,7 @@ def serve_calls(
     """
     if os.fork():
         os._exit(0)  # the caller waits for this process only
+    _stop_ignoring()
     settings = json.loads(kept)
     before = open_descriptors()
     imports = Imports(frozenset(sys.modules), logs)
@@ -62,6 +73,15 @@ def serve_calls(
     )
     before_agent.restore(keep=become.channel)
     return _be_parent(become, imports)
+
+
+def _stop_ignoring() -> None:
+    """Handle what the caller ignores, as `nohup` and background jobs do: an agent resets these
+    signals in the ranks that it starts (`agent/loop.py`)."""
+    for number in _RESET:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
 
 
 class _ProcessState:

@@ -21,11 +21,13 @@ from tests.support import until
 Make = Callable[..., Any]
 SECRET = "s3cr-et-value"
 CALLER = """
-import json, os, sys, time
+import json, os, signal, sys, time
 from pathlib import Path
 from sgpu_decl.agent import warm_calls
 from sgpu_decl.agent.agent_launch import launch
 
+for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):  # as under `nohup`, or by `&`
+    signal.signal(ignored, signal.SIG_IGN)
 for line in sys.stdin:
     order = json.loads(line)
     if order["folder"] is None:
