@@ -1,6 +1,7 @@
 """What a run asks of a cluster: room within a time, another attempt on other nodes, a Python, an
 end."""
 
+import json
 import os
 import signal
 from typing import Any
@@ -30,13 +31,19 @@ def flood(megabytes):
 """
 
 
+def lose_a_node(run: ClusterRun) -> None:
+    """Kill a node. The head sends jobs there until its dashboard knows that the node is dead."""
+    run.cluster.kill_node(1)
+    until(lambda: '"DEAD"' in json.dumps(run.cluster.get("/nodes?view=summary")))
+
+
 def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_while(
     own_run: ClusterRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_program, "_INFEASIBLE", 8.0)  # of 60 s
     own_run.bench.declare("value", args={"gate": str(own_run.bench.gate)})
     own_run.bench.done("plan", "--out", "two.plan")
-    own_run.cluster.kill_node(1)
+    lose_a_node(own_run)
 
     own_run.bench.done("apply", "--detach", "two.plan")
     until(lambda: own_run.bench.status()["state"] == "queued")
@@ -57,7 +64,7 @@ def test_groups_that_fit_alone_and_not_together_end_the_run_too(
     packed = own_run.fields(strategy="pack", resources_per_rank={"CPU": 5})
     own_run.bench.declare("value", args={"gate": str(own_run.bench.gate)}, **packed)
     own_run.bench.done("plan", "--out", "two.plan")
-    own_run.cluster.kill_node(1)
+    lose_a_node(own_run)
 
     own_run.bench.done("apply", "--detach", "two.plan")
     run = own_run.bench.ended()
