@@ -10,7 +10,7 @@ __all__ = ["included_files"]
 
 RUNS, FILES = 2_000, 200
 # A runner that is new knows nothing of the files: each round has a cache of its own.
-FRESH = 'XDG_CACHE_HOME=$(mktemp -d -p .. cache-XXXXXX) exec "$0" "$@"'
+FRESH = 'XDG_CACHE_HOME=$(mktemp -d "$PWD/../cache-XXXXXX") exec "$0" "$@"'
 
 
 def included_files(scratch: Path, sgpu: str, repeats: int) -> Iterator[Row]:

@@ -13,7 +13,7 @@ __all__ = ["reviews"]
 CHANGES = 10_000
 COMPARED = 2_000
 # A runner that is new knows nothing of the files: each round has a cache of its own.
-FRESH = 'XDG_CACHE_HOME=$(mktemp -d -p .. cache-XXXXXX) exec "$0" plan "$@"'
+FRESH = 'XDG_CACHE_HOME=$(mktemp -d "$PWD/../cache-XXXXXX") exec "$0" plan "$@"'
 
 
 def reviews(scratch: Path, sgpu: str, repeats: int) -> Iterator[Row]:

@@ -38,7 +38,7 @@ SGPU = str(Path(sys.executable).with_name("sgpu"))
 OLDER = "bfccb5d"  # what launches are measured against
 LAUNCH_ROUNDS = 4
 # A first plan knows nothing of the file: each round has a cache of its own.
-FIRST = 'XDG_CACHE_HOME=$(mktemp -d -p .. cache-XXXXXX) exec "$0" plan "$1"'
+FIRST = 'XDG_CACHE_HOME=$(mktemp -d "$PWD/../cache-XXXXXX") exec "$0" plan "$1"'
 LIMITS = {
     ("blocks", "first"): 0.12,
     ("blocks", "no-op"): 0.02,
