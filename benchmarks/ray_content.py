@@ -70,7 +70,7 @@ nodes.await_actors()
 sent = {"objects": head_folder() + "/objects", "code": "bench", "environment": None, "files": [],
         "resume": False}
 for back in ("first", "second"):
-    launch = {"launch": folder, "back": f"{folder}/{back}", "sent": sent}
+    launch = {"launch": folder, "back": f"{folder}/{back}", "sent": sent, "upstreams": []}
     started = time.monotonic()
     for _ in SentFiles(launch, LogCopy()).send(nodes._actors, f"{folder}/logs-{back}"):
         pass
