@@ -75,7 +75,7 @@ for back in ("first", "second"):
     for _ in SentFiles(launch, LogCopy()).send(nodes._actors, f"{folder}/logs-{back}"):
         pass
     print(time.monotonic() - started)
-nodes.close()
+nodes.close(1.0)
 """
 
 
@@ -134,7 +134,7 @@ def _on_head(cluster: RayCluster, program: str, *paths: Path) -> list[float]:
     """Run a program that prints seconds. Ray prints there too, as when an actor is ended."""
     command = [cluster.python, "-c", program, cluster.address, *map(str, paths)]
     environ = {**os.environ, "RAY_AUTH_MODE": "disabled"}
-    output = subprocess.check_output(command, env=environ, text=True, stderr=subprocess.DEVNULL)
+    output = subprocess.check_output(command, env=environ, text=True)
     return [float(line) for line in output.splitlines() if re.fullmatch(r"[\d.e-]+", line)]
 
 
