@@ -68,7 +68,7 @@ def main(out):
     ones = torch.ones(1000)
     distributed.all_reduce(ones)
     assert ones.sum() == 4000
-    if own:  # without it, torch 2.13 sometimes aborts at the end of the process
+    if own:  # a group that is left alone sometimes aborts torch 2.13 at the end
         distributed.destroy_process_group()
 """
 TRAIN = """\

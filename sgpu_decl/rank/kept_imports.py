@@ -31,7 +31,7 @@ _AGENT = "sgpu_decl.agent"
 _COOKIE = b"SGPU_COOKIE="
 _STREAMS = 3
 _REALTIME = 32  # the first signal that is not a standard one
-_RESET = (
+_RESET = (  # `HANDLED` and what else `agent/loop.py` resets, which ranks cannot import
     signal.SIGHUP,
     signal.SIGINT,
     signal.SIGTERM,
@@ -76,8 +76,8 @@ def serve_calls(
 
 
 def _stop_ignoring() -> None:
-    """Handle what the caller ignores, as `nohup` and background jobs do: an agent resets these
-    signals in the ranks that it starts (`agent/loop.py`)."""
+    """Handle the signals that `nohup`, or a shell that started the caller in the background, had
+    it ignore: ranks of other calls handle them, because their agent resets them."""
     for number in _RESET:
         if signal.getsignal(number) == signal.SIG_IGN:
             interrupt = number == signal.SIGINT

@@ -32,7 +32,7 @@ from sgpu_decl.agent.processes import command_line, descendants, related
 __all__ = ["RayCluster", "ray_cluster"]
 
 _PATIENCE = 100.0  # seconds until a node must have joined, on however busy a machine
-_STARTS = 3
+_STARTS = 3  # of a node that stays silent
 _LEAVING = 15.0  # seconds for processes to end whose parents have ended, on however busy a machine
 _PAUSE = 0.1
 _SHORT_PAUSE = 0.01
@@ -113,7 +113,8 @@ class RayCluster:
         ]
 
     def mark(self, number: int) -> dict[str, str]:
-        """The variable that all processes of a node have: who starts one adds it."""
+        """The environment variable by which the processes of a node are found. A test that starts
+        a node by itself adds it to the environment."""
         return {_MARK: f"{self.folder}/{number}"}
 
     def _processes(self, number: int) -> list[int]:
