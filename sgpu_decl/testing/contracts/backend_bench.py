@@ -263,8 +263,12 @@ class BackendBench:
     # Ranks that run `hold`
 
     def up(self, n: int = 0, ranks: int = 1) -> None:
-        """Wait until ranks are running."""
-        until(lambda: all((self.gate / f"up-{n}-{rank}").exists() for rank in range(ranks)))
+        """Wait until ranks are running. A test that fails here says what became of the run."""
+        up = [self.gate / f"up-{n}-{rank}" for rank in range(ranks)]
+        try:
+            until(lambda: all(file.exists() for file in up))
+        except AssertionError as never:
+            raise AssertionError(self("status", "-o", "json"), self("logs", "hello")) from never
 
     def running(self) -> dict[str, Any]:
         """The status of ranks that are up: a backend may say so a moment later."""
