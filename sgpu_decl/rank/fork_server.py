@@ -25,6 +25,7 @@ import sys
 import warnings
 
 from sgpu_decl.rank.fork_safety import cuda_is_bad, open_descriptors, unsafe
+from sgpu_decl.rank.process_exit import prepare_exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Imports:
         Raises:
             BaseException: whatever an import raises.
         """
+        prepare_exit()
         missing = _MissingModules()
         sys.meta_path.append(missing)
         for name, names in spec["warm"]["imports"]:

@@ -85,9 +85,9 @@ def run_rank(path: str, spec_sha256: str) -> None:
         for name in filter(None, os.environ.pop("SGPU_REMOVED", "").split(",")):
             os.environ.pop(name, None)
         if forked and spec["entry"]["kind"] == "pickle":
-            from sgpu_decl.rank.process_exit import leave_early_destructors_out
+            from sgpu_decl.rank.process_exit import leave_imports_alone
 
-            leave_early_destructors_out()
+            leave_imports_alone()
         _run(folder, spec, rank, record, secrets)
     except SystemExit as error:
         if not (error.code is None or isinstance(error.code, int)):

@@ -119,22 +119,39 @@ def test_a_call_runs_in_a_rank_that_was_forked_from_a_warm_parent(make_call: Mak
     assert not attempt.events("cold_start")
 
 
+LOUD = """\
+class Loud:
+    def __del__(self):
+        print("deleted", __name__)
+loud = Loud()
+"""
+AT_END = """\
+import ctypes, weakref
+libc = ctypes.CDLL(None)
+libc.strdup.restype = ctypes.c_void_p
+def at_end(text):
+    libc.__cxa_atexit(libc.puts, ctypes.c_void_p(libc.strdup(text)), None)
+at_end(b"imported")
+weakref.finalize(libc, print, "finalized")
+"""
+
+
 @pytest.mark.parametrize("end", ["return", "raise ValueError", "sys.exit(7)", "os._exit(7)"])
-def test_a_forked_rank_leaves_out_the_destructors_of_what_was_imported_ahead(
+def test_the_end_of_a_forked_rank_leaves_what_was_imported_ahead_alone(
     make_call: Make, tmp_path: Path, end: str
 ) -> None:
-    """Functions that C registered before the fork are not called. Those that the call registered
-    are, what C has buffered is written, and the exit code stays. All of Python ends as ever."""
-    lines = "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.strdup.restype = ctypes.c_void_p\n"
-    lines += "def at_end(text):\n"
-    lines += "    libc.__cxa_atexit(libc.puts, ctypes.c_void_p(libc.strdup(text)), None)\n"
-    (tmp_path / "ahead.py").write_text(lines + "at_end(b'imported')\n")
+    """Functions that C or `weakref.finalize` knew before the fork are not called, and no module is
+    deleted that was imported then. What the call has made ends as ever, in Python and in C, what
+    is buffered is written, and the exit code stays."""
+    (tmp_path / "later.py").write_text(LOUD)
+    (tmp_path / "ahead.py").write_text(AT_END + LOUD)
     source = f"""
 def train():
-    import ahead, atexit, os, sys, threading
+    import ahead, atexit, later, os, sys, threading
     global kept
-    kept = open(os.environ["SGPU_OUTPUT_DIR"] + "/kept", "w")
+    kept, ahead.kept = (open(os.environ["SGPU_OUTPUT_DIR"] + name, "w") for name in ("/a", "/b"))
     kept.write("not flushed")
+    ahead.kept.write("not flushed")
     threading.Thread(target=lambda: (threading.main_thread().join(), print("thread"))).start()
     ahead.at_end(b"called")
     atexit.register(print, "atexit")
@@ -148,16 +165,16 @@ def train():
             names["train"], warm=warm, env={"PYTHONPATH": str(tmp_path)}, world_size=1
         )
         status = attempt.launch().wait()
-        kept = attempt.text("output/kept")
-        ends.append((status["exit_code"], status["class"], kept, attempt.log()))
+        kept = [attempt.text(f"output/{name}") for name in "ab"]
+        ends.append((status["exit_code"], status["class"], kept, attempt.log().splitlines()))
         assert not attempt.events("cold_start")
     cold, forked = ends
     if "_exit" in end:
         assert cold == forked
         return
     assert cold[:3] == forked[:3]
-    assert forked[2:] == ("not flushed", "thread\natexit\ncalled\n")
-    assert cold[3] == forked[3] + "imported\n"
+    assert forked[2:] == (["not flushed"] * 2, ["thread", "atexit", "deleted later", "called"])
+    assert sorted(cold[3]) == sorted([*forked[3], "finalized", "deleted ahead", "imported"])
 
 
 def test_no_warm_parent_imports_what_lies_on_the_callers_path(
