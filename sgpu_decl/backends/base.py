@@ -275,10 +275,11 @@ class Launcher(Protocol):
     def forced_stop(
         self,
         record: LaunchRecord,  # noqa: ARG002  a default
-        patience: float,  # noqa: ARG002
+        patience: float | None,  # noqa: ARG002
     ) -> ForcedStop | None:
         """What ends an attempt that was just asked to stop, if its supervisor is silent for
-        `patience` seconds; None if the platform does that."""
+        `patience` seconds, or with None for as long as the backend allows it; None if the platform
+        does that."""
         return None
 
 

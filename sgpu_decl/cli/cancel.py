@@ -29,7 +29,8 @@ __all__ = ["command"]
 @click.option(
     "--force-after",
     metavar="D",
-    help="End a run by force if its supervisor has been silent for this long: 30s by default.",
+    help="End a run by force if its supervisor has been silent for this long; default: 30s, and "
+    "15s on Ray.",
 )
 @click.option("--no-wait", is_flag=True, help="Return before the runs have ended.")
 @output_option()

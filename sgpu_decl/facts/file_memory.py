@@ -1,74 +1,22 @@
 """The content of run and project files, remembered between commands.
 
-There is one record for each file and target, in the user's cache. A record is used only if all of
-this is unchanged: the bytes of the file and of those that it includes, its name on the command
-line, the target and the options, the modules that were loaded to read it, and the environment
-variables and git facts that its references use.
-
 A file with errors is not remembered. A file with very many runs is remembered when it is read for
 the second time, since writing the record would make its first plan a tenth slower.
 """
 
-import contextlib
-import hashlib
-import json
-import os
-import stat
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from sgpu_decl import __version__
-from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.config.cached_files import from_json, to_json
-from sgpu_decl.config.include import IncludePattern
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
-from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.reading_memory import ReadingMemory, ReadVariables
 
-__all__ = ["FileMemory", "ReadGit", "ReadVariables"]
+__all__ = ["FileMemory"]
 
-Git = Callable[[], Mapping[str, str]]
-
-_PACKAGE = Path(__file__).parents[1]
-_LIBRARIES = ("pydantic", "pydantic_core", "yaml")  # what reads beside our own modules
-_MOST = 256  # records
 _MANY = 1000  # runs
-
-
-class ReadVariables(Mapping[str, str]):
-    """The environment variables; `digests` has those that were read."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.digests: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        value = self._environ[name]
-        self.digests[name] = _digest(value)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._environ)
-
-    def __len__(self) -> int:
-        return len(self._environ)
-
-
-class ReadGit:
-    """The facts of a checkout; `facts` is `None` until they are read."""
-
-    def __init__(self, checkout: Checkout) -> None:
-        self._checkout = checkout
-        self.facts: Mapping[str, str] | None = None
-
-    def __call__(self) -> Mapping[str, str]:
-        self.facts = self._checkout.facts
-        return self.facts
+_READ_ONCE = "read once"
 
 
 class FileMemory:
@@ -83,56 +31,24 @@ class FileMemory:
         values: Sequence[tuple[bytes, str]],
     ) -> None:
         assert opened.file is not None  # noqa: S101  it was read
-        import platformdirs
-
-        self._file, self._shown = absolute(opened.file), opened.shown
-        self._read_before = False
-        identity = json.dumps([str(absolute(opened.file)), opened.target])
-        folder = Path(platformdirs.user_cache_path("sgpu")) / "files"
-        self._path = folder / f"{_digest(identity)[:32]}.json"
-        self._key = _digest(
-            json.dumps(
-                [
-                    hashlib.sha256(raw).hexdigest(),
-                    opened.shown,
-                    opened.target,
-                    location.variables,
-                    location.sets,
-                    [[hashlib.sha256(content).hexdigest(), shown] for content, shown in values],
-                    sorted(name for name in os.environ if name.startswith(VARIABLE_PREFIX)),
-                    __version__,
-                    sys.version,
-                    str(_PACKAGE),
-                ]
-            )
+        self._readings = ReadingMemory(
+            "content",
+            absolute(opened.file),
+            opened.shown,
+            raw=raw,
+            target=opened.target,
+            location=location,
+            values=values,
         )
+        self._read_before = False
 
     def recall(
-        self, environ: Mapping[str, str], git: Git
+        self, environ: Mapping[str, str], git: Callable[[], Mapping[str, str]]
     ) -> tuple[Loaded, tuple[Diagnostic, ...]] | None:
         """The content of the file and its findings; `None` without a record that still holds."""
-        record = _read(self._path)
-        if record is None or record.get("key") != self._key:
-            return None
-        if any(_stamp(file) != stamp for file, *stamp in record["modules"]):
-            return None
-        read = record["environ"]
-        if any(name not in environ or _digest(environ[name]) != read[name] for name in read):
-            return None
-        if record["git"] is not None and dict(git()) != record["git"]:
-            return None
-        if record["included"] is not None and not self._same(record["included"]):
-            return None
-        if record["content"] is None:
-            self._read_before = True
-            return None
-        return from_json(record["content"])
-
-    def _same(self, included: Mapping[str, Any]) -> bool:
-        """Whether the patterns match the same files as before, with the same content."""
-        reader = FileReader(self._file, self._shown)
-        reader([IncludePattern(text, Place(self._shown, 1, 1)) for text in included["patterns"]])
-        return bool(_digests(reader) == included["files"])
+        content = self._readings.recall(environ, git)
+        self._read_before = content == _READ_ONCE
+        return None if content is None or self._read_before else from_json(content)
 
     def remember(
         self,
@@ -143,96 +59,8 @@ class FileMemory:
         git: Mapping[str, str] | None,
         included: FileReader,
     ) -> None:
-        """Write the record. If the folder cannot be written, the next command is only slower.
-
-        Args:
-            read: the environment, with the variables that were read.
-            git: the facts of the checkout, if the file refers to them.
-            included: what read the files that it includes.
-        """
-        content = None
-        if len(loaded.runs) <= _MANY or self._read_before:
-            content = to_json(loaded, findings)
-            if content is None:
-                return
-        data = json.dumps(
-            {
-                "key": self._key,
-                "modules": _loaded_modules(),
-                "environ": read.digests,
-                "git": None if git is None else dict(git),
-                "included": {
-                    "patterns": [pattern.text for pattern in included.patterns],
-                    "files": _digests(included),
-                }
-                if included.patterns
-                else None,
-                "content": content,
-            },
-            separators=(",", ":"),
-        ).encode()
-        folder = self._path.parent
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomic(self._path, _checksum(data) + b"\n" + data, durable=False)
-            _forget_oldest(folder)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """The record, if it is undamaged and no other user can have written it."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(handle, "rb") as file:
-            facts = os.fstat(handle)
-            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
-                return None
-            if facts.st_mode & 0o022:
-                return None
-            checksum, _, data = file.read().partition(b"\n")
-    except OSError:
-        return None
-    if checksum != _checksum(data):
-        return None
-    try:
-        record = json.loads(data)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _digests(reader: FileReader) -> list[list[str]]:
-    return [[item.path, hashlib.sha256(item.content).hexdigest()] for item in reader.files]
-
-
-def _checksum(data: bytes) -> bytes:
-    return hashlib.sha256(data).hexdigest().encode()
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _loaded_modules() -> list[list[str | int]]:
-    """The files of the modules that may have read the file, each with its stamp. In a checkout of
-    sgpu they change while its version stays."""
-    files = (
-        module.__file__
-        for name, module in sys.modules.items()
-        if name.partition(".")[0] == __package__.partition(".")[0] or name in _LIBRARIES
-    )
-    return [[file, *_stamp(file)] for file in files if file is not None]
-
-
-def _stamp(file: str) -> list[int]:
-    """The size and time of a file, which differ between its versions; empty if it is gone."""
-    try:
-        facts = os.stat(file)
-    except OSError:
-        return []
-    return [facts.st_size, facts.st_mtime_ns]
-
-
-def _forget_oldest(folder: Path) -> None:
-    records = [(entry.stat().st_mtime_ns, entry.path) for entry in os.scandir(folder)]
-    for _, path in sorted(records)[:-_MOST]:
-        os.unlink(path)
+        """Write the record; see `ReadingMemory.remember`."""
+        many = len(loaded.runs) > _MANY and not self._read_before
+        content = _READ_ONCE if many else to_json(loaded, findings)
+        if content is not None:
+            self._readings.remember(content, read=read, git=git, included=included)

@@ -55,8 +55,9 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
         NotFound: there is no file.
         InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
-    from sgpu_decl.facts.file_memory import FileMemory, ReadGit, ReadVariables
+    from sgpu_decl.facts.file_memory import FileMemory
     from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.reading_memory import ReadGit, ReadVariables
 
     raw, values = file_bytes(opened), variable_files(location)
     checkout = checkout or Checkout(opened.root)

@@ -1,10 +1,13 @@
-"""Which store a project names for its state. A project file that has no key `state` is not parsed:
-commands that read the state alone need neither YAML nor pydantic then."""
+"""Which store a project names for its state. Commands that read the state alone need neither YAML
+nor pydantic for that: a project file that has no key `state` is not parsed, and what another one
+says of it is remembered."""
 
 import os
 import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sgpu_decl.facts.file_kind import MOST_BYTES, holds_plan
@@ -16,10 +19,22 @@ from sgpu_decl.storing.stores import SharedPlace
 if TYPE_CHECKING:
     from sgpu_decl.config.state_reader import DeclaredState
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.facts.included_files import FileReader
 
 __all__ = ["misplaced_state", "shared_place"]
 
 _YAML = (".yml", ".yaml", ".json")
+_OF_BLOCK = (
+    "kind",
+    "address",
+    "schema",
+    "password",
+    "profile",
+    "host",
+    "endpoint",
+    "region",
+    "account",
+)
 _KEY = re.compile(rb"""state(?:(?<=[\s{,"']state)|(?<=^state))["']?\s*:""")
 """Begins with the word itself: files of 10 MB are searched 40 times as fast as from a choice."""
 
@@ -32,25 +47,51 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
     """
     misplaced = misplaced_state(opened, location)
     file = opened.root / ROOT_FILE
-    declared, findings = _declared(file, opened, location)
+    written, findings = _of_root_file(file, opened, location)
     if misplaced or findings:
         _refuse(opened.shown, misplaced)
         _refuse(os.path.relpath(file), findings)
-    if declared is None:
+    if not written:
         return None
-    block = declared.block
-    return SharedPlace(
-        kind=block.kind,
-        address=block.address,
-        project=_key(declared.project, declared.mode),
-        schema=block.schema,
-        password=block.password,
-        profile=block.profile,
-        host=block.host,
-        endpoint=block.endpoint,
-        region=block.region,
-        account=block.account,
+    project, mode = written["project"], Mode(written["mode"])
+    return SharedPlace(project=_key(project, mode), **{name: written[name] for name in _OF_BLOCK})
+
+
+def _of_root_file(
+    file: Path, opened: Opened, location: Location
+) -> "tuple[Mapping[str, Any], tuple[Diagnostic, ...]]":
+    """What the project file says of the state: the fields `_OF_BLOCK`, `project` and `mode`; empty
+    if it names no store."""
+    if not _may_name_one(file):
+        return {}, ()
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.project_file import read_bytes, variable_files
+    from sgpu_decl.facts.reading_memory import ReadGit, ReadingMemory, ReadVariables
+
+    raw, values, shown = read_bytes(file), variable_files(location), os.path.relpath(file)
+    memory = ReadingMemory(
+        "state",
+        file,
+        shown,
+        raw=raw,
+        target=opened.target,
+        location=replace(location, sets=()),  # these are for runs
+        values=values,
     )
+    checkout = Checkout(opened.root)
+    known = memory.recall(os.environ, lambda: checkout.facts)
+    if known is not None:
+        return known, ()
+    environ, git, reader = ReadVariables(os.environ), ReadGit(checkout), FileReader(file, shown)
+    declared, findings = _declared(raw, reader, opened.target, location, values, environ, git)
+    written = {}
+    if declared is not None:
+        written = {name: getattr(declared.block, name) for name in _OF_BLOCK}
+        written |= {"project": declared.project, "mode": str(declared.mode)}
+    if not findings:
+        memory.remember(written, read=environ, git=git.facts, included=reader)
+    return written, findings
 
 
 def _refuse(file: str, findings: "tuple[Diagnostic, ...]") -> None:
@@ -69,7 +110,15 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
         return ()
     if file.suffix not in _YAML or not _may_name_one(file) or holds_plan(file):
         return ()
-    declared, _ = _declared(file, opened, location)
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.project_file import read_bytes, variable_files
+
+    raw, values = read_bytes(file), variable_files(location)
+    reader, checkout = FileReader(file, os.path.relpath(file)), Checkout(opened.root)
+    declared, _ = _declared(
+        raw, reader, opened.target, location, values, os.environ, lambda: checkout.facts
+    )
     if declared is None:
         return ()
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -87,27 +136,27 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
 
 
 def _declared(
-    file: Path, opened: Opened, location: Location
+    raw: bytes,
+    reader: "FileReader",
+    target: str | None,
+    location: Location,
+    values: Sequence[tuple[bytes, str]],
+    environ: Mapping[str, str],
+    git: Callable[[], Mapping[str, str]],
 ) -> "tuple[DeclaredState | None, tuple[Diagnostic, ...]]":
-    """What a file says of the state; nothing if it has no such key."""
-    if not _may_name_one(file):
-        return None, ()
+    """What the file of a reader, whose bytes are `raw`, says of the state of a target. `values` are
+    the contents and names of the files that give values to its variables."""
     from sgpu_decl.config.state_reader import read_state
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.included_files import FileReader
-    from sgpu_decl.facts.project_file import read_bytes, variable_files
 
-    checkout = Checkout(opened.root)
-    shown = os.path.relpath(file)
     return read_state(
-        read_bytes(file),
-        shown,
-        target=opened.target,
+        raw,
+        reader.shown,
+        target=target,
         variables=location.variables,
-        environ=os.environ,
-        git=lambda: checkout.facts,
-        read_included=FileReader(file, shown),
-        variable_files=variable_files(location),
+        environ=environ,
+        git=git,
+        read_included=reader,
+        variable_files=values,
     )
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.tracking.last_metrics import MetricSource
 
-FORCE_AFTER = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
 SHORTEST = 0.002  # and at first: a run may be over at once
 
@@ -511,10 +510,9 @@ class ProjectRuns:
         patience: float | None = None,
     ) -> Callable[[], None]:
         """Return a function to call from time to time while attempts stop. It ends those whose
-        supervisor is silent for `patience` seconds (`FORCE_AFTER` for None), and says so."""
-        silence = FORCE_AFTER if patience is None else patience
+        supervisor is silent for `patience` seconds, and says so; see `Launcher.forced_stop`."""
         ends = {
-            item.ref: self._project.backend(item.backend).launcher.forced_stop(item, silence)
+            item.ref: self._project.backend(item.backend).launcher.forced_stop(item, patience)
             for item in map(self.record, refs)
         }
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.warm_calls import WarmServer
     from sgpu_decl.backends.backend_context import BackendContext
 
+_SILENT = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
+
 
 class LocalLauncher(Launcher):
     """`environ` is the environment of this process, where secrets are."""
@@ -122,8 +124,9 @@ class LocalLauncher(Launcher):
         if attempt_status.attempt_exists(folder):
             attempt_status.request_cancel(folder)
 
-    def forced_stop(self, record: LaunchRecord, patience: float) -> LocalForcedStop:
-        return LocalForcedStop(self._layout.attempt(record.ref), patience)
+    def forced_stop(self, record: LaunchRecord, patience: float | None) -> LocalForcedStop:
+        silence = _SILENT if patience is None else patience
+        return LocalForcedStop(self._layout.attempt(record.ref), silence)
 
     @contextlib.contextmanager
     def _nothing_left(self, launching: LaunchRequest) -> Iterator[Path]:

@@ -143,7 +143,7 @@ def test_a_driver_that_does_not_answer_is_ended_by_ray(run: ClusterRun) -> None:
     processes = run.processes
     os.kill(run.driver, signal.SIGSTOP)
 
-    cancelled = run.bench.done("cancel", "hello", "--force-after", "1s")
+    cancelled = run.bench.done("cancel", "hello")
 
     assert "Ray was asked to end the job" in cancelled.err
     assert_gone(processes)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _CLUSTER = "cluster.json"
 _ELSEWHERE = "on another cluster or with another `storage`"
-_SILENT = 15.0  # seconds beyond the grace, after which a job is stopped by Ray
+_SILENT = 15.0  # seconds beyond the grace before Ray is asked to stop a job, at the least
 _UNANSWERED = 5.0  # seconds after which a cluster that did not answer is asked again
 
 
@@ -158,12 +158,12 @@ class RayLauncher(RemoteLauncher):
             return
         cancel_job(dashboard, record.token)
 
-    def forced_stop(self, record: LaunchRecord, patience: float) -> ForcedStop | None:
+    def forced_stop(self, record: LaunchRecord, patience: float | None) -> ForcedStop | None:
         dashboard = self._dashboard(record)
         if dashboard is None:
             return None
         grace = self._launches.config(record).grace.seconds
-        return _RayStop(dashboard, record, grace + max(patience, _SILENT))
+        return _RayStop(dashboard, record, grace + max(patience or 0, _SILENT))
 
     def _dashboard(self, record: LaunchRecord) -> "Dashboard | None":
         """That of the cluster which a launch was submitted to, if it was."""

@@ -1,0 +1,75 @@
+"""Where the state lies is read once, and again when anything that it depends on has changed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_starting import HEAVY, imported
+
+RUN = "{gpus: 1, type: CPU, command: ['true'], mlflow: {enabled: false}}"
+PROJECT = f"""
+project: {{name: team}}
+variables: {{part: a}}
+state: {{kind: folder, path: '${{env.SHARED}}/${{var.part}}'}}
+runs: {{one: {RUN}}}
+targets: {{prod: {{state: {{kind: folder, path: '${{env.SHARED}}/prod'}}}}}}
+"""
+
+
+@pytest.fixture
+def shared(sgpu: Any, tmp_path: Path) -> Any:
+    """A project with a run that was applied, in the state below `one/a`."""
+    for name in ("one/a", "one/b", "one/prod", "two/a"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / ".sgpu-state").touch()
+    sgpu.write("sgpu.yml", PROJECT)
+    sgpu = replace(sgpu, environ={**sgpu.environ, "SHARED": str(tmp_path / "one")})
+    assert sgpu.here("apply", "-y").code == 0
+    return sgpu
+
+
+def place(sgpu: Any, *options: str) -> str:
+    """The folder that a command looks in: a state that has the run, or else the copy that this
+    machine has of it makes the store seem cut."""
+    answer = sgpu.here("status", "-o", "json", *options).json
+    if "error" in answer:
+        assert answer["error"]["code"] == "state_diverged"
+        return "/".join(answer["error"]["message"].split("`")[1].split("/")[-2:])
+    return "one/a" if answer["data"]["runs"] else "one/prod"
+
+
+def test_commands_on_a_shared_state_neither_read_yaml_nor_validate(shared: Any) -> None:
+    """Nor do those on a state of this machine whose file has the word."""
+    for command in (["status"], ["show", "one"], ["plan"], ["logs", "one"]):
+        code, tops = imported(shared.folder, *command, environ=shared.environ)
+        assert code == 0, command
+        assert not sorted(tops & (HEAVY | {"rich", "yaml", "pydantic"})), command
+    shared.write("sgpu.yml", f"# state: none\nproject: {{name: team}}\nruns: {{one: {RUN}}}\n")
+    shared.here("status")
+    code, tops = imported(shared.folder, "status", environ=shared.environ)
+    assert code == 0
+    assert not sorted(tops & (HEAVY | {"rich", "yaml", "pydantic"}))
+
+
+def test_another_value_names_another_state(shared: Any, tmp_path: Path) -> None:
+    assert place(shared) == "one/a"
+    assert place(shared, "-t", "prod") == "one/prod"
+    elsewhere = {**shared.environ, "SHARED": str(tmp_path / "two")}
+    assert place(replace(shared, environ=elsewhere)) == "two/a"
+    assert place(replace(shared, environ={**shared.environ, "SGPU_VAR_part": "b"})) == "one/b"
+    assert place(shared) == "one/a"
+
+
+def test_another_file_names_another_state(shared: Any) -> None:
+    assert place(shared) == "one/a"
+    shared.write("sgpu.yml", PROJECT.replace("part: a", "part: b"))
+    assert place(shared) == "one/b"
+    shared.write("sgpu.yml", PROJECT.replace("kind: folder", "kind: folders"))
+    for _ in range(2):
+        assert "unknown_value" in shared.here("status").err
+    shared.write("sgpu.yml", "include: [more.yml]\n" + PROJECT.replace("variables: {part: a}", ""))
+    for part in "ab":
+        shared.write("more.yml", f"variables: {{part: {part}}}\n")
+        assert place(shared) == f"one/{part}"
