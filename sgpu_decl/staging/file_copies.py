@@ -88,9 +88,9 @@ def _copy(source_handle: int, handle: int, source: str, destination: str, copied
 
 def _write(handle: int, content: bytes, path: str) -> None:
     with path_in_errors(path):
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(handle, rest) :]
+        done = os.write(handle, content)
+        while done < len(content):  # a signal, or a disk that is nearly full
+            done += os.write(handle, memoryview(content)[done:])
 
 
 def _clone(source_handle: int, handle: int) -> bool:
