@@ -77,10 +77,28 @@ def test_a_token_that_is_missing_or_wrong(credentials: Credentials, message: str
     assert "t-2" not in str(raised.value)
 
 
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "client.py", line 1, in connect
+    connect()
+OSError: no route
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "job_head.py", line 3, in submit_job
+    raise ClientError from error
+
+aiohttp.ClientError: refused
+by 10.0.0.7
+"""
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "message"),
     [
         ((500, "Job a already exists"), "remote_refused", "answers 500 to `GET /x`: Job a"),
+        ((500, TRACEBACK), "remote_refused", "`GET /x`: aiohttp.ClientError: refused by"),
         ((503, "soon"), "unavailable", "not available now: it answers 503"),
         ((302, ""), "not_ray_dashboard", "sends requests on to `https://login.example`"),
         ((200, "<html>"), "not_ray_dashboard", "gives no JSON: <html>"),

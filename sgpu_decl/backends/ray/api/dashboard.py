@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from itertools import dropwhile
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -31,6 +32,7 @@ __all__ = ["Dashboard", "Refused"]
 
 _PAUSE = 10.0  # seconds for which a dashboard that was silent is not asked again
 _SHOWN = 300  # characters of an answer in a message
+_TRACEBACK = "Traceback (most recent call last):"
 _REFUSALS = (401, 403)
 _BUSY = (429, 502, 503, 504)  # of proxies in front of it, too
 _T = TypeVar("_T")
@@ -270,8 +272,14 @@ class Dashboard:
 
 
 def _beginning(answer: Answer) -> str:
-    """The beginning of an answer, in one line."""
-    return _line(answer.body[: 4 * _SHOWN].decode(errors="replace"))
+    """The beginning of an answer, in one line; of a traceback, that of the exception at its end.
+    Ray sends tracebacks with 500: `job_head.py` in `ray/dashboard/modules/job`."""
+    text = answer.body.decode(errors="replace")
+    _, found, last = text.rpartition(_TRACEBACK)
+    if found:
+        after = dropwhile(lambda line: line[:1] in ("", " "), last.splitlines())
+        text = "\n".join(after) or text
+    return _line(text)
 
 
 def _line(text: str) -> str:
