@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from sgpu_decl.agent.attempt_status import clear_remains, request_cancel
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.rendering.spec import RetrySpec
+from tests.mounts import small_disk
 
 Make = Callable[..., Any]
 Record = Callable[..., None]
+DiskOn = Callable[[Path, int], None]
 
 
 @pytest.mark.fault("ever more descriptors, until there are enough")
@@ -327,23 +330,17 @@ def test_the_wall_clock_is_set_back_a_day(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
-    """A disk of its own under a folder, of the size given, that can be full."""
-    mounted: list[Path] = []
+def disk_on() -> Iterator[DiskOn]:
+    """Puts a disk of its own on a folder, of so many bytes, that can be full."""
+    with ExitStack() as mounted:
 
-    def mount(folder: Path, size: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        argv = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)]
-        if subprocess.run(argv, capture_output=True, check=False).returncode:
-            pytest.skip("this machine lets us mount no small disk")
-        mounted.append(folder)
+        def put(folder: Path, size: int) -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+            mounted.enter_context(small_disk(folder, size))
 
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "--lazy", folder], check=True)
+        yield put
 
 
-SmallDisk = Callable[[Path, str], None]
 FILL = """
 with open(os.environ["SGPU_RUN_DIR"] + "/output/junk", "wb", buffering=0) as file:
     for size in (65536, 1):
@@ -356,10 +353,10 @@ with open(os.environ["SGPU_RUN_DIR"] + "/output/junk", "wb", buffering=0) as fil
 
 @pytest.mark.fault("log disk full: output dropped and counted")
 def test_a_full_log_disk_drops_output_and_no_run(
-    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+    make_faulty: Make, record_fault: Record, disk_on: DiskOn
 ) -> None:
     attempt = make_faulty("mark()\nprint('x' * 3_000_000)\nprint('done')", world_size=1)
-    small_disk(attempt.folder / "ranks", "1m")
+    disk_on(attempt.folder / "ranks", 1 << 20)
     status = attempt.launch().wait()
     assert status["state"] == "succeeded", status
     assert 1_900_000 < status["ranks"][0]["dropped_bytes"] < 3_000_010  # told on the full disk too
@@ -374,12 +371,12 @@ def _kibibytes(folder: Path) -> int:
 
 
 @pytest.mark.fault("attempt-folder disk full at the start: refused, nothing is launched")
-def test_the_disk_is_full_at_the_start(make_faulty: Make, small_disk: SmallDisk) -> None:
+def test_the_disk_is_full_at_the_start(make_faulty: Make, disk_on: DiskOn) -> None:
     attempt = make_faulty("print('never')")
     folder = attempt.folder
     aside = folder.with_name("aside")
     folder.rename(aside)
-    small_disk(folder, f"{_kibibytes(aside) + 16}k")
+    disk_on(folder, (_kibibytes(aside) + 16) << 10)
     shutil.copytree(aside, folder, dirs_exist_ok=True)
     with pytest.raises(OSError, match=r"[Nn]o space left") as caught:
         attempt.launch()
@@ -390,13 +387,13 @@ def test_the_disk_is_full_at_the_start(make_faulty: Make, small_disk: SmallDisk)
 
 @pytest.mark.fault("attempt-folder disk full exactly at the outcome, rank exits 7")
 def test_the_disk_is_full_exactly_at_the_outcome(
-    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+    make_faulty: Make, record_fault: Record, disk_on: DiskOn
 ) -> None:
     attempt = make_faulty("mark()\n" + FILL + "os._exit(7)", world_size=1)
     folder = attempt.folder
     aside = folder.with_name("aside")
     folder.rename(aside)
-    small_disk(folder, "4m")
+    disk_on(folder, 4 << 20)
     shutil.copytree(aside, folder, dirs_exist_ok=True)
     status = attempt.launch().wait()
     assert (status["state"], status["class"], status["exit_code"]) == ("failed", "exit_code", 7)
@@ -408,13 +405,13 @@ def test_the_disk_is_full_exactly_at_the_outcome(
 
 @pytest.mark.fault("attempt-folder disk full, then cancelled")
 def test_a_run_that_filled_the_disk_can_be_cancelled(
-    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+    make_faulty: Make, record_fault: Record, disk_on: DiskOn
 ) -> None:
     attempt = make_faulty(FILL + "signal.pause()")
     folder = attempt.folder
     aside = folder.with_name("aside")
     folder.rename(aside)
-    small_disk(folder, "4m")
+    disk_on(folder, 4 << 20)
     shutil.copytree(aside, folder, dirs_exist_ok=True)
     attempt.launch()
     attempt.until(lambda: os.statvfs(folder).f_bavail == 0)
@@ -428,13 +425,13 @@ def test_a_run_that_filled_the_disk_can_be_cancelled(
 
 @pytest.mark.fault("attempt-folder disk full, supervisor killed")
 def test_the_supervisor_is_killed_on_a_full_disk(
-    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+    make_faulty: Make, record_fault: Record, disk_on: DiskOn
 ) -> None:
     attempt = make_faulty("if rank: mark()\n" + FILL + "signal.pause()")
     folder = attempt.folder
     aside = folder.with_name("aside")
     folder.rename(aside)
-    small_disk(folder, "4m")
+    disk_on(folder, 4 << 20)
     shutil.copytree(aside, folder, dirs_exist_ok=True)
     attempt.launch()
     attempt.until(lambda: os.statvfs(folder).f_bavail == 0)

@@ -12,6 +12,7 @@ import pytest
 
 from sgpu_decl.storing.stores import FOLDER, POSTGRES
 from tests.cli.conftest import Shell
+from tests.mounts import bound, fill, mount, small_disk
 from tests.postgres_server import binaries, new_server
 from tests.shared_places import new_place
 from tests.support import until
@@ -139,14 +140,7 @@ def _moved(shared: Path) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def _read_only(shared: Path, running: ExitStack) -> tuple[Callable[[], None], Callable[[], None]]:
-    def mount(*words: str) -> None:
-        subprocess.run(["mount", *words], check=True, capture_output=True)
-
-    try:
-        mount("--bind", str(shared), str(shared))
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("nothing may be mounted here")
-    running.callback(subprocess.run, ["umount", "-l", str(shared)], check=False)
+    running.enter_context(bound(shared))
 
     def stop() -> None:
         mount("-o", "remount,bind,ro", str(shared))
@@ -185,13 +179,40 @@ def test_another_machine_that_comes_first_launches_nothing_twice(team: Team) -> 
 
 @pytest.mark.expensive
 @pytest.mark.parametrize("team", [("moved", 6)], indirect=True)
-def test_what_cannot_be_kept_is_said_and_the_next_apply_asks_the_backend(team: Team) -> None:
-    blocked = team.one.folder / ".sgpu" / "default" / "unpushed"
-    blocked.parent.mkdir(parents=True)
-    blocked.touch()
-    code, error = team.interrupted_apply(3)
-    assert (code, error["code"]) == (1, "state_unreachable")
-    assert "it could not be kept in" in str(error["hint"])
-    assert "asks the backends" in str(error["hint"])
-    team.apply(team.one)
-    team.require_one_launch_each()
+@pytest.mark.parametrize("how", ["a file in its place", "a full disk"])
+def test_what_cannot_be_kept_is_said_and_the_next_apply_asks_the_backend(
+    team: Team, how: str
+) -> None:
+    folder = team.one.folder / ".sgpu" / "default" / "unpushed"
+    with ExitStack() as mounted:
+        if how == "a full disk":
+            folder.mkdir(parents=True)
+            mounted.enter_context(small_disk(folder, 64 * 1024))
+            fill(folder / "filler")
+        else:
+            folder.parent.mkdir(parents=True)
+            folder.touch()
+        code, error = team.interrupted_apply(3)
+        assert (code, error["code"]) == (1, "state_unreachable")
+        assert "it could not be kept in" in str(error["hint"])
+        assert "asks the backends" in str(error["hint"])
+        assert team.unpushed() == []
+        team.apply(team.one)
+        team.require_one_launch_each()
+
+
+@pytest.mark.parametrize("team", [("moved", 6)], indirect=True)
+def test_a_full_disk_of_this_machine_stops_applies_and_loses_nothing(team: Team) -> None:
+    """Its copy of the state cannot be written then. Plans go on without."""
+    target = team.one.folder / ".sgpu" / "default"
+    target.mkdir(parents=True)
+    with small_disk(target, 2_000_000):
+        assert team.one.here("plan").code == 0
+        fill(target / "filler")
+        assert team.one.here("plan").code == 0
+        stopped = team.one.here("apply", "-y", "--detach", "-o", "json")
+        assert (stopped.code, stopped.json["error"]["code"]) == (1, "state_unreachable")
+        assert not (team.folder / "launches").exists()
+        (target / "filler").unlink()
+        team.apply(team.one)
+        team.require_one_launch_each()

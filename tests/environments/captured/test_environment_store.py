@@ -17,6 +17,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.model.step_progress import Quiet
 from tests.environments.captured.conftest import Venv
+from tests.mounts import mount, small_disk
 
 FIXED = 946684800
 
@@ -310,36 +311,29 @@ except SgpuError as error:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path | None]:
-    """A folder on a file system of a few megabytes; `None` where none may be mounted."""
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own, of a few megabytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    argv = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
-    mounted = subprocess.run(argv, capture_output=True, check=False).returncode == 0
-    yield folder if mounted else None
-    if mounted:
-        subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(folder, 3 << 20):
+        yield folder
 
 
-def test_a_disk_that_is_full_is_said_and_the_next_try_goes_on(
-    alpha: Venv, small_disk: Path | None
-) -> None:
-    if small_disk is None:
-        pytest.skip("no file system may be mounted")
+def test_a_disk_that_is_full_is_said_and_the_next_try_goes_on(alpha: Venv, disk: Path) -> None:
     big = alpha.site / "alpha/big.bin"
     big.write_bytes(os.urandom(1000) * 4000)
-    store = EnvironmentStore(small_disk / "store")
+    store = EnvironmentStore(disk / "store")
     captured = alpha.taken()
     for take in (lambda: _take(alpha, store), lambda: store.put(captured, Quiet())):
         with pytest.raises(SgpuError) as caught:
             take()
         assert caught.value.code == "store_full"
-        assert str(small_disk) in caught.value.message
+        assert str(disk) in caught.value.message
         assert "sgpu gc" in caught.value.hint
         assert store.manifest(captured.digest) is None
-        assert list((small_disk / "store/incoming").iterdir()) == []
+        assert list((disk / "store/incoming").iterdir()) == []
         _check(store)
-    subprocess.run(["mount", "-o", "remount,size=9m", str(small_disk)], check=True)
+    mount("-o", "remount,size=9m", str(disk))
     _take(alpha, store)
     assert store.missing(captured.manifest) == []
 
