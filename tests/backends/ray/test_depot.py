@@ -16,9 +16,10 @@ from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.depots import depot_jobs, depot_processes, end_depots, start_depot
 from tests.ray_versions import NEWEST_CLUSTER
+from tests.sampling import SAMPLE
 from tests.support import until
 
-LARGE = 200 << 20
+LARGE = (1 << 30) if SAMPLE == "all" else (200 << 20)
 KEYS = """
 import sys, ray
 from ray.experimental.internal_kv import _internal_kv_list
