@@ -33,7 +33,7 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
 )
 
 
-class path_in_errors:  # noqa: N801  a function to whoever uses it, faster than a generator
+class path_in_errors:  # noqa: N801  used like a function, and faster than `@contextmanager`
     """Add the path of a file to errors of calls on its descriptor, in a `with` block."""
 
     __slots__ = ("_path",)

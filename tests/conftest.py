@@ -139,7 +139,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = every_second(one_version(items))
     config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
     items[:] = kept
-    if SAMPLE != "all":  # there, what fails now and then is looked for
+    if SAMPLE != "all":  # `make soak` looks for what fails now and then
         for item in filter(_starts_ray, items):
             item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: (not _version(item), _version(item) or "", not _starts_ray(item)))

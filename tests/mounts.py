@@ -49,4 +49,4 @@ def _mounted(folder: Path, *words: str) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=False)
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -44,6 +44,8 @@ def rank_stacks(folder: str, ranks: Collection[int] | None) -> list[dict[str, An
 
     `stack` is None where there is none; then `reason` says why.
     """
+    if os.path.exists(os.path.join(folder, attempt_files.OUTCOME)):
+        return []  # the status may say for a moment more that they run
     spec = attempt_files.read_json(folder, attempt_files.SPEC) or {}
     status = attempt_files.read_json(folder, attempt_files.STATUS) or {}
     restart = status.get("restart") or 0

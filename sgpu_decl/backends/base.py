@@ -278,8 +278,8 @@ class Launcher(Protocol):
         patience: float | None,  # noqa: ARG002
     ) -> ForcedStop | None:
         """What ends an attempt that was just asked to stop, if its supervisor is silent for
-        `patience` seconds, or with None for as long as the backend allows it; None if the platform
-        does that."""
+        `patience` seconds; those of the backend if that is None. Returns None where the platform
+        ends it by itself."""
         return None
 
 

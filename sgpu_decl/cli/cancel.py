@@ -29,8 +29,8 @@ __all__ = ["command"]
 @click.option(
     "--force-after",
     metavar="D",
-    help="End a run by force if its supervisor has been silent for this long; default: 30s, and "
-    "15s on Ray.",
+    help="End a run by force if its supervisor has been silent for this long: 30s by default. On "
+    "Ray: if it has not ended this long after its grace, at least and by default 15s.",
 )
 @click.option("--no-wait", is_flag=True, help="Return before the runs have ended.")
 @output_option()

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from sgpu_decl.config.cached_files import from_json, to_json
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.facts.included_files import FileReader
+from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.file_record import FileRecord, Reading
 from sgpu_decl.facts.location import Location, Opened, absolute
-from sgpu_decl.facts.reading_memory import ReadingMemory, ReadVariables
 
 __all__ = ["FileMemory"]
 
@@ -31,7 +31,7 @@ class FileMemory:
         values: Sequence[tuple[bytes, str]],
     ) -> None:
         assert opened.file is not None  # noqa: S101  it was read
-        self._readings = ReadingMemory(
+        self._record = FileRecord(
             "content",
             absolute(opened.file),
             opened.shown,
@@ -46,21 +46,17 @@ class FileMemory:
         self, environ: Mapping[str, str], git: Callable[[], Mapping[str, str]]
     ) -> tuple[Loaded, tuple[Diagnostic, ...]] | None:
         """The content of the file and its findings; `None` without a record that still holds."""
-        content = self._readings.recall(environ, git)
+        content = self._record.recall(environ, git)
         self._read_before = content == _READ_ONCE
         return None if content is None or self._read_before else from_json(content)
 
-    def remember(
-        self,
-        loaded: Loaded,
-        findings: tuple[Diagnostic, ...],
-        *,
-        read: ReadVariables,
-        git: Mapping[str, str] | None,
-        included: FileReader,
-    ) -> None:
-        """Write the record; see `ReadingMemory.remember`."""
+    def reading(self, checkout: Checkout) -> Reading:
+        """A reading of the file, for `remember`."""
+        return self._record.reading(checkout)
+
+    def remember(self, loaded: Loaded, findings: tuple[Diagnostic, ...], reading: Reading) -> None:
+        """Write the record. If the folder cannot be written, the next command is only slower."""
         many = len(loaded.runs) > _MANY and not self._read_before
         content = _READ_ONCE if many else to_json(loaded, findings)
         if content is not None:
-            self._readings.remember(content, read=read, git=git, included=included)
+            self._record.remember(content, reading)

@@ -10,7 +10,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, i
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.location import Location, Opened
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
 from sgpu_decl.staging.repository import repository_top
@@ -56,19 +56,17 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
         InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
     from sgpu_decl.facts.file_memory import FileMemory
-    from sgpu_decl.facts.included_files import FileReader
-    from sgpu_decl.facts.reading_memory import ReadGit, ReadVariables
 
     raw, values = file_bytes(opened), variable_files(location)
     checkout = checkout or Checkout(opened.root)
     memory = FileMemory(raw, opened, location, values)
     if (remembered := memory.recall(os.environ, lambda: checkout.facts)) is not None:
         return Validated(loaded=remembered[0], findings=remembered[1])
-    environ, git = ReadVariables(os.environ), ReadGit(checkout)
-    assert opened.file is not None  # noqa: S101  it was read
-    reader = FileReader(absolute(opened.file), opened.shown)
-    loaded, findings = _read_valid(raw, opened, location, environ, git, reader, values)
-    memory.remember(loaded, findings, read=environ, git=git.facts, included=reader)
+    reading = memory.reading(checkout)
+    loaded, findings = _read_valid(
+        raw, opened, location, reading.environ, reading.git, reading.included, values
+    )
+    memory.remember(loaded, findings, reading)
     return Validated(loaded=loaded, findings=findings)
 
 

@@ -1,11 +1,11 @@
 """Which store a project names for its state. Commands that read the state alone need neither YAML
-nor pydantic for that: a project file that has no key `state` is not parsed, and what another one
-says of it is remembered."""
+nor pydantic for that: a project file without the key `state` is not parsed, and what a file with
+it says about the state is remembered."""
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,22 +19,12 @@ from sgpu_decl.storing.stores import SharedPlace
 if TYPE_CHECKING:
     from sgpu_decl.config.state_reader import DeclaredState
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
-    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.file_record import Reading
 
 __all__ = ["misplaced_state", "shared_place"]
 
 _YAML = (".yml", ".yaml", ".json")
-_OF_BLOCK = (
-    "kind",
-    "address",
-    "schema",
-    "password",
-    "profile",
-    "host",
-    "endpoint",
-    "region",
-    "account",
-)
+_BLOCK = tuple(field.name for field in fields(SharedPlace) if field.name != "project")
 _KEY = re.compile(rb"""state(?:(?<=[\s{,"']state)|(?<=^state))["']?\s*:""")
 """Begins with the word itself: files of 10 MB are searched 40 times as fast as from a choice."""
 
@@ -47,51 +37,50 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
     """
     misplaced = misplaced_state(opened, location)
     file = opened.root / ROOT_FILE
-    written, findings = _of_root_file(file, opened, location)
+    said, findings = _root_file_state(file, opened, location)
     if misplaced or findings:
         _refuse(opened.shown, misplaced)
         _refuse(os.path.relpath(file), findings)
-    if not written:
+    if not said:
         return None
-    project, mode = written["project"], Mode(written["mode"])
-    return SharedPlace(project=_key(project, mode), **{name: written[name] for name in _OF_BLOCK})
+    project = _key(said["project"], Mode(said["mode"]))
+    return SharedPlace(project=project, **{name: said[name] for name in _BLOCK})
 
 
-def _of_root_file(
+def _root_file_state(
     file: Path, opened: Opened, location: Location
 ) -> "tuple[Mapping[str, Any], tuple[Diagnostic, ...]]":
-    """What the project file says of the state: the fields `_OF_BLOCK`, `project` and `mode`; empty
-    if it names no store."""
+    """What the project file says about the state: the fields `_BLOCK` of a place, `project` and
+    `mode`; empty if it names no store."""
     if not _may_name_one(file):
         return {}, ()
     from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.file_record import FileRecord
     from sgpu_decl.facts.project_file import read_bytes, variable_files
-    from sgpu_decl.facts.reading_memory import ReadGit, ReadingMemory, ReadVariables
 
-    raw, values, shown = read_bytes(file), variable_files(location), os.path.relpath(file)
-    memory = ReadingMemory(
+    raw, values = read_bytes(file), variable_files(location)
+    record = FileRecord(
         "state",
         file,
-        shown,
+        os.path.relpath(file),
         raw=raw,
         target=opened.target,
         location=replace(location, sets=()),  # these are for runs
         values=values,
     )
     checkout = Checkout(opened.root)
-    known = memory.recall(os.environ, lambda: checkout.facts)
+    known = record.recall(os.environ, lambda: checkout.facts)
     if known is not None:
         return known, ()
-    environ, git, reader = ReadVariables(os.environ), ReadGit(checkout), FileReader(file, shown)
-    declared, findings = _declared(raw, reader, opened.target, location, values, environ, git)
-    written = {}
+    reading = record.reading(checkout)
+    declared, findings = _declared(raw, reading, opened.target, location, values)
+    said = {}
     if declared is not None:
-        written = {name: getattr(declared.block, name) for name in _OF_BLOCK}
-        written |= {"project": declared.project, "mode": str(declared.mode)}
+        said = {name: getattr(declared.block, name) for name in _BLOCK}
+        said |= {"project": declared.project, "mode": str(declared.mode)}
     if not findings:
-        memory.remember(written, read=environ, git=git.facts, included=reader)
-    return written, findings
+        record.remember(said, reading)
+    return said, findings
 
 
 def _refuse(file: str, findings: "tuple[Diagnostic, ...]") -> None:
@@ -111,13 +100,12 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
     if file.suffix not in _YAML or not _may_name_one(file) or holds_plan(file):
         return ()
     from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.file_record import Reading
     from sgpu_decl.facts.project_file import read_bytes, variable_files
 
-    raw, values = read_bytes(file), variable_files(location)
-    reader, checkout = FileReader(file, os.path.relpath(file)), Checkout(opened.root)
+    reading = Reading(file, os.path.relpath(file), Checkout(opened.root))
     declared, _ = _declared(
-        raw, reader, opened.target, location, values, os.environ, lambda: checkout.facts
+        read_bytes(file), reading, opened.target, location, variable_files(location)
     )
     if declared is None:
         return ()
@@ -137,25 +125,23 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
 
 def _declared(
     raw: bytes,
-    reader: "FileReader",
+    reading: "Reading",
     target: str | None,
     location: Location,
     values: Sequence[tuple[bytes, str]],
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
 ) -> "tuple[DeclaredState | None, tuple[Diagnostic, ...]]":
-    """What the file of a reader, whose bytes are `raw`, says of the state of a target. `values` are
-    the contents and names of the files that give values to its variables."""
+    """What a file, whose bytes are `raw`, says about the state of a target. `values` are the
+    contents and names of the files that give values to its variables."""
     from sgpu_decl.config.state_reader import read_state
 
     return read_state(
         raw,
-        reader.shown,
+        reading.included.shown,
         target=target,
         variables=location.variables,
-        environ=environ,
-        git=git,
-        read_included=reader,
+        environ=reading.environ,
+        git=reading.git,
+        read_included=reading.included,
         variable_files=values,
     )
 

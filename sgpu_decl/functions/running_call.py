@@ -154,7 +154,7 @@ class DistributedFunctionCall(Generic[R]):
     @short_tracebacks
     def cancel(self) -> None:
         """Ask it to stop; harmless when it has ended. Whoever waits for it then ends it by force if
-        its supervisor is silent for 30 s, as `sgpu cancel` does."""
+        its supervisor is silent for too long, as `sgpu cancel` does."""
         self._session.runs.cancel(self._ref)
         self._force = self._session.runs.forced_stops([self._ref], say)
 

@@ -134,6 +134,7 @@ def at_end(text):
 at_end(b"imported")
 weakref.finalize(libc, print, "finalized")
 """
+LATE = "import atexit\natexit.register(lambda: __import__('again'))\n"
 
 
 @pytest.mark.parametrize("end", ["return", "raise ValueError", "sys.exit(7)", "os._exit(7)"])
@@ -145,9 +146,11 @@ def test_the_end_of_a_forked_rank_leaves_what_was_imported_ahead_alone(
     is buffered is written, and the exit code stays."""
     (tmp_path / "later.py").write_text(LOUD)
     (tmp_path / "ahead.py").write_text(AT_END + LOUD)
+    (tmp_path / "again.py").write_text("print('run')")
+    (tmp_path / "sitecustomize.py").write_text(LATE)
     source = f"""
 def train():
-    import ahead, atexit, later, os, sys, threading
+    import again, ahead, atexit, later, os, sys, threading
     global kept
     kept, ahead.kept = (open(os.environ["SGPU_OUTPUT_DIR"] + name, "w") for name in ("/a", "/b"))
     kept.write("not flushed")
@@ -160,7 +163,7 @@ def train():
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(source, names)
     ends = []
-    for warm in (None, Warm(imports=(("ahead", ()),), required=True)):
+    for warm in (None, Warm(imports=(("ahead", ()), ("again", ())), required=True)):
         attempt = make_call(
             names["train"], warm=warm, env={"PYTHONPATH": str(tmp_path)}, world_size=1
         )
@@ -173,8 +176,24 @@ def train():
         assert cold == forked
         return
     assert cold[:3] == forked[:3]
-    assert forked[2:] == (["not flushed"] * 2, ["thread", "atexit", "deleted later", "called"])
+    made = ["thread", "atexit", "deleted later", "called"]
+    assert forked[2:] == (["not flushed"] * 2, ["run", *made])
     assert sorted(cold[3]) == sorted([*forked[3], "finalized", "deleted ahead", "imported"])
+
+
+def test_a_forked_rank_does_not_wait_for_a_file_that_a_daemon_thread_holds(make_call: Make) -> None:
+    def train() -> None:
+        import decimal
+        import threading
+
+        reader, writer = os.pipe()
+        kept = vars(decimal)["kept"] = os.fdopen(writer, "wb")
+        threading.Thread(target=kept.write, args=(bytes(1 << 22),), daemon=True).start()
+        os.read(reader, 1)  # the thread has begun, and nobody reads the rest
+
+    attempt = make_call(train, warm=Warm(imports=(("decimal", ()),), required=True), world_size=1)
+    assert attempt.launch().wait()["exit_code"] == 0
+    assert not attempt.events("cold_start")
 
 
 def test_no_warm_parent_imports_what_lies_on_the_callers_path(

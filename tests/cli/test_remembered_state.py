@@ -30,10 +30,10 @@ def shared(sgpu: Any, tmp_path: Path) -> Any:
     return sgpu
 
 
-def place(sgpu: Any, *options: str) -> str:
+def place(sgpu: Any, *options: str, command: str = "status") -> str:
     """The folder that a command looks in: a state that has the run, or else the copy that this
     machine has of it makes the store seem cut."""
-    answer = sgpu.here("status", "-o", "json", *options).json
+    answer = sgpu.here(command, "-o", "json", *options).json
     if "error" in answer:
         assert answer["error"]["code"] == "state_diverged"
         return "/".join(answer["error"]["message"].split("`")[1].split("/")[-2:])
@@ -41,7 +41,7 @@ def place(sgpu: Any, *options: str) -> str:
 
 
 def test_commands_on_a_shared_state_neither_read_yaml_nor_validate(shared: Any) -> None:
-    """Nor do those on a state of this machine whose file has the word."""
+    """Neither do commands on a state of this machine if a comment of the file has `state:`."""
     for command in (["status"], ["show", "one"], ["plan"], ["logs", "one"]):
         code, tops = imported(shared.folder, *command, environ=shared.environ)
         assert code == 0, command
@@ -59,6 +59,9 @@ def test_another_value_names_another_state(shared: Any, tmp_path: Path) -> None:
     elsewhere = {**shared.environ, "SHARED": str(tmp_path / "two")}
     assert place(replace(shared, environ=elsewhere)) == "two/a"
     assert place(replace(shared, environ={**shared.environ, "SGPU_VAR_part": "b"})) == "one/b"
+    assert place(shared, "--var", "part=b", command="plan") == "one/b"
+    shared.write("values.yml", "part: b\n")
+    assert place(shared, "--var-file", "values.yml", command="plan") == "one/b"
     assert place(shared) == "one/a"
 
 

@@ -138,7 +138,7 @@ class Dashboard:
         try:
             value: Json = json.loads(answer.body)
         except ValueError:
-            raise self.unknown_answer(path, f"no JSON: {_beginning(answer)}") from None
+            raise self.unknown_answer(path, f"no JSON: {_summary(answer)}") from None
         return value
 
     def unknown_answer(self, request: str, what: str) -> BackendError:
@@ -249,13 +249,13 @@ class Dashboard:
             )
         if status in _BUSY:
             error = BackendError(
-                f"`{url}` is not available now: it answers {status} ({_beginning(answer)})",
+                f"`{url}` is not available now: it answers {status} ({_summary(answer)})",
                 hint="try again in a minute",
                 code="unavailable",
             )
             error.retryable = True
             return error
-        message = f"`{url}` answers {status} to `{request}`: {_beginning(answer)}"
+        message = f"`{url}` answers {status} to `{request}`: {_summary(answer)}"
         if status == 404:
             return RemoteMissing(message, hint=f"see that {self._named} is Ray's dashboard")
         return Refused(message, hint="see the dashboard's log on the head node", status=status)
@@ -268,11 +268,11 @@ class Dashboard:
         else:
             message = f"`{self.address.url}` does not accept the token of {source}"
             hint = f"the token is the first of {TOKEN_PLACES}; use that of the cluster"
-        return BackendError(f"{message}: {_beginning(answer)}", hint=hint, code="unauthenticated")
+        return BackendError(f"{message}: {_summary(answer)}", hint=hint, code="unauthenticated")
 
 
-def _beginning(answer: Answer) -> str:
-    """The beginning of an answer, in one line; of a traceback, that of the exception at its end.
+def _summary(answer: Answer) -> str:
+    """The first characters of an answer in one line; of a traceback, those of its last exception.
     Ray sends tracebacks with 500: `job_head.py` in `ray/dashboard/modules/job`."""
     text = answer.body.decode(errors="replace")
     _, found, last = text.rpartition(_TRACEBACK)

@@ -1,10 +1,10 @@
-"""What was read from run and project files, remembered between commands: whoever finds it needs
-neither YAML nor pydantic.
+"""A cache of what was read from run and project files. Whoever finds it there needs neither YAML
+nor pydantic.
 
-There is one record for each file and target and for what was read of them, in the user's cache. A
-record is used only if all of this is unchanged: the bytes of the file and of those that it
-includes, its name on the command line, the target and the options, the modules that were loaded to
-read it, and the environment variables and git facts that its references use.
+There is one record for each file, target and part of the content. A record is used only if all of
+this is unchanged: the bytes of the file and of those that it includes, its name on the command
+line, the target and the options, the modules that were loaded to read it, and the environment
+variables and git facts that its references use.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sgpu_decl import __version__
 from sgpu_decl.atomic_files import write_atomic
@@ -26,7 +26,7 @@ from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["ReadGit", "ReadVariables", "ReadingMemory"]
+__all__ = ["FileRecord", "Reading"]
 
 Git = Callable[[], Mapping[str, str]]
 
@@ -35,7 +35,7 @@ _LIBRARIES = ("pydantic", "pydantic_core", "yaml")  # what reads beside our own 
 _MOST = 512  # records
 
 
-class ReadVariables(Mapping[str, str]):
+class _Variables(Mapping[str, str]):
     """The environment variables; `digests` has those that were read."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class ReadVariables(Mapping[str, str]):
         return len(self._environ)
 
 
-class ReadGit:
+class _Git:
     """The facts of a checkout; `facts` is `None` until they are read."""
 
     def __init__(self, checkout: Checkout) -> None:
@@ -66,12 +66,23 @@ class ReadGit:
         return self.facts
 
 
-class ReadingMemory:
+class Reading:
+    """One reading of the file `file`, named `shown` in places, which notes for its record what it
+    asks for besides: `environ`, the environment variables; `git`, the facts of a checkout; and
+    `included`, the files that the file includes."""
+
+    def __init__(self, file: Path, shown: str, checkout: Checkout) -> None:
+        self.environ = _Variables(os.environ)
+        self.git = _Git(checkout)
+        self.included = FileReader(file, shown)
+
+
+class FileRecord:
     """The record of what was read from one file for one target.
 
     Args:
-        part: what was read of the file.
-        file: its path.
+        part: what was read.
+        file: the path of the file.
         shown: its name in places.
         raw: its bytes.
         values: the contents and names of the files that give values to its variables.
@@ -79,7 +90,7 @@ class ReadingMemory:
 
     def __init__(
         self,
-        part: str,
+        part: Literal["content", "state"],
         file: Path,
         shown: str,
         *,
@@ -91,14 +102,15 @@ class ReadingMemory:
         import platformdirs
 
         self._file, self._shown = file, shown
+        identity = [part, str(file), target]
         folder = Path(platformdirs.user_cache_path("sgpu")) / "files"
-        self._path = folder / f"{_digest(json.dumps([part, str(file), target]))[:32]}.json"
+        self._path = folder / f"{_digest(json.dumps(identity))[:32]}.json"
         self._key = _digest(
             json.dumps(
                 [
+                    identity,
                     hashlib.sha256(raw).hexdigest(),
                     shown,
-                    target,
                     location.variables,
                     location.sets,
                     [[hashlib.sha256(content).hexdigest(), name] for content, name in values],
@@ -109,6 +121,9 @@ class ReadingMemory:
                 ]
             )
         )
+
+    def reading(self, checkout: Checkout) -> Reading:
+        return Reading(self._file, self._shown, checkout)
 
     def recall(self, environ: Mapping[str, str], git: Git) -> Any:
         """What `remember` was given; `None` without a record that still holds."""
@@ -132,26 +147,14 @@ class ReadingMemory:
         reader([IncludePattern(text, Place(self._shown, 1, 1)) for text in included["patterns"]])
         return bool(_digests(reader) == included["files"])
 
-    def remember(
-        self,
-        content: Json,
-        *,
-        read: ReadVariables,
-        git: Mapping[str, str] | None,
-        included: FileReader,
-    ) -> None:
-        """Write the record. If the folder cannot be written, the next command is only slower.
-
-        Args:
-            read: the environment, with the variables that were read.
-            git: the facts of the checkout, if the file refers to them.
-            included: what read the files that it includes.
-        """
+    def remember(self, content: Json, reading: Reading) -> None:
+        """Write the record. If the folder cannot be written, the next command is only slower."""
+        git, included = reading.git.facts, reading.included
         data = json.dumps(
             {
                 "key": self._key,
                 "modules": _loaded_modules(),
-                "environ": read.digests,
+                "environ": reading.environ.digests,
                 "git": None if git is None else dict(git),
                 "included": {
                     "patterns": [pattern.text for pattern in included.patterns],
