@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
+from typing import Self
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
@@ -125,18 +126,16 @@ class CodeStore(SharedStore):
         """
         snapshot = self.require(code_digest)
         destination.mkdir(mode=0o700, parents=True)
-        folders, top = {""}, os.fspath(destination)
+        top = os.fspath(destination)
         steps = _FileSteps("staging", snapshot.entries, progress)
-        with self._packs.reader() as read:
+        with self._packs.reader() as read, _NewFolders(top) as folders:
             for entry in snapshot.entries:
-                folder = entry.path.rpartition("/")[0]
-                if folder not in folders:
-                    os.makedirs(f"{top}/{folder}", mode=0o700, exist_ok=True)
-                    folders.add(folder)
+                folder = folders.open(entry.path.rpartition("/")[0])
+                path = f"{top}/{entry.path}"
                 if entry.target is not None:
-                    os.symlink(entry.target, f"{top}/{entry.path}")
+                    os.symlink(entry.target, path)
                 else:
-                    self._copy_out(entry, f"{top}/{entry.path}", code_digest, read, steps)
+                    self._copy_out(entry, path, folder, code_digest, read, steps)
                 steps.end(entry)
 
     def touch(self, code_digest: str) -> bool:
@@ -252,7 +251,13 @@ class CodeStore(SharedStore):
             raise
 
     def _copy_out(
-        self, entry: SnapshotEntry, path: str, code_digest: str, read: Read, steps: "_FileSteps"
+        self,
+        entry: SnapshotEntry,
+        path: str,
+        folder: int,
+        code_digest: str,
+        read: Read,
+        steps: "_FileSteps",
     ) -> None:
         mode = 0o700 if entry.executable else 0o600
         packed = read(entry.digest)
@@ -260,7 +265,7 @@ class CodeStore(SharedStore):
             if hashlib.sha256(packed).hexdigest() != entry.digest:
                 self._packs.drop(entry.digest)
                 raise self._damaged(entry, code_digest)
-            write_new(path, packed, mode)
+            write_new(path, packed, mode, folder)
             return
         source = self._object_path(entry.digest)
         try:
@@ -283,6 +288,37 @@ class CodeStore(SharedStore):
         )
 
 
+class _NewFolders:
+    """Makes the folders below `top`, of which the last one is open."""
+
+    def __init__(self, top: str) -> None:
+        self._top = top
+        self._last: tuple[str, int] | None = None
+
+    def open(self, folder: str) -> int:
+        """A descriptor of a folder, until another one is opened. It is made if it is not there."""
+        if self._last is not None:
+            if self._last[0] == folder:
+                return self._last[1]
+            self._close()
+        path = f"{self._top}/{folder}"
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._last = folder, handle
+        return handle
+
+    def _close(self) -> None:
+        if self._last is not None:
+            os.close(self._last[1])
+            self._last = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+
 class _FileSteps:
     """The progress of a step that handles files one after the other, in bytes."""
 
@@ -300,7 +336,7 @@ class _FileSteps:
     def end(self, entry: SnapshotEntry) -> None:
         """A file is done."""
         self._before += entry.size
-        self.within(0)
+        self._progress.advance(self._phase, self._before, self._total)
 
 
 def _changed(entry: SnapshotEntry) -> SgpuError:

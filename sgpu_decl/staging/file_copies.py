@@ -52,17 +52,22 @@ def read_small(path: str, size: int) -> bytes:
         os.close(handle)
 
 
-def write_new(path: str, content: bytes, mode: int) -> None:
-    """Write a new file.
+def write_new(path: str, content: bytes, mode: int, folder: int) -> None:
+    """Write a new file. `folder` is a descriptor of the folder that it lies in: for ten thousand
+    files, to look their paths up would take as long as to hash them.
 
     Raises:
         OSError: the file exists, or the disk is full.
     """
-    handle = os.open(path, _NEW, mode)
     try:
-        _write(handle, content, path)
-    finally:
-        os.close(handle)
+        handle = os.open(path.rpartition("/")[2], _NEW, mode, dir_fd=folder)
+        try:
+            _write(handle, content, path)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 def _copy(source_handle: int, handle: int, source: str, destination: str, copied: Sent) -> str:
@@ -87,10 +92,13 @@ def _copy(source_handle: int, handle: int, source: str, destination: str, copied
 
 
 def _write(handle: int, content: bytes, path: str) -> None:
-    with path_in_errors(path):
+    try:
         done = os.write(handle, content)
         while done < len(content):  # a signal, or a disk that is nearly full
             done += os.write(handle, memoryview(content)[done:])
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 def _clone(source_handle: int, handle: int) -> bool:
