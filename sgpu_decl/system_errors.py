@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 __all__ = ["FULL", "advice", "error_text", "path_in_errors"]
@@ -33,20 +34,15 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
 )
 
 
-class path_in_errors:  # noqa: N801  used like a function, and faster than `@contextmanager`
-    """Add the path of a file to errors of calls on its descriptor, in a `with` block."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: "str | os.PathLike[str]") -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = os.fspath(self._path)
+@contextmanager
+def path_in_errors(path: "str | os.PathLike[str]") -> Iterator[None]:
+    """Add the path of a file to errors of calls on its descriptor."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
 
 
 def error_text(error: OSError) -> str:

@@ -123,6 +123,7 @@ class FileRecord:
         )
 
     def reading(self, checkout: Checkout) -> Reading:
+        """A reading of the file, for `remember`."""
         return Reading(self._file, self._shown, checkout)
 
     def recall(self, environ: Mapping[str, str], git: Git) -> Any:

@@ -62,7 +62,7 @@ def write_new(path: str, content: bytes, mode: int, folder: int) -> None:
     try:
         handle = os.open(path.rpartition("/")[2], _NEW, mode, dir_fd=folder)
         try:
-            _write(handle, content, path)
+            _write(handle, content)
         finally:
             os.close(handle)
     except OSError as error:
@@ -83,7 +83,8 @@ def _copy(source_handle: int, handle: int, source: str, destination: str, copied
         return sha.hexdigest()
     while piece:
         sha.update(piece)
-        _write(handle, piece, destination)
+        with path_in_errors(destination):
+            _write(handle, piece)
         done += len(piece)
         copied(done)
         with path_in_errors(source):
@@ -91,14 +92,10 @@ def _copy(source_handle: int, handle: int, source: str, destination: str, copied
     return sha.hexdigest()
 
 
-def _write(handle: int, content: bytes, path: str) -> None:
-    try:
-        done = os.write(handle, content)
-        while done < len(content):  # a signal, or a disk that is nearly full
-            done += os.write(handle, memoryview(content)[done:])
-    except OSError as error:
-        error.filename = path
-        raise
+def _write(handle: int, content: bytes) -> None:
+    done = os.write(handle, content)
+    while done < len(content):  # a signal, or a disk that is nearly full
+        done += os.write(handle, memoryview(content)[done:])
 
 
 def _clone(source_handle: int, handle: int) -> bool:
