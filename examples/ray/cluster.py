@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=2, help="CPUs of each node (default: 2)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with ray_cluster(nodes=options.nodes, cpus=options.cpus, token=True) as cluster:
+    with ray_cluster(nodes=options.nodes, cpus=options.cpus, token=True, whole=True) as cluster:
         storage, token = cluster.folder / "storage", cluster.folder / "token"
         storage.mkdir()
         with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:

@@ -4,8 +4,8 @@
         ...  # cluster.url is the address of its dashboard
 
 Each node is a process group of its own, with its own ports and its own folder of Ray (2.49 ignores
-that of all nodes but the head). Nothing listens for Ray Client. Processes are found by a mark in
-their environment and ended by their pids: `ray stop` would end every Ray of the machine.
+that of all nodes but the head). Nothing scales the cluster. Processes are found by a mark in their
+environment and ended by their pids: `ray stop` would end every Ray of the machine.
 """
 
 import json
@@ -38,6 +38,26 @@ _PAUSE = 0.1
 _SHORT_PAUSE = 0.01
 _MEMORY = 100_000_000  # bytes of the object store of each node
 _PORTS = 5  # of each node
+_STORAGES = ("memory", "rocksdb")
+# `ray start`, without what its module imports for the other commands: see `rank/ray_node.py`.
+_START = """\
+import sys
+others = "ray.dashboard.modules.job.cli", "ray.serve.scripts", "ray.util.state.state_cli"
+sys.modules.update(dict.fromkeys(others))
+from ray.scripts.scripts import main
+"""
+# The dashboard starts a process for each of its parts; in Ray 2.49 each of them imports Ray.
+_ONLY_USED = """\
+from ray._private import node, services
+node.Node.start_ray_client_server = lambda self: None
+start_process = services.start_ray_process
+def start(command, name, *args, **kwargs):
+    if name == "dashboard":
+        command = [*command, "--modules-to-load=JobHead,NodeHead,ReportHead,StateHead"]
+    return start_process(command, name, *args, **kwargs)
+services.start_ray_process = start
+"""
+_FIRST_WITH_TOKENS = (2, 52)
 # Ray starts workers before its first driver asks for any (`ray_config_def.h`). Each costs a second.
 # With the other one, processes that change their title keep their environment, and so their mark.
 _VARIABLES = {"RAY_prestart_worker_first_driver": "0", "SPT_NOENV": "1"}
@@ -147,6 +167,7 @@ def ray_cluster(
     gpu_type: str | None = None,
     token: bool = False,
     storage: str = "memory",
+    whole: bool = False,
     python: str = sys.executable,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[RayCluster]:
@@ -158,17 +179,23 @@ def ray_cluster(
         token: whether the cluster asks for one. Ray before 2.52 knows none.
         storage: where the head keeps what it knows: `memory`, or `rocksdb`, which a head that is
             started again reads. Ray 2.49 has only the first.
+        whole: also start what sgpu does not use: the pages of the dashboard, the server for Ray
+            Client, and what brings the lines that tasks print to their driver. The start takes
+            about half as long again.
         python: the interpreter that has Ray.
         environ: variables of Ray's processes.
 
     Raises:
-        ValueError: `environ` says how the cluster authenticates: `token` does that.
+        ValueError: `environ` says how the cluster authenticates: `token` does that. There is no
+            such storage. Ray has no tokens yet.
         RuntimeError: a node did not start, or this machine has no network address. At the end of
             the block: processes were left that are not Ray's own and whose parents had ended.
             They are ended before.
     """
     if refused := [name for name in environ or {} if name.startswith("RAY_AUTH_")]:
         raise ValueError(f"`token` decides about {', '.join(refused)}")
+    if storage not in _STORAGES:
+        raise ValueError(f"`storage` must be one of {', '.join(_STORAGES)}, not {storage!r}")
     here = _own_address()
     secret = secrets.token_hex(16) if token else None
     variables = {
@@ -186,7 +213,7 @@ def ray_cluster(
             tempfile.TemporaryDirectory(prefix="sgpu-ray-", ignore_cleanup_errors=True)
         )
         ports = []
-        for number in range(nodes * _PORTS + 1):
+        for number in range(2 + nodes * _PORTS):
             port, lock = claim_port(host_lock_folder("ports"), os.getpid() * 16 + number)
             ends.callback(os.close, lock)
             ports.append(port)
@@ -204,16 +231,22 @@ def ray_cluster(
         for number in range(nodes):
             own = ports[2 + number * _PORTS :]
             words = ["--head", "--port", str(ports[0]), "--dashboard-port", str(ports[1])]
-            words += ["--ray-client-server-port", str(own[3])]
+            words += ["--ray-client-server-port", str(own[4])]
+            words += ["--no-monitor"]  # of what would scale the cluster
             if number > 0:
                 words = ["--address", cluster.address]
             words += ["--dashboard-agent-listen-port", str(own[0])]
             words += ["--metrics-export-port", str(own[1])]
             words += ["--dashboard-agent-grpc-port", str(own[2])]
-            start = partial(_started, cluster, number, [*words, *common], here, variables)
+            words += ["--runtime-env-agent-port", str(own[3])]
+            program = _START if whole else _START + _ONLY_USED
+            words += [] if whole else ["--include-log-monitor", ""]  # the empty word is false
+            start = partial(_started, cluster, number, program, [*words, *common], here, variables)
             cluster._starts.append(start)
             cluster.nodes.append(start())
             _await_nodes(cluster, number, number + 1)
+        if token and _version(cluster) < _FIRST_WITH_TOKENS:
+            raise ValueError("`token` needs Ray 2.52 or newer: earlier ones ask nobody for a token")
         yield cluster
         strays = cluster._strays()
     if strays:
@@ -222,18 +255,28 @@ def ray_cluster(
 
 
 def _started(
-    cluster: RayCluster, number: int, words: Sequence[str], here: str, variables: Mapping[str, str]
+    cluster: RayCluster,
+    number: int,
+    program: str,
+    words: Sequence[str],
+    here: str,
+    variables: Mapping[str, str],
 ) -> "subprocess.Popen[bytes]":
     folder = cluster.folder / str(number)
     with open(cluster.folder / f"{number}.log", "wb") as log:
         return subprocess.Popen(
-            [cluster.python, "-m", "ray.scripts.scripts", "start", *words, "--block",
+            [cluster.python, "-c", f"{program}main()", "start", *words, "--block",
              "--node-ip-address", here, "--object-store-memory", str(_MEMORY),
              "--temp-dir", str(folder), "--disable-usage-stats",
              "--min-worker-port=0", "--max-worker-port=0"],
             env={**variables, **cluster.mark(number)},
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
+
+
+def _version(cluster: RayCluster) -> tuple[int, int]:
+    major, minor, *_ = cluster.get("/api/version")["ray_version"].split(".")
+    return int(major), int(minor)
 
 
 def _await_nodes(cluster: RayCluster, started: int, count: int) -> None:

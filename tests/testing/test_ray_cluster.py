@@ -10,8 +10,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.processes import command_line, descendants, start_time
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from tests.ray_versions import OLDEST_RAY, interpreter_with
 from tests.support import PATIENCE, until
 
 
@@ -102,6 +103,35 @@ def test_a_cluster_may_ask_for_a_token() -> None:
         assert refused.value.code == 401
 
 
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_a_ray_without_tokens_is_not_started_as_if_it_asked_for_one() -> None:
+    with (
+        pytest.raises(ValueError, match="`token` needs Ray 2"),
+        ray_cluster(nodes=1, cpus=1, token=True, python=interpreter_with(OLDEST_RAY)),
+    ):
+        raise AssertionError("there is a cluster")
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_whole_cluster_has_the_pages_of_the_dashboard(*, whole: bool, ray_python: str) -> None:
+    with ray_cluster(nodes=1, cpus=1, whole=whole, python=ray_python) as cluster:
+        try:
+            cluster.get("/api/v0/cluster_events")
+        except HTTPError as error:
+            error.close()
+            found = error.code
+        else:
+            found = 200
+        assert found == (200 if whole else 404)
+        lines = b"".join(command_line(pid) for pid in descendants(cluster.nodes[0].pid))
+        assert (b"log_monitor.py" in lines) is whole
+        assert (b"ray.util.client" in lines) is whole
+        assert b"/monitor.py" not in lines
+
+
 def test_ports_are_given_back_although_a_node_does_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -122,5 +152,13 @@ def test_how_a_cluster_authenticates_is_said_in_one_place() -> None:
     with (
         pytest.raises(ValueError, match="`token` decides about RAY_AUTH_MODE"),
         ray_cluster(environ={"RAY_AUTH_MODE": "token"}),
+    ):
+        raise AssertionError("there is a cluster")
+
+
+def test_a_storage_that_ray_does_not_have_is_named() -> None:
+    with (
+        pytest.raises(ValueError, match="one of memory, rocksdb, not 'rocks'"),
+        ray_cluster(storage="rocks"),
     ):
         raise AssertionError("there is a cluster")
