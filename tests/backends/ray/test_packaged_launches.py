@@ -4,6 +4,7 @@ its head to its nodes."""
 import os
 import re
 import tempfile
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.testing.ray_cluster import RayCluster
+from tests.agent.environments.conftest import pack_wheel
 from tests.backends.ray.cluster_run import ClusterRun
 from tests.backends.ray.depots import depot_jobs, end_depots
 from tests.backends.ray.lossy_proxy import LossyProxy, lossy_proxy
@@ -46,21 +48,27 @@ def sent_to_nodes(run: ClusterRun, attempt: int) -> float:
 @pytest.mark.expensive
 @NEWEST_CLUSTER
 def test_a_cluster_that_has_everything_gets_a_package_and_a_job(
-    cluster: RayCluster, run: ClusterRun, proxy: LossyProxy
+    cluster: RayCluster, run: ClusterRun, proxy: LossyProxy, tmp_path: Path
 ) -> None:
-    (run.bench.project / "data.bin").write_bytes(os.urandom(LARGE))  # it stays as large when packed
+    # Random bytes stay as many when they are packed.
+    (run.bench.project / "data.bin").write_bytes(os.urandom(LARGE))
+    payload = b64encode(os.urandom(LARGE)).decode()
+    wheel = pack_wheel(tmp_path, "payload", "1.0", {"payload/__init__.py": f"DATA = '{payload}'\n"})
+    with (run.bench.project / "train.py").open("a") as program:
+        program.write("import payload\n")
+    env = {"dependencies": [str(wheel)]}
     archives = run.shared / "objects/code"
     earlier = {path.name for path in archives.glob("*.tar.gz")}
-    run.bench.declare("value", args={"gate": str(run.bench.gate)})
+    run.bench.declare("value", args={"gate": str(run.bench.gate)}, env=env)
     run.bench.ran()
     (code,) = {path.name for path in archives.glob("*.tar.gz")} - earlier
     on_nodes = Path(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}/objects/code", code)
     written = on_nodes.stat().st_ino
-    assert proxy.sent > LARGE
-    assert sent_to_nodes(run, 1) >= 2 * LARGE
+    assert proxy.sent > 2 * LARGE
+    assert sent_to_nodes(run, 1) >= 2 * (2 * LARGE)
     end_depots(cluster)
     before = len(depot_jobs(cluster))
-    run.bench.declare("value", args={"gate": str(run.bench.gate), "n": 1})
+    run.bench.declare("value", args={"gate": str(run.bench.gate), "n": 1}, env=env)
     proxy.forget()
 
     run.bench.launched()
