@@ -192,8 +192,9 @@ class _FactReader:
         if findings:
             root = self.code_reader.root(config.code)
             self.findings += [from_here(root, item, self._shown) for item in findings]
-        installed = environment or interpreter
         if key not in self._clusters:
+            # An environment that cannot be made is reported; no other one stands in for it.
+            installed = environment if origins else interpreter
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
         if origins or not config.entrypoint:
             interpreter = None
@@ -266,7 +267,7 @@ class _FactReader:
         from sgpu_decl.facts.ray_facts import ray_cluster, ray_findings, ray_packages
 
         shape = backend.nodes(config) if backend is not None else None
-        packages = ray_packages(config, installed)
+        packages = ray_packages(config, installed, self._folder)
         cluster = ray_cluster(config.ray, shape, packages)
         place = locator(run.places)
         self.findings += ray_findings(config.ray, place, shape=shape, packages=packages)

@@ -181,5 +181,47 @@ def test_what_an_environment_declares_is_all_that_ray_finds_where_there_are_no_b
     fields = {"name": "a", "gpus": 1, "type": "CPU", "command": ["true"], "ray": {}}
     config = RunConfig.model_validate({**fields, "backend": {"kind": backend}})
     declared = PackageList.of([Package("numpy", "2.0")])
-    assert ray_packages(config, declared).complete == complete
-    assert not ray_packages(config, None).complete
+    folder = Path("/nonexistent")
+    assert ray_packages(config, declared, folder).complete == complete
+    assert not ray_packages(config, None, folder).complete
+
+
+@pytest.mark.parametrize(
+    ("base", "declared", "version", "complete"),
+    [
+        ("gpu-4", (), None, True),
+        ("gpu-4", ("ray[default]",), None, False),
+        ("gpu-4", ("vllm",), None, False),
+        ("gpu-4", ("ray[default]==2.60.0",), "2.60.0", False),
+        ("ai-4", (), "2.49.1", True),
+        ("ai-4", ("numpy",), "2.49.1", False),
+        ("ai-4", ("ray>=2.49",), "2.49.1", False),
+        ("ai-4", ("ray>=2.50",), None, False),
+        ("ai-4", ("ray==2.5.*",), None, False),
+        ("ai-4", ("ray @ https://a.example/ray-2.50-py3-none-any.whl",), None, False),
+        ("ai-4", ("ray==2.60.0; sys_platform == 'win32'",), "2.49.1", False),
+        ("ai-4", ("Ray==2.60.0",), "2.60.0", False),
+        ("gpu-6", ("ray==2.60.0",), "2.60.0", False),
+        (None, ("ray==2.60.0",), "2.60.0", False),
+    ],
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_what_the_platform_installs_on_a_base_is_known_as_far_as_it_is_declared(
+    tmp_path: Path,
+    base: str | None,
+    declared: tuple[str, ...],
+    version: str | None,
+    complete: bool,
+    *,
+    from_file: bool,
+) -> None:
+    (tmp_path / "requirements.txt").write_text("\n".join(declared))
+    env: dict[str, object] = {"base": base, "dependencies": declared}
+    if from_file and declared:
+        env = {"base": base, "requirements": "requirements.txt"}
+    fields = {"name": "a", "gpus": 1, "type": "A10", "command": ["true"], "ray": {}, "env": env}
+    config = RunConfig.model_validate({**fields, "backend": {"kind": "databricks"}})
+    packages = ray_packages(config, None, tmp_path)
+    assert (packages.ray, packages.complete) == (version, complete)
+    missing = "ray_missing" in {one for one, _ in findings(packages)}
+    assert missing == (version is None and complete)
