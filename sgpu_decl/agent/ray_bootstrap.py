@@ -196,10 +196,10 @@ class RayBootstrap:
     def _nodes_are_late(self) -> None:
         limit = self._options["worker_join_timeout"]
         missing = [number for number in range(self._node.count) if number not in self._metrics]
-        summary = (
-            f"{_nodes(missing) or 'a node'} did not join the Ray cluster within the "
-            f"worker_join_timeout of {limit:g} s"
-        )
+        what = f"{_nodes(missing)} did not join the Ray cluster"
+        if not missing:
+            what = "the head of the Ray cluster did not count the resources of all nodes"
+        summary = f"{what} within the worker_join_timeout of {limit:g} s"
         self._await_lines(summary, missing)
 
     def _await_lines(self, summary: str, late: Sequence[int]) -> None:
