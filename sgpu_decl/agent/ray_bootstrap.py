@@ -10,6 +10,7 @@ a late node wrote last is asked for over the control wire.
 
 from __future__ import annotations
 
+import os
 import time
 
 from sgpu_decl.agent.outcome import failed
@@ -236,6 +237,7 @@ class RayBootstrap:
             "nodes": self._node.count,
             "dashboard": self._process.dashboard,
             "token_file": self._process.token_path,
+            "host": os.uname().nodename,
         }
         self._record.update(ray=shown, waiting_for=None)
         self.on_complete(self._process.driver_variables())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
 
 _FIRST_WITH_TOKEN = Version("2.52")
+# Of the extra `default`; its dashboard does not start without any of them either.
 _METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
 
 
@@ -94,6 +95,13 @@ def ray_findings(
     if packages.ray is not None:
         yield from _of_version(packages.ray, place("ray"), nodes=shape.nodes if shape else 1)
         lacking = [name for name in _METRICS_AGENT if name not in packages.versions]
+        if lacking and packages.complete and ray.dashboard:
+            yield Diagnostic(
+                code="ray_without_dashboard",
+                summary=f"Ray has no dashboard without `{lacking[0]}`, and would not start",
+                place=place("ray.dashboard"),
+                hint="install `ray[default]`, or remove `dashboard`",
+            )
         if lacking and packages.complete:
             yield Diagnostic(
                 code="ray_metrics_off",

@@ -35,13 +35,15 @@ class RaySize:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayStatus:
     """The cluster that an attempt has started: the version of Ray, the number of its nodes, the
-    address of its dashboard, and the file on its first node with the token that the dashboard asks
-    for. The last two are None where there is no dashboard, or it has ended."""
+    address of its dashboard, the file on its first node with the token that the dashboard asks for,
+    and the name of that node. The last three are None where there is no dashboard, or it has
+    ended."""
 
     version: str
     nodes: int
     dashboard: str | None = None
     token_file: str | None = None
+    host: str | None = None
 
 
 _RESERVED = {  # each with what to do instead

@@ -63,6 +63,15 @@ def test_ray_without_its_metrics_agent() -> None:
     assert findings(RayPackages(versions={"ray": "2.60.0"}, complete=False)) == []
 
 
+def test_a_dashboard_without_its_packages() -> None:
+    plain = RayPackages(versions={"ray": "2.60.0"}, complete=True)
+    found = findings(plain, dashboard=True)
+    assert found == [("ray_without_dashboard", "error"), ("ray_metrics_off", "info")]
+    assert findings(packages("2.60.0"), dashboard=True) == []
+    unknown = RayPackages(versions={"ray": "2.60.0"}, complete=False)
+    assert findings(unknown, dashboard=True) == []
+
+
 def test_an_object_store_that_shared_memory_cannot_hold() -> None:
     found = packages("2.60.0")
     assert findings(found, object_store_memory="17GiB") == [("ray_shm_small", "error")]
