@@ -90,6 +90,18 @@ def test_a_port_that_was_asked_for_is_had_or_refused(tmp_path: Path) -> None:
     os.close(lock)
 
 
+def test_a_chosen_port_that_is_taken_is_a_mistake_of_the_run(
+    make_attempt: Callable[..., Any],
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        status = make_attempt("", world_size=1, master_port=port).launch().wait()
+    assert status["class"] == "launch_failed_user"
+    assert f"port {port} is taken by process {os.getpid()}" in status["first_cause"]["summary"]
+
+
 def test_a_port_below_those_of_this_user_is_not_called_taken() -> None:
     with TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o777)
