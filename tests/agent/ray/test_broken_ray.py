@@ -22,6 +22,7 @@ from sgpu_decl.agent.ray_process import RayProcess
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.rendering.spec import RaySpec
 from tests.agent.ray.conftest import MAIN, SMALL, ray_folder
+from tests.mounts import fill, small_disk
 
 BROKEN = "raise TypeError('Descriptors cannot be created directly.\\nDowngrade protobuf.')"
 SLOW = "import time; time.sleep(3600)"
@@ -187,6 +188,23 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_option(
         "; choose a folder that this user may write on each node, or leave it out"
     )
     attempt.check()
+
+
+def test_a_full_disk_under_the_chosen_folder_is_a_fault_of_the_machine(
+    make_attempt: Any, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    ray = RaySpec(**SMALL, temp_dir=str(disk))
+    with small_disk(disk, 1 << 16):
+        fill(disk / "filler")
+        attempt = make_attempt("", world_size=1, per="node", ray=ray).launch()
+        cause = attempt.wait()["first_cause"]
+    assert cause["class"] == "launch_failed"
+    assert cause["summary"] == (
+        f"cannot make a folder for Ray in the `ray.temp_dir` {disk} on node 0: No space left on "
+        "device"
+    )
 
 
 def test_a_folder_of_ray_is_removed_when_everything_is_killed_during_the_import(
