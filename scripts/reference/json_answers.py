@@ -234,7 +234,7 @@ OBJECTS = {
         }
     ),
     "A Ray cluster": Object(
-        {"version": "of Ray", "nodes": "how many", "dashboard": "an address, or `null`", "token_file": "a file, or `null`"}
+        {"version": "of Ray", "nodes": "how many", "dashboard": "an address, or `null`", "token_file": "a file, or `null`", "host": "the node of both, or `null`"}
     ),
     "Working files": Object({"names": "some of them", "count": "how many there are"}),
     "An attempt of the history": Object(

@@ -16,6 +16,7 @@ __all__ = ["can_bind", "claim_port", "lowest_ephemeral", "port_holder", "port_ra
 
 _LOWEST = 12_000
 _DEFAULT_EPHEMERAL = 32_768
+_DEFAULT_UNPRIVILEGED = 1024
 _LISTEN = "0A"  # TCP_LISTEN of the kernel's tcp_states.h
 
 
@@ -29,25 +30,79 @@ def claim_port(
     per port excludes other runs, and a trial bind finds ports of other programs.
 
     Raises:
-        OSError: the fixed port is taken, or all ports are.
+        OSError: the fixed port cannot be had, or all ports are taken.
     """
     os.makedirs(folder, exist_ok=True)
+    if fixed is not None:
+        return fixed, _lock_fixed(os.path.join(folder, str(fixed)), fixed, field)
     ports = port_range()
     span = len(ports)
-    candidates = (ports[(seed + step) % span] for step in range(span))
-    for port in candidates if fixed is None else (fixed,):
+    for step in range(span):
+        port = ports[(seed + step) % span]
         try:
             descriptor = open_lock(os.path.join(folder, str(port)), 0o666)
         except PermissionError:
             continue  # the file of another user's run
-        if try_lock(descriptor) and can_bind(port, reuse=fixed is not None):
+        if try_lock(descriptor) and can_bind(port):
             return port, descriptor
         os.close(descriptor)
-    if fixed is not None:
-        holder = port_holder(fixed)
-        by = f" by process {holder[0]} (`{holder[1]}`)" if holder else ""
-        raise OSError(errno.EADDRINUSE, f"port {fixed} is taken{by}; leave `{field}` out")
     raise OSError(errno.EADDRINUSE, f"no free port from {ports[0]} to {ports[-1]}")
+
+
+def _lock_fixed(path: str, port: int, field: str) -> int:
+    """Return the descriptor of the lock of a port that a user chose.
+
+    Raises:
+        OSError: another run or program has it, or this user may not listen there.
+    """
+    try:
+        descriptor = open_lock(path, 0o666)
+    except PermissionError:
+        raise _taken(port, " by a run of another user", field) from None
+    if not try_lock(descriptor):
+        pid = _lock_holder(descriptor)
+        os.close(descriptor)
+        by = " by another run" + (f", process {pid}" if pid else "")
+        raise _taken(port, by, field)
+    error = _bind_error(port, reuse=True)
+    if error is None:
+        return descriptor
+    os.close(descriptor)
+    if error == errno.EACCES:
+        why = (
+            f"this user may not listen on port {port}, which is below {_lowest_unprivileged()}; "
+            f"choose a higher one, or leave `{field}` out"
+        )
+        raise OSError(errno.EACCES, why)
+    holder = port_holder(port)
+    raise _taken(port, f" by process {holder[0]} (`{holder[1]}`)" if holder else "", field)
+
+
+def _taken(port: int, by: str, field: str) -> OSError:
+    return OSError(errno.EADDRINUSE, f"port {port} is taken{by}; leave `{field}` out")
+
+
+def _lock_holder(descriptor: int) -> int | None:
+    """Return the pid of the process that holds the lock of an open file; None if it is not seen.
+    The fields of a line of /proc/locks are described in proc(5)."""
+    inode = str(os.fstat(descriptor).st_ino)
+    try:
+        with open("/proc/locks") as file:
+            for line in file:
+                fields = line.split()
+                if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
+                    return int(fields[4]) if int(fields[4]) > 0 else None
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _lowest_unprivileged() -> int:
+    try:
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return _DEFAULT_UNPRIVILEGED
 
 
 def port_holder(port: int) -> tuple[int, str] | None:
@@ -95,17 +150,24 @@ def lowest_ephemeral() -> int:
         return _DEFAULT_EPHEMERAL
 
 
-def can_bind(port: int, *, reuse: bool = False) -> bool:
-    """Whether a program can bind the port, or one that may `reuse` addresses.
+def can_bind(port: int) -> bool:
+    """Whether a program can bind the port.
 
-    The connections of an ended run keep its port for a minute from programs that may not.
+    The connections of an ended run keep its port for a minute from programs that may not reuse
+    addresses.
     """
+    return _bind_error(port, reuse=False) is None
+
+
+def _bind_error(port: int, *, reuse: bool) -> int | None:
+    """Return the number of the error of a trial bind; None if a program can bind the port, or one
+    that may `reuse` addresses."""
     probe = socket(AF_INET, SOCK_STREAM)  # the bare type: the module around it loads in 2 ms
     try:
         probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, int(reuse))
         probe.bind(("", port))
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno
     finally:
         probe.close()
-    return True
+    return None

@@ -114,9 +114,8 @@ class RankGroup:
             return
         try:
             write_parameters(self._spec)
-        except OSError as error:
-            reason = f"cannot write the file of `parameters`: {error.strerror}"
-            self.on_refused(LaunchError("launch_failed", reason))
+        except LaunchError as error:
+            self.on_refused(error)
             return
         self._restart = restart
         # Once for all: the first rank may write to its output before the last one starts.

@@ -54,10 +54,15 @@ def write_parameters(spec: Mapping[str, Any]) -> None:
     """Write the run's parameters to their file; ranks of an earlier start may have changed it.
 
     Raises:
-        OSError: the disk is full.
+        LaunchError: the disk is full.
     """
-    if spec.get("parameters"):
+    if not spec.get("parameters"):
+        return
+    try:
         write_atomic(spec["run_dir"], _PARAMETERS, spec["parameters"].encode())
+    except OSError as error:
+        reason = f"cannot write the file of `parameters`: {error.strerror}"
+        raise LaunchError("launch_failed", reason) from error
 
 
 def rank_folder(run_dir: str, rank: int, restart: int) -> str:

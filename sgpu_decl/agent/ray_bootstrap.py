@@ -10,6 +10,7 @@ a late node wrote last is asked for over the control wire.
 
 from __future__ import annotations
 
+import os
 import time
 
 from sgpu_decl.agent.outcome import failed
@@ -196,10 +197,10 @@ class RayBootstrap:
     def _nodes_are_late(self) -> None:
         limit = self._options["worker_join_timeout"]
         missing = [number for number in range(self._node.count) if number not in self._metrics]
-        summary = (
-            f"{_nodes(missing) or 'a node'} did not join the Ray cluster within the "
-            f"worker_join_timeout of {limit:g} s"
-        )
+        what = f"{_nodes(missing)} did not join the Ray cluster"
+        if not missing:
+            what = "the head of the Ray cluster did not count the resources of all nodes"
+        summary = f"{what} within the worker_join_timeout of {limit:g} s"
         self._await_lines(summary, missing)
 
     def _await_lines(self, summary: str, late: Sequence[int]) -> None:
@@ -236,6 +237,7 @@ class RayBootstrap:
             "nodes": self._node.count,
             "dashboard": self._process.dashboard,
             "token_file": self._process.token_path,
+            "host": os.uname().nodename,
         }
         self._record.update(ray=shown, waiting_for=None)
         self.on_complete(self._process.driver_variables())

@@ -11,8 +11,13 @@ if TYPE_CHECKING:
 __all__ = ["keep_logs", "last_lines"]
 
 _LINES = 20
-_TAIL = 64 << 10
-_NOISE = "[state-dump]"  # a raylet writes hundreds of such lines each minute
+_TAIL = 1 << 20  # minutes of an idle process, in which it writes noise alone
+# Of a stack that ends in an import, most lines are these.
+_NOISE = ("[state-dump]", '  File "<frozen importlib', "Extension modules: ")
+# Each minute, Ray's processes write their state, up to hundreds of lines below one of these. It
+# ends with the next message, or with what a crash writes.
+_HEADS_OF_STATE = ("Event stats:", "Gcs Debug state:", "[state-dump] NodeManager:")
+_MESSAGES = ("*** ", "[failure_signal_handler", *(f"[{digit}" for digit in "0123456789"))
 _MOST_BYTES = 20 << 20  # of the logs of one node, of all its starts together
 _MOST_OF_ONE = 5 << 20  # of one file: else the log of one task may leave no room for a raylet's
 
@@ -20,9 +25,20 @@ _MOST_OF_ONE = 5 << 20  # of one file: else the log of one task may leave no roo
 def last_lines(*paths: str) -> str | None:
     """Return the last lines of these files together, the last file's last; None if they are
     empty."""
-    every = (line for path in paths for line in _tail(path).splitlines())
-    lines = [line for line in every if line.strip() and not line.startswith(_NOISE)]
+    lines = [line for path in paths for line in _without_state(_tail(path).splitlines())]
     return "\n".join(lines[-_LINES:]) or None
+
+
+def _without_state(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines that say what happened."""
+    in_state = False
+    for line in lines:
+        if line.endswith(_HEADS_OF_STATE):
+            in_state = True
+        elif line.startswith(_MESSAGES):
+            in_state = False
+        if line.strip() and not in_state and not line.startswith(_NOISE):
+            yield line
 
 
 def _tail(path: str) -> str:

@@ -52,6 +52,9 @@ __all__ = ["RayProcess"]
 
 _LOOPBACK = "127.0.0.1"
 _TEMPORARY = "/tmp"  # noqa: S108  a new folder in it is private
+_PARENT = "ray_node"
+# A machine may have these errors with a folder that is well chosen.
+_OF_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _LEAVING = 5.0  # seconds from `end` to the end of the process, on however busy a machine
 _LOGS = "ray_logs"
 
@@ -103,15 +106,20 @@ class RayProcess:
         self._inherited, self._devices, self._address = inherited, devices, address
         self._head, self._folder_of_head, self.dashboard = "", "", None
         self._is_up = False
+        self._has_imported = False
+        write_parameters(self._spec)
         try:
-            write_parameters(self._spec)
             self._folder = _private_folder(self._options["temp_dir"])
             with open(self.token_path, "x") as file:
                 file.write(self._token())
+        except OSError as error:
+            raise self._no_folder(error) from error
+        try:
             self._channel, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
             self._channel.setblocking(False)  # noqa: FBT003
         except OSError as error:
-            raise self._no_folder(error) from error
+            why = f"the Ray node of node {self._node.number} cannot be started: {error}"
+            raise LaunchError("launch_failed", why) from error
         try:
             argv = [self._spec["python"], os.path.join(self._spec["run_dir"], "_air.py")]
             self._pid, failure_pipe = spawn(
@@ -241,6 +249,7 @@ class RayProcess:
             "head": self._head,
             "nodes": nodes,
             "folders": [self._shared] if self._shared else [],
+            "dashboard": address is None and options["dashboard"],
             "python_path": python_path(self._spec, self._plain_environment()),
         }
         try:
@@ -278,8 +287,13 @@ class RayProcess:
         self._channel.send(encode(message))
 
     def _no_folder(self, error: OSError) -> LaunchError:
-        failure = "launch_failed" if self._options["temp_dir"] is None else "launch_failed_user"
-        return LaunchError(failure, f"cannot prepare the folder of Ray: {error}")
+        chosen, why = self._options["temp_dir"], error.strerror or str(error)
+        where = _TEMPORARY if chosen is None else f"the `ray.temp_dir` {chosen}"
+        summary = f"cannot make a folder for Ray in {where} on node {self._node.number}: {why}"
+        if chosen is None or error.errno in _OF_MACHINE:
+            return LaunchError("launch_failed", summary)
+        way_out = "choose a folder that this user may write on each node, or leave it out"
+        return LaunchError("launch_failed_user", f"{summary}; {way_out}")
 
     def _claim(self, name: str, port: int | None = None) -> int:
         """Return a port that is ours until this cluster ends: `port`, if one is given. The port of
@@ -359,7 +373,9 @@ class RayProcess:
             self._hang_up()
             return
         number = self._node.number
-        if "ready" in message:
+        if "imported" in message:
+            self._has_imported = True
+        elif "ready" in message:
             self._is_up = True
             message = {"ready": {"metrics": f"{self._address}:{self._metrics_port}"}}
         elif "failed" in message:
@@ -377,7 +393,8 @@ class RayProcess:
 
     def _lost(self, process: str, how: str, time_ns: int) -> dict[str, Any]:
         self._record.event("ray_lost", process=process, how=how)
-        summary = f"`{process}` of Ray on node {self._node.number} {how}"
+        name = f"`{process}` of Ray" if process != _PARENT else "the parent of Ray's processes"
+        summary = f"{name} on node {self._node.number} {how}"
         lines = self.last_lines(process)
         return {"lost": {"summary": summary, "traceback": lines, "time_ns": time_ns}}
 
@@ -392,7 +409,15 @@ class RayProcess:
             self._over()
         elif self._folder:
             how = f"was killed with {signal_name(-code)}" if code < 0 else f"exited with {code}"
-            self._tell(self._lost("ray_node", how, now))
+            by_others = -code in (signal.SIGKILL, signal.SIGTERM)
+            if self._has_imported or by_others:
+                self._tell(self._lost(_PARENT, how, now))
+                return
+            summary = (
+                f"cannot import Ray on node {self._node.number}: its import {how}; look for a "
+                "package that is broken there, or a variable in `ray.env` that Ray cannot read"
+            )
+            self._tell(_failed("launch_failed_user", summary, self.last_lines()))
 
     def _over(self) -> None:
         logs = self._session_logs()

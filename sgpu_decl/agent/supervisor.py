@@ -215,7 +215,9 @@ class Supervisor:
                     self._spec["master_port"],
                 )  # fmt: skip
             except OSError as error:
-                self._conclude(failed("launch_failed", error.strerror or str(error)))
+                chosen = self._spec["master_port"] is not None
+                failure = "launch_failed_user" if chosen else "launch_failed"
+                self._conclude(failed(failure, error.strerror or str(error)))
                 return
             if self._spec["timeout"] is not None:
                 self._loop.after("timeout", self._spec["timeout"], self._time_out)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.desired import Interpreter, Placement
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
-    from sgpu_decl.staging.snapshot import Snapshot
+    from sgpu_decl.staging.sources import Source
     from sgpu_decl.tracking.last_metrics import MetricSource
 
 __all__ = [
@@ -178,9 +178,10 @@ class Survey(Protocol):
         self,
         config: "RunConfig",  # noqa: ARG002  a default
         places: "Mapping[str, Place]",  # noqa: ARG002
-        code: "Snapshot",  # noqa: ARG002
+        executed: "Sequence[Source]",  # noqa: ARG002
     ) -> "Sequence[Diagnostic]":
-        """Code of the run that cannot work there, as far as that is certain."""
+        """Code of the run that cannot work there, as far as that is certain. Places are as the
+        sources show them."""
         return ()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
-from sgpu_decl.model.ray_size import is_reserved_for_ray
+from sgpu_decl.model.ray_size import reserved_for_ray
 
 __all__ = ["ORIGINS", "ComparedFields", "Contradiction", "contradictions"]
 
@@ -158,6 +158,7 @@ def _beside_ray(run: ComparedFields) -> list[Contradiction]:
         for field, setting, way_out in (
             ("per", "launch.per: rank", "; `ray` starts one Ray node on each node"),
             ("warm", "launch.warm", ""),
+            ("master_port", "launch.master_port", "; `ray.port` is the port of the head"),
         )
         if field in run.launch and not (field == "per" and run.per_node)
     ]
@@ -177,12 +178,12 @@ def _beside_ray(run: ComparedFields) -> list[Contradiction]:
             path=("env", block, name),
             code="reserved_variable",
             summary=f"sgpu sets `{name}` itself, for the Ray cluster of the run",
-            hint="remove it, or remove `ray` to use a cluster of your own",
+            hint=f"{way_out}, or remove `ray` to use a cluster of your own",
             key=True,
         )
         for block, names in (("variables", run.variables), ("secrets", run.secrets))
         for name in names
-        if is_reserved_for_ray(name)
+        if (way_out := reserved_for_ray(name)) is not None
     ]
 
 

@@ -17,7 +17,7 @@ from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.env import VariableName
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Duration, Size
-from sgpu_decl.model.ray_size import is_reserved_for_ray
+from sgpu_decl.model.ray_size import reserved_for_ray
 
 __all__ = ["Ray"]
 
@@ -25,18 +25,29 @@ _LONGEST_TEMP_DIR = 34
 """Bytes. A cluster adds 9 for a folder of its own, Ray up to 64 for its sockets
 (`/session_DATE_PID/sockets/plasma_store`), and the kernel takes 107 (unix(7))."""
 
+_SHORTEST_INTERVAL = 1.0  # seconds; Ray itself measures less often
 _SMALLEST_STORE = 75 << 20  # bytes; `ray start` refuses less
-_BUILT_IN = {  # the names of Ray's own resources, each with what to write instead
-    "CPU": "use `num_cpus`",
-    "GPU": "use `num_gpus`",
+_MOST = 10**14
+"""Of each resource (`MAX_RESOURCE_QUANTITY` in Ray's `ray_constants.py`)."""
+
+_BUILT_IN = {  # the names of Ray's own resources in small letters, each with what to write instead
+    "cpu": "use `num_cpus`",
+    "gpu": "use `num_gpus`",
     "memory": "remove it: Ray counts the memory that the run has on the node",
     "object_store_memory": "use `object_store_memory`",
+}
+_IN_OTHER_FIELDS = {  # variables that would have no effect in `env`, each with the way out
+    "PYTHONPATH": "write it in `env.variables` of the run, where it holds for Ray's processes too",
+    "CUDA_VISIBLE_DEVICES": "use `num_gpus`: the nodes have the GPUs of the run",
+    "RAY_TMPDIR": "use `temp_dir`",
+    "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "use `object_store_memory`",
+    "RAY_DEFAULT_OBJECT_STORE_MEMORY_PROPORTION": "use `object_store_memory`",
 }
 
 
 def _resource_name(name: str) -> str:
-    if name in _BUILT_IN:
-        raise problem("reserved_resource", "{path} is a resource of Ray's own", _BUILT_IN[name])
+    if (way_out := _BUILT_IN.get(name.lower())) is not None:
+        raise problem("reserved_resource", "{path} is a resource of Ray's own", way_out)
     if not name:
         raise problem("reserved_resource", "a resource of {path} has no name", "give it one")
     if name.startswith("node:"):
@@ -44,14 +55,16 @@ def _resource_name(name: str) -> str:
     return name
 
 
-def _whole(lowest: int, hint: str, highest: int | None = None) -> BeforeValidator:
+def _whole(lowest: int, hint: str, highest: int = _MOST) -> BeforeValidator:
     """Refuse what is no whole number between these, with a way out."""
-    bounds = f"from {lowest} to {highest}" if highest is not None else f"at least {lowest}"
 
     def check(value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, int):
             raise problem("wrong_type", "{path} must be a whole number, not {given}", hint)
-        if value < lowest or (highest is not None and value > highest):
+        if not lowest <= value <= highest:
+            bounds = f"from {lowest} to {highest}"
+            if highest == _MOST:
+                bounds = f"at least {lowest}" if value < lowest else f"at most {_MOST:.0e}"
             raise problem("out_of_range", f"{{path}} must be {bounds}, not {{given}}", hint)
         return value
 
@@ -64,6 +77,12 @@ def _amount(value: object) -> object:
         raise problem("wrong_type", "{path} must be a number, not {given}", hint)
     if value <= 0:
         raise problem("out_of_range", "{path} must be more than 0, not {given}", hint)
+    if value != value // 1:
+        summary = "{path} must be a whole number, not {given}"
+        raise problem("out_of_range", summary, "a task may ask for a part of 1, but a node has all")
+    if value > _MOST:
+        summary = f"{{path}} must be at most {_MOST:.0e}, not {{given}}"
+        raise problem("out_of_range", summary, "count in a larger unit, such as GB")
     return value
 
 
@@ -94,18 +113,10 @@ def _other_port(number: int | None, block: ValidationInfo) -> int | None:
     return number
 
 
-def _whole_above_one(amount: float) -> float:
-    if amount > 1 and amount != int(amount):
-        summary = "{path} must be a whole number, or less than 1"
-        raise problem("out_of_range", summary, "Ray counts parts of a resource below 1 alone")
-    return amount
-
-
 def _variable(name: str) -> str:
-    if is_reserved_for_ray(name):
-        raise problem(
-            "reserved_variable", f"sgpu sets `{name}` itself, for the cluster", "remove it"
-        )
+    way_out = reserved_for_ray(name) or _IN_OTHER_FIELDS.get(name)
+    if way_out is not None:
+        raise problem("reserved_variable", f"sgpu sets `{name}` itself, for the cluster", way_out)
     return name
 
 
@@ -134,26 +145,25 @@ def _positive(value: Duration) -> Duration:
     return value
 
 
-def _number(amount: float) -> object:
-    return int(amount) if amount == int(amount) else amount
+def _frequent(value: Duration) -> Duration:
+    if value.seconds < _SHORTEST_INTERVAL:
+        summary = f"{{path}} must be at least {_SHORTEST_INTERVAL:g}s, not {{given}}"
+        raise problem("bad_duration", summary, "Ray measures every 5 to 10 seconds: write `10s`")
+    return value
 
 
 Cpus = Annotated[
     StrictInt,
-    Field(ge=1),
+    Field(ge=1, le=_MOST),
     _whole(1, "the driver's tasks need one; leave it out for all CPUs that the run has"),
 ]
 Gpus = Annotated[
     StrictInt,
-    Field(ge=0),
+    Field(ge=0, le=_MOST),
     _whole(0, "leave it out for the GPUs that the run has on each node"),
 ]
 Amount = Annotated[
-    StrictFloat,
-    Field(gt=0),
-    BeforeValidator(_amount),
-    AfterValidator(_whole_above_one),
-    PlainSerializer(_number),
+    StrictFloat, Field(ge=1, le=_MOST), BeforeValidator(_amount), PlainSerializer(int)
 ]
 ResourceName = Annotated[str, AfterValidator(_resource_name)]
 Port = Annotated[
@@ -208,8 +218,10 @@ class Ray(Block):
         description="The port where a node shows its metrics. Another port is chosen where this "
         "one is in use.",
     )
-    metrics_interval: Period = Field(
-        Duration(10.0), description="How often the metrics of the nodes are read."
+    metrics_interval: Annotated[Duration, AfterValidator(_frequent)] = Field(
+        Duration(10.0),
+        description="How often the metrics of the nodes are read, at least "
+        f"{_SHORTEST_INTERVAL:g}s.",
     )
     head_startup_timeout: Period = Field(
         Duration(60.0),

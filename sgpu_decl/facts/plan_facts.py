@@ -4,7 +4,6 @@ the backends offer. Everything here only reads; caches are the exception."""
 import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded, LoadedRun
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.staging.modules import ModuleFolder
+    from sgpu_decl.staging.sources import Source
 
 __all__ = ["PlanFacts", "gather"]
 
@@ -192,8 +192,9 @@ class _FactReader:
         if findings:
             root = self.code_reader.root(config.code)
             self.findings += [from_here(root, item, self._shown) for item in findings]
-        installed = environment or interpreter
         if key not in self._clusters:
+            # An environment that cannot be made is reported; no other one stands in for it.
+            installed = environment if origins else interpreter
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
         if origins or not config.entrypoint:
             interpreter = None
@@ -266,7 +267,7 @@ class _FactReader:
         from sgpu_decl.facts.ray_facts import ray_cluster, ray_findings, ray_packages
 
         shape = backend.nodes(config) if backend is not None else None
-        packages = ray_packages(config, installed)
+        packages = ray_packages(config, installed, self._folder)
         cluster = ray_cluster(config.ray, shape, packages)
         place = locator(run.places)
         self.findings += ray_findings(config.ray, place, shape=shape, packages=packages)
@@ -306,35 +307,33 @@ class _FactReader:
                 config, run.places, self._checkout_folder, called=self._call_path is not None
             )
         )
-        if self._call_path is not None:
-            self.findings += _function_ray_calls(run)
-        elif code is not None:
-            findings = list(backend.check_code(config, run.places, code))
+        executed = self._executed(run, code)
+        findings = list(backend.check_code(config, run.places, executed))
+        if config.ray is not None:
+            from sgpu_decl.staging.ray_calls import ray_calls
+
             reported = {item.code for item in findings}  # the backend's finding says more
-            findings += [item for item in _ray_calls(config, code) if item.code not in reported]
-            if findings:
-                root = self.code_reader.root(config.code)
-                self.findings += [from_here(root, item, self._shown) for item in findings]
+            findings += [item for item in ray_calls(executed) if item.code not in reported]
+        if findings and self._call_path is None:
+            root = self.code_reader.root(config.code)
+            findings = [from_here(root, item, self._shown) for item in findings]
+        self.findings += findings
 
+    def _executed(self, run: "LoadedRun", code: Snapshot | None) -> "tuple[Source, ...]":
+        """What a run executes; of a function that is called, the function itself."""
+        if self._call_path is not None:
+            place = run.places.get("entrypoint")
+            if place is None or (run.config.ray is None and not is_remote(run.config.backend.kind)):
+                return ()  # here, a call has no time for a parser that would find nothing
+            from sgpu_decl.staging.sources import function_source
 
-def _ray_calls(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
-    """Calls in the code of a run that do not fit its Ray cluster."""
-    if config.ray is None:
-        return ()
-    from sgpu_decl.staging.command_scripts import executed_sources
-    from sgpu_decl.staging.ray_calls import ray_calls
+            source = function_source(place)
+            return () if source is None else (source,)
+        if code is None:
+            return ()
+        from sgpu_decl.staging.command_scripts import executed_sources
 
-    return ray_calls(executed_sources(code.root, config.entrypoint, config.command))
-
-
-def _function_ray_calls(run: "LoadedRun") -> tuple[Diagnostic, ...]:
-    """The same of a function that is called, which its decorator leads to."""
-    place = run.places.get("entrypoint")
-    if run.config.ray is None or place is None:
-        return ()
-    from sgpu_decl.staging.ray_calls import function_ray_calls
-
-    return function_ray_calls(Path(place.file), place)
+        return executed_sources(code.root, run.config.entrypoint, run.config.command)
 
 
 def _importable_by(interpreter: Interpreter | None) -> Callable[[str], bool]:

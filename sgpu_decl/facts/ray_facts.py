@@ -4,6 +4,7 @@ The version comes from the list of packages that ranks find. Nothing imports Ray
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
@@ -13,6 +14,7 @@ from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.environments.package_lists.base_checks import packages_on_base
 from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import PackageList
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
 
 _FIRST_WITH_TOKEN = Version("2.52")
+# Of the extra `default`; its dashboard does not start without any of them either.
 _METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
 
 
@@ -42,19 +45,22 @@ class RayPackages:
         return self.versions.get("ray")
 
 
-def ray_packages(config: "RunConfig", installed: PackageList | None) -> RayPackages:
+def ray_packages(config: "RunConfig", installed: PackageList | None, folder: Path) -> RayPackages:
     """Return the packages that Ray's processes would find.
 
     Args:
         installed: those of the run's environment or interpreter, as far as that is known.
+        folder: where the path of a requirements file begins.
     """
     packages = installed.packages if installed is not None else ()
     complete = installed is not None
     bases = kind_named(config.backend.kind).bases()
     if bases:  # what is declared is installed on top of one of them
         base = base_named(config.env.base or "", bases)
-        packages = (*(base.environment.packages if base else ()), *packages)
+        # Requirements are installed there, and what they need is not known here.
         complete = base is not None and base.environment.complete
+        complete = complete and (installed is not None or not config.env.origins)
+        packages = (*packages_on_base(config.env, base, folder), *packages)
     if "PYTHONPATH" in config.env.variables:
         complete = False  # it may lead to any package
     return RayPackages(versions=dict(packages), complete=complete)
@@ -89,6 +95,13 @@ def ray_findings(
     if packages.ray is not None:
         yield from _of_version(packages.ray, place("ray"), nodes=shape.nodes if shape else 1)
         lacking = [name for name in _METRICS_AGENT if name not in packages.versions]
+        if lacking and packages.complete and ray.dashboard:
+            yield Diagnostic(
+                code="ray_without_dashboard",
+                summary=f"Ray has no dashboard without `{lacking[0]}`, and would not start",
+                place=place("ray.dashboard"),
+                hint="install `ray[default]`, or remove `dashboard`",
+            )
         if lacking and packages.complete:
             yield Diagnostic(
                 code="ray_metrics_off",

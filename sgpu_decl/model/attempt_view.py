@@ -153,7 +153,12 @@ def _ray(item: Mapping[str, Any], state: AttemptState) -> "RayStatus":
     known = {"version": item["version"], "nodes": item["nodes"]}
     if not (state.active and item["dashboard"]):
         return RayStatus(**known)
-    return RayStatus(**known, dashboard=item["dashboard"], token_file=item["token_file"])
+    return RayStatus(
+        **known,
+        dashboard=item["dashboard"],
+        token_file=item["token_file"],
+        host=item.get("host"),  # agents of older launches do not say it
+    )
 
 
 def _ray_fields(ray: "RayStatus") -> dict[str, Json]:
@@ -162,6 +167,7 @@ def _ray_fields(ray: "RayStatus") -> dict[str, Json]:
         "nodes": ray.nodes,
         "dashboard": ray.dashboard,
         "token_file": ray.token_file,
+        "host": ray.host,
     }
 
 

@@ -2,7 +2,7 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["OLDEST_RAY", "NodeShape", "RaySize", "RayStatus", "is_reserved_for_ray"]
+__all__ = ["OLDEST_RAY", "NodeShape", "RaySize", "RayStatus", "reserved_for_ray"]
 
 OLDEST_RAY = "2.49"
 """The oldest version that sgpu works with: its labels of nodes and its HTTP API are needed."""
@@ -35,15 +35,26 @@ class RaySize:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayStatus:
     """The cluster that an attempt has started: the version of Ray, the number of its nodes, the
-    address of its dashboard, and the file on its first node with the token that the dashboard asks
-    for. The last two are None where there is no dashboard, or it has ended."""
+    address of its dashboard, the file on its first node with the token that the dashboard asks for,
+    and the name of that node. The last three are None where there is no dashboard, or it has
+    ended."""
 
     version: str
     nodes: int
     dashboard: str | None = None
     token_file: str | None = None
+    host: str | None = None
 
 
-def is_reserved_for_ray(variable: str) -> bool:
-    """Whether sgpu sets this environment variable itself in a run with a Ray cluster."""
-    return variable == "RAY_ADDRESS" or variable.startswith("RAY_AUTH_")
+_RESERVED = {  # each with what to do instead
+    "RAY_ADDRESS": "remove it",
+    "RAY_AUTH_MODE": "remove it",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "remove it: the cluster of one node listens on loopback",
+    "RAY_OVERRIDE_RESOURCES": "use `num_cpus`, `num_gpus` and `resources` of `ray`",
+}
+
+
+def reserved_for_ray(variable: str) -> str | None:
+    """What to do instead, if sgpu sets this environment variable itself in a run with a Ray
+    cluster; None for others."""
+    return _RESERVED.get("RAY_AUTH_MODE" if variable.startswith("RAY_AUTH_") else variable)

@@ -7,13 +7,14 @@ at once, and runs it here when the agent sends the plan of the node. A command `
 import it only then.
 
     to the agent     imported {ray, python} · ready · complete · failed {summary} · lost {process}
-    from the agent   start {arguments, address, nodes, folders} · end
+    from the agent   start {arguments, address, nodes, folders, dashboard} · end
 
 Ray's processes end with SIGKILL. `ray stop` ends every Ray process of the machine by its name, and
 a raylet drains for up to 30 s after SIGTERM. Orphans stay below this process, so it finds all of
 them. If the agent is gone, its end of the channel is closed: that counts as `end`.
 """
 
+import faulthandler
 import json
 import os
 import queue
@@ -68,6 +69,7 @@ class _Node:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         _adopt_orphans()
+        faulthandler.enable(2, all_threads=False)  # the log shows what crashed
         threading.Thread(target=self._listen, daemon=True).start()
         sys.modules.update(dict.fromkeys(_OTHER_COMMANDS))  # type: ignore[arg-type]  # None: no import
         try:
@@ -80,6 +82,8 @@ class _Node:
         plan = self._plans.get()
         self._folders += plan["folders"]
         os.environ["PYTHONPATH"] = plan["python_path"]
+        if plan["dashboard"]:
+            self._check_dashboard()
         if plan["address"] is not None:
             plan["arguments"].append(f"--address={plan['address']}")
         self._start(cli, plan["arguments"])
@@ -90,6 +94,16 @@ class _Node:
             self._send(ready={})
         while True:
             self._wait()
+
+    def _check_dashboard(self) -> None:
+        """Import what the dashboard needs, as `ray start` does, whose error names no package."""
+        try:
+            import ray.dashboard.optional_deps  # noqa: F401
+        except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
+            words = _words(error)
+            words["reason"] += "; install `ray[default]`"
+            self._send(failed={"summary": "Ray has no dashboard", "user": True, **words})
+            _rest()
 
     def _start(self, cli: "Any", arguments: "Sequence[str]") -> None:
         try:
@@ -108,8 +122,8 @@ class _Node:
                 self._watched[pid] = name
 
     def _await_nodes(self, plan: "Mapping[str, Any]") -> None:
-        """Say when the head is ready, and when all nodes are there. Ray's own table of nodes says
-        so. A connection as a driver would stand in the way of the user's `ray.init`."""
+        """Say when the head is ready, and when all nodes are there with their resources. Ray's own
+        tables say so. A connection as a driver would stand in the way of the user's `ray.init`."""
         from ray._raylet import GcsClient  # type: ignore[attr-defined]  # an extension module
         from ray.exceptions import RayError
 
@@ -118,14 +132,15 @@ class _Node:
         while True:
             self._reap()
             try:
-                nodes = client.get_all_node_info(timeout=_ANSWER)
+                nodes = client.get_all_node_info(timeout=_ANSWER).values()
+                alive = {node.node_id for node in nodes if node.state == _ALIVE}
+                usable = _nodes_with_resources(client) if len(alive) >= plan["nodes"] else set()
             except RayError:
                 continue  # it has died, or it is busy: the agent has a limit for the start
-            alive = sum(node.state == _ALIVE for node in nodes.values())
             if alive and not ready:
                 self._send(ready={})
                 ready = True
-            if alive >= plan["nodes"]:
+            if len(alive & usable) >= plan["nodes"]:
                 self._send(complete={})
                 return
             time.sleep(_LOOK)
@@ -179,6 +194,12 @@ class _Node:
             self._channel.send(json.dumps(message).encode())
         except OSError:
             return  # the agent is gone: the other thread ends everything
+
+
+def _nodes_with_resources(client: "Any") -> set[bytes]:
+    """Return the nodes whose resources the head knows: what `ray.cluster_resources()` counts."""
+    usage = client.get_all_resource_usage(timeout=_ANSWER)
+    return {one.node_id for one in usage.resource_usage_data.batch if one.resources_total}
 
 
 def _words(error: BaseException) -> dict[str, str]:

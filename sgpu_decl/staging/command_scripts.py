@@ -25,7 +25,10 @@ def executed_sources(
         root: the folder of the code.
     """
     started = scripts_of(command) if entrypoint is None else (entrypoint,)
-    found = {item.path: item for one in started for item in sources(root, one)}
+    found: dict[Path, Source] = {}
+    for item in (item for one in started for item in sources(root, one)):
+        if item.path not in found or item.is_main:  # a script may be imported by another one, too
+            found[item.path] = item
     return tuple(found.values())
 
 

@@ -1,62 +1,47 @@
 """What code does that does not go with the Ray cluster of its run, read from the source.
 
-A call counts where an import would (`sources`): one below a condition may never happen.
+A call counts where an import would (`sources`): one below a condition may never happen. What is an
+error has to happen for certain: at the top of a file that is executed, in the function that the run
+calls, or in functions that these call.
 """
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.sources import Import, Source, certain_imports, certain_statements
-from sgpu_decl.staging.syntax_trees import parse_source
+from sgpu_decl.staging.bindings import binding_of
+from sgpu_decl.staging.sources import (
+    Import,
+    Source,
+    certain_statements,
+    is_main_guard,
+    suppresses,
+)
 
-__all__ = ["function_ray_calls", "ray_calls"]
+__all__ = ["ray_calls"]
 
 # `ray.init` raises ValueError for them where a cluster runs (ray/_private/worker.py).
 _REFUSED = frozenset({"num_cpus", "num_gpus", "resources", "labels", "object_store_memory"})
+_LEAVING = ast.Return | ast.Raise
+_EXITS = frozenset({"exit", "quit", "sys.exit", "os._exit", "os.abort"})
+_SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def ray_calls(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
     """Return what is wrong with the calls of `ray.init`, and the first import of Ray Serve.
 
     Args:
-        executed: the files that the run executes. Places are relative to the root of the code.
+        executed: what the run executes. Places are as it shows them.
     """
     findings: dict[str, Diagnostic] = {}
     for source in executed:
         if any(item.module.partition(".")[0] == "ray" for item in source.imports):
-            tree = _parsed(source.path)
-            for finding in (*_serve(source.imports, source.shown), *_inits(tree, source.shown)):
-                findings.setdefault(finding.code, finding)
+            for finding in (*_serve(source.imports, source.shown), *_inits(source)):
+                before = findings.setdefault(finding.code, finding)
+                if before.severity is not Severity.ERROR and finding.severity is Severity.ERROR:
+                    findings[finding.code] = finding
     return tuple(findings.values())
-
-
-def function_ray_calls(path: Path, place: Place) -> tuple[Diagnostic, ...]:
-    """Return the same of one function, whose decorator or name is at `place` of the file. Other
-    functions of the file are not executed by a call of it, but its imports are."""
-    tree = _parsed(path)
-    starting = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and min([node.lineno, *(one.lineno for one in node.decorator_list)]) == place.line
-    ]
-    if not starting:
-        return ()
-    imports = [one for one in tree.body if isinstance(one, ast.Import | ast.ImportFrom)]
-    executed = ast.Module(body=[*imports, *starting[0].body], type_ignores=[])
-    every = (*_serve(certain_imports(executed), place.file), *_inits(executed, place.file))
-    return tuple({finding.code: finding for finding in reversed(every)}.values())
-
-
-def _parsed(path: Path) -> ast.Module:
-    """The tree of a file; an empty one if it cannot be read or parsed any more."""
-    try:
-        return parse_source(path)
-    except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
-        return ast.Module(body=[], type_ignores=[])
 
 
 def _serve(imports: Sequence[Import], shown: str) -> Iterator[Diagnostic]:
@@ -71,12 +56,13 @@ def _serve(imports: Sequence[Import], shown: str) -> Iterator[Diagnostic]:
             )
 
 
-def _inits(tree: ast.Module, shown: str) -> Iterator[Diagnostic]:
+def _inits(source: Source) -> Iterator[Diagnostic]:
+    tree = source.tree()
     names = _names_of_init(tree)
-    for call in _certain_calls(tree):
-        if ast.unparse(call.func) not in names:
-            continue
-        place = Place(shown, call.lineno, call.col_offset + 1)
+    possible = [call for call in _possible_calls(tree, source) if ast.unparse(call.func) in names]
+    certain = {id(call) for call in _Execution(tree, source).calls()} if possible else set()
+    for call in possible:
+        place = Place(source.shown, call.lineno, call.col_offset + 1)
         if (address := _other_address(call)) is not None:
             yield Diagnostic(
                 code="ray_init_elsewhere",
@@ -86,12 +72,14 @@ def _inits(tree: ast.Module, shown: str) -> Iterator[Diagnostic]:
                 hint="write `ray.init()`, which finds the cluster by `RAY_ADDRESS`",
             )
             continue
+        happens = id(call) in certain and not _may_be_ignored(call)
         for keyword in call.keywords:
             if keyword.arg in _REFUSED and not _is_none(keyword.value):
                 yield Diagnostic(
                     code="ray_init_resources",
-                    summary=f"`ray.init` refuses `{keyword.arg}`: the cluster of the run exists "
-                    "already",
+                    severity=Severity.ERROR if happens else Severity.WARNING,
+                    summary=f"`ray.init` {'refuses' if happens else 'would refuse'} "
+                    f"`{keyword.arg}` here: the cluster of the run exists already",
                     place=place,
                     hint="write `ray.init()`, and set the size of the cluster in `ray` of the run",
                 )
@@ -109,8 +97,9 @@ def _names_of_init(tree: ast.Module) -> frozenset[str]:
     return frozenset(names)
 
 
-def _certain_calls(tree: ast.Module) -> Iterator[ast.Call]:
-    for statement in certain_statements(tree):
+def _possible_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
+    """Yield the calls that happen if the function around them is called."""
+    for statement in certain_statements(tree, is_main=source.is_main):
         parts: list[ast.AST] = []
         if isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.Return):
             parts = [statement]
@@ -118,6 +107,116 @@ def _certain_calls(tree: ast.Module) -> Iterator[ast.Call]:
             parts = [item.context_expr for item in statement.items]
         for part in parts:
             yield from (node for node in ast.walk(part) if isinstance(node, ast.Call))
+
+
+class _Execution:
+    """The calls that happen for certain when a source is executed, those in functions of the same
+    file included."""
+
+    def __init__(self, tree: ast.Module, source: Source) -> None:
+        self._tree = tree
+        self._source = source
+        self._entered: set[str] = set()
+
+    def calls(self) -> Iterator[ast.Call]:
+        yield from self._of_body(self._tree.body)
+        if self._source.function is not None:
+            yield from self._of_function(self._source.function, is_entry=True)
+
+    def _of_function(self, name: str, *, is_entry: bool = False) -> Iterator[ast.Call]:
+        if name in self._entered:
+            return
+        self._entered.add(name)
+        function = binding_of(self._tree, name, lambda *_: None).function
+        if function is None or function.decorator_list:
+            return  # a decorator may do anything with it
+        if not is_entry and not _runs_when_called(function):
+            return
+        yield from self._of_body(function.body)
+
+    def _of_body(self, body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
+        """Stop where the statements after it may not be executed."""
+        for statement in body:
+            for call in _calls_in(_expressions(statement)):
+                yield call
+                if isinstance(call.func, ast.Name):
+                    yield from self._of_function(call.func.id)
+            if isinstance(statement, ast.ClassDef) or (
+                isinstance(statement, ast.With) and not suppresses(statement)
+            ):
+                yield from self._of_body(statement.body)
+            elif isinstance(statement, ast.Try):
+                yield from self._of_body([] if statement.handlers else statement.body)
+                yield from self._of_body(statement.finalbody)
+            elif isinstance(statement, ast.If) and is_main_guard(statement.test):
+                if not self._source.is_main:
+                    continue
+                yield from self._of_body(statement.body)
+            if _may_leave(statement):
+                return
+
+
+def _expressions(statement: ast.stmt) -> list[ast.expr]:
+    """The expressions that are evaluated whenever the statement is."""
+    match statement:
+        case ast.With() | ast.AsyncWith():
+            return [item.context_expr for item in statement.items]
+        case ast.If() | ast.While():
+            return [statement.test]
+        case ast.For() | ast.AsyncFor():
+            return [statement.iter]
+        case ast.Expr(value=value) | ast.Assign(value=value) | ast.AugAssign(value=value):
+            return [value]
+        case ast.AnnAssign(value=value) | ast.Return(value=value):
+            return [value] if value is not None else []
+    return []
+
+
+def _calls_in(expressions: Sequence[ast.expr]) -> Iterator[ast.Call]:
+    """Yield the calls that happen when these are evaluated, whatever their values are."""
+    waiting: list[ast.AST] = list(expressions)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        match node:
+            case ast.IfExp(test=test):
+                waiting.append(test)
+            case ast.BoolOp(values=[first, *_]):
+                waiting.append(first)
+            case ast.ListComp(generators=[first, *_]) | ast.SetComp(generators=[first, *_]):
+                waiting.append(first.iter)
+            case ast.DictComp(generators=[first, *_]) | ast.GeneratorExp(generators=[first, *_]):
+                waiting.append(first.iter)
+            case ast.Lambda():
+                pass
+            case _:
+                waiting += ast.iter_child_nodes(node)
+
+
+def _runs_when_called(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether the call alone executes it: one of a generator or a coroutine does not."""
+    return isinstance(function, ast.FunctionDef) and not any(
+        isinstance(node, ast.Yield | ast.YieldFrom) for node in _inside(function)
+    )
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    return not isinstance(statement, _SCOPES) and any(
+        isinstance(node, _LEAVING)
+        or (isinstance(node, ast.Call) and ast.unparse(node.func) in _EXITS)
+        for node in (statement, *_inside(statement))
+    )
+
+
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is below a node, without the bodies of functions that are defined there."""
+    waiting = list(ast.iter_child_nodes(node))
+    while waiting:
+        child = waiting.pop()
+        if not isinstance(child, _SCOPES):
+            yield child
+            waiting += ast.iter_child_nodes(child)
 
 
 def _other_address(call: ast.Call) -> str | None:
@@ -129,5 +228,17 @@ def _other_address(call: ast.Call) -> str | None:
     return None
 
 
+def _may_be_ignored(call: ast.Call) -> bool:
+    """Whether Ray takes no notice of the call where a driver is connected already."""
+    return any(
+        item.arg in ("ignore_reinit_error", None) and not _is_constant(item.value, wanted=False)
+        for item in call.keywords
+    )
+
+
 def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+    return _is_constant(value, wanted=None)
+
+
+def _is_constant(value: ast.expr, *, wanted: object) -> bool:
+    return isinstance(value, ast.Constant) and value.value is wanted

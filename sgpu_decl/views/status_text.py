@@ -216,10 +216,11 @@ def restart_lines(view: AttemptView, now: datetime) -> list[str]:
 
 
 def dashboard_words(view: AttemptView) -> str:
-    """Where the dashboard of a Ray cluster is; empty if there is none."""
+    """Where the dashboard of a Ray cluster is; empty if there is none. It listens on loopback."""
     if view.ray is None or view.ray.dashboard is None:
         return ""
-    return f"Ray dashboard {escape(view.ray.dashboard)}"
+    host = f" on {escape(view.ray.host)}" if view.ray.host else ""
+    return f"Ray dashboard {escape(view.ray.dashboard)}{host}"
 
 
 def supervision_words(view: AttemptView, now: datetime) -> str:
@@ -243,7 +244,11 @@ def links(view: AttemptView) -> list[tuple[str, str]]:
     what ranks are given is no link."""
     pairs = [(name, to) for name, to in _flat(view.links) if not name.startswith("mlflow.env")]
     if view.ray is not None:
-        cluster = {"dashboard": view.ray.dashboard, "token_file": view.ray.token_file}
+        cluster = {
+            "dashboard": view.ray.dashboard,
+            "token_file": view.ray.token_file,
+            "host": view.ray.host,
+        }
         pairs += [(f"ray.{name}", to) for name, to in cluster.items() if to is not None]
     return pairs
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -83,6 +84,34 @@ def test_a_port_that_was_asked_for_is_had_or_refused(tmp_path: Path) -> None:
             claim_port(str(tmp_path), 0, port)
         assert caught.value.errno == errno.EADDRINUSE
     _, lock = claim_port(str(tmp_path), 0, port)
-    with pytest.raises(OSError, match=f"port {port} is taken"):
-        claim_port(str(tmp_path), 0, port)
+    words = f"port {port} is taken by another run, process {os.getpid()}; leave `a.b` out"
+    with pytest.raises(OSError, match=words):
+        claim_port(str(tmp_path), 0, port, field="a.b")
     os.close(lock)
+
+
+def test_a_chosen_port_that_is_taken_is_a_mistake_of_the_run(
+    make_attempt: Callable[..., Any],
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        status = make_attempt("", world_size=1, master_port=port).launch().wait()
+    assert status["class"] == "launch_failed_user"
+    assert f"port {port} is taken by process {os.getpid()}" in status["first_cause"]["summary"]
+
+
+def test_a_port_below_those_of_this_user_is_not_called_taken() -> None:
+    with TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o777)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(OSError, match="this user may not listen on port 80") as caught:
+                claim_port(folder, 0, 80, field="ray.port")
+        finally:
+            os.seteuid(user)
+    assert caught.value.errno == errno.EACCES
+    assert "choose a higher one, or leave `ray.port` out" in str(caught.value)

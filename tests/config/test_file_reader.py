@@ -111,8 +111,10 @@ def test_a_target_may_switch_to_a_command(good: Good) -> None:
 
 
 def test_amounts_are_recorded_as_they_are_written(good: Good) -> None:
-    text = RUN + "ray: {resources: {ssd: 1, half: 0.5}, object_store_memory: 8GB}\n"
-    assert '"object_store_memory":"8GB","resources":{"half":0.5,"ssd":1}' in good(text).runs[0].spec
+    text = RUN + "ray: {resources: {ssd: 1, more: 1e3}, object_store_memory: 8GB}\n"
+    assert (
+        '"object_store_memory":"8GB","resources":{"more":1000,"ssd":1}' in good(text).runs[0].spec
+    )
 
 
 def test_a_switched_on_block_takes_options_from_elsewhere(good: Good) -> None:

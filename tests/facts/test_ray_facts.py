@@ -63,6 +63,15 @@ def test_ray_without_its_metrics_agent() -> None:
     assert findings(RayPackages(versions={"ray": "2.60.0"}, complete=False)) == []
 
 
+def test_a_dashboard_without_its_packages() -> None:
+    plain = RayPackages(versions={"ray": "2.60.0"}, complete=True)
+    found = findings(plain, dashboard=True)
+    assert found == [("ray_without_dashboard", "error"), ("ray_metrics_off", "info")]
+    assert findings(packages("2.60.0"), dashboard=True) == []
+    unknown = RayPackages(versions={"ray": "2.60.0"}, complete=False)
+    assert findings(unknown, dashboard=True) == []
+
+
 def test_an_object_store_that_shared_memory_cannot_hold() -> None:
     found = packages("2.60.0")
     assert findings(found, object_store_memory="17GiB") == [("ray_shm_small", "error")]
@@ -181,5 +190,47 @@ def test_what_an_environment_declares_is_all_that_ray_finds_where_there_are_no_b
     fields = {"name": "a", "gpus": 1, "type": "CPU", "command": ["true"], "ray": {}}
     config = RunConfig.model_validate({**fields, "backend": {"kind": backend}})
     declared = PackageList.of([Package("numpy", "2.0")])
-    assert ray_packages(config, declared).complete == complete
-    assert not ray_packages(config, None).complete
+    folder = Path("/nonexistent")
+    assert ray_packages(config, declared, folder).complete == complete
+    assert not ray_packages(config, None, folder).complete
+
+
+@pytest.mark.parametrize(
+    ("base", "declared", "version", "complete"),
+    [
+        ("gpu-4", (), None, True),
+        ("gpu-4", ("ray[default]",), None, False),
+        ("gpu-4", ("vllm",), None, False),
+        ("gpu-4", ("ray[default]==2.60.0",), "2.60.0", False),
+        ("ai-4", (), "2.49.1", True),
+        ("ai-4", ("numpy",), "2.49.1", False),
+        ("ai-4", ("ray>=2.49",), "2.49.1", False),
+        ("ai-4", ("ray>=2.50",), None, False),
+        ("ai-4", ("ray==2.5.*",), None, False),
+        ("ai-4", ("ray @ https://a.example/ray-2.50-py3-none-any.whl",), None, False),
+        ("ai-4", ("ray==2.60.0; sys_platform == 'win32'",), "2.49.1", False),
+        ("ai-4", ("Ray==2.60.0",), "2.60.0", False),
+        ("gpu-6", ("ray==2.60.0",), "2.60.0", False),
+        (None, ("ray==2.60.0",), "2.60.0", False),
+    ],
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_what_the_platform_installs_on_a_base_is_known_as_far_as_it_is_declared(
+    tmp_path: Path,
+    base: str | None,
+    declared: tuple[str, ...],
+    version: str | None,
+    complete: bool,
+    *,
+    from_file: bool,
+) -> None:
+    (tmp_path / "requirements.txt").write_text("\n".join(declared))
+    env: dict[str, object] = {"base": base, "dependencies": declared}
+    if from_file and declared:
+        env = {"base": base, "requirements": "requirements.txt"}
+    fields = {"name": "a", "gpus": 1, "type": "A10", "command": ["true"], "ray": {}, "env": env}
+    config = RunConfig.model_validate({**fields, "backend": {"kind": "databricks"}})
+    packages = ray_packages(config, None, tmp_path)
+    assert (packages.ray, packages.complete) == (version, complete)
+    missing = "ray_missing" in {one for one, _ in findings(packages)}
+    assert missing == (version is None and complete)

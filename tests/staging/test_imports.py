@@ -57,11 +57,11 @@ def test_imports_count_that_are_bound_to_happen(tmp_path: Path) -> None:
         "peft": "train.py:2:1",
         "model": "train.py:5:1",
         "closing": "train.py:11:5",
-        "starting": "train.py:15:5",
         "wandb": "train.py:18:5",
         "opened": "train.py:22:9",
         "looped": "train.py:24:9",
     }
+    assert imported(tmp_path, names, "train.py")["starting"] == "train.py:15:5"
 
 
 def test_modules_of_the_code_are_followed(tmp_path: Path) -> None:

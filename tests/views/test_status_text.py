@@ -58,7 +58,11 @@ def test_the_ending_says_how_long_and_why() -> None:
 
 def test_the_dashboard_of_a_ray_cluster_is_shown_while_it_runs() -> None:
     cluster = {"version": "2.60.0", "nodes": 1}
-    dashboard = {"dashboard": "http://127.0.0.1:8265", "token_file": "/tmp/r/token"}
+    dashboard = {
+        "dashboard": "http://127.0.0.1:8265",
+        "token_file": "/tmp/r/token",
+        "host": "gpu-1",
+    }
     seen = {"state": "running", "ray": {**cluster, **dashboard}}
     record = make_launch("sweep", 1).intent.launch
     assert record is not None
@@ -66,12 +70,12 @@ def test_the_dashboard_of_a_ray_cluster_is_shown_while_it_runs() -> None:
     assert view.ray == RayStatus(version="2.60.0", nodes=1, **dashboard)
     assert status_fields(view)["ray"] == seen["ray"]
     _, line = status_table([view], now=NOW, colour=False).split("\n")
-    assert line.endswith("Ray dashboard http://127.0.0.1:8265")
-    assert state_line(view) == "sweep#1 running; Ray dashboard http://127.0.0.1:8265"
+    assert line.endswith("Ray dashboard http://127.0.0.1:8265 on gpu-1")
+    assert state_line(view) == "sweep#1 running; Ray dashboard http://127.0.0.1:8265 on gpu-1"
     assert links(view) == [(f"ray.{name}", to) for name, to in dashboard.items()]
 
     over = view_in(record, {**seen, "state": "succeeded"})
-    assert status_fields(over)["ray"] == {**cluster, "dashboard": None, "token_file": None}
+    assert status_fields(over)["ray"] == {**cluster, **dict.fromkeys(dashboard)}
     assert (links(over), state_line(over)) == ([], "sweep#1 succeeded")
     assert "ray" not in status_fields(FAILED)
 

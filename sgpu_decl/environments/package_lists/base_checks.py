@@ -12,6 +12,7 @@ from sgpu_decl.environments.package_lists.base_conflicts import (
     check_packages,
     check_python,
     check_requirements,
+    installed_on,
 )
 from sgpu_decl.environments.package_lists.base_environments import Base, base_named, unknown_base
 from sgpu_decl.environments.package_lists.markers import marker_values
@@ -59,6 +60,21 @@ def check_base(
             environment, _lines(declared, place, folder), marker_values(_python_of(environment))
         ),
     )
+
+
+def packages_on_base(
+    declared: "EnvironmentBlock", base: Base | None, folder: Path
+) -> tuple[Package, ...]:
+    """Return the packages of a base, as far as they are certain, once the declared requirements are
+    installed on it.
+
+    Args:
+        base: None if it is not known which one it is.
+        folder: the base of the path of a requirements file.
+    """
+    packages = base.environment.packages if base is not None else ()
+    values = marker_values(_python_of(base.environment) if base is not None else None)
+    return installed_on(packages, _lines(declared, lambda _: None, folder), values)
 
 
 def _python_of(base: Environment) -> Python | None:

@@ -38,6 +38,33 @@ def check_packages(
     return tuple(_other_cuda(base, "the environment", cuda_of(packages), place, severity))
 
 
+def installed_on(
+    base: Iterable[Package], declared: Iterable[RequirementLine], values: Mapping[str, str]
+) -> tuple[Package, ...]:
+    """Return the packages of a base once these requirements are installed on it, as far as that is
+    certain: without those that get another version, unless a requirement pins it. What the
+    requirements need themselves is not known.
+
+    Args:
+        values: the values of markers.
+    """
+    packages = {package.name: package for package in base}
+    for item in declared:
+        requirement = _parsed(item.requirement, values)
+        if requirement is None:
+            continue
+        name = normalise(requirement.name)
+        before = packages.get(name)
+        fits = before and requirement.specifier.contains(before.version, prereleases=True)
+        if fits and requirement.url is None:
+            continue  # installers leave it as it is
+        packages.pop(name, None)
+        pins = [one.version for one in requirement.specifier if one.operator == "=="]
+        if pins and not pins[0].endswith(".*"):
+            packages[name] = Package(name, pins[0])
+    return tuple(packages.values())
+
+
 def check_python(
     base: Environment, python: str | None, place: Place | None, *, severity: Severity
 ) -> tuple[Diagnostic, ...]:

@@ -1,6 +1,7 @@
 """Attempts with a Ray cluster of their own."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from sgpu_decl.agent.processes import variables
 from sgpu_decl.rendering.spec import Entry, RaySpec
+from tests.support import PATIENCE
 
 SMALL: dict[str, Any] = {"num_gpus": 0, "num_cpus": 1, "object_store_memory": 80 << 20}
 MAIN = Entry(kind="file_function", path="main.py", function="main")
@@ -50,6 +52,30 @@ def ray_pid(attempt: Any, name: str) -> int:
         except OSError:
             continue
     raise AssertionError(f"there is no {name}")
+
+
+# Asks the head of a cluster for its nodes, as the start of a driver does.
+ASKS = """
+import sys
+from ray._raylet import GcsClient
+from ray.exceptions import RayError
+try:
+    print(len(GcsClient(address=sys.argv[1]).get_all_node_info(timeout=10)))
+except RayError as error:
+    print(error)
+"""
+
+
+def answer_of_head(python: str, address: str, token_path: str | None) -> str:
+    """Return how many nodes the head of a cluster tells a client with that token, or why none."""
+    variables = {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
+    variables["RAY_AUTH_MODE"] = "disabled" if token_path is None else "token"
+    if token_path is not None:
+        variables["RAY_AUTH_TOKEN_PATH"] = token_path
+    argv = [python, "-c", ASKS, address]
+    return subprocess.check_output(
+        argv, env=variables, stderr=subprocess.DEVNULL, text=True, timeout=PATIENCE
+    ).strip()
 
 
 def output(attempt: Any) -> Path:

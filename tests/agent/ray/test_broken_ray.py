@@ -21,7 +21,8 @@ from sgpu_decl.agent.rank_start import LaunchError
 from sgpu_decl.agent.ray_process import RayProcess
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.rendering.spec import RaySpec
-from tests.agent.ray.conftest import SMALL, ray_folder
+from tests.agent.ray.conftest import MAIN, SMALL, ray_folder
+from tests.mounts import fill, small_disk
 
 BROKEN = "raise TypeError('Descriptors cannot be created directly.\\nDowngrade protobuf.')"
 SLOW = "import time; time.sleep(3600)"
@@ -42,15 +43,21 @@ class cli:
 
 @pytest.fixture
 def ray_that(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """Write a package `ray` with that source, and that of its `ray start`; return the variables
-    that lead to it."""
+    """Write a package `ray` with that source, that of its `ray start`, and those of modules; return
+    the variables that lead to it."""
 
-    def write(source: str, name: str = "site", start: str = "cli = None") -> dict[str, str]:
+    def write(
+        source: str, name: str = "site", start: str = "cli = None", **modules: str
+    ) -> dict[str, str]:
         scripts = tmp_path / name / "ray" / "scripts"
         scripts.mkdir(parents=True)
         scripts.with_name("__init__.py").write_text(source)
         scripts.joinpath("__init__.py").touch()
         scripts.joinpath("scripts.py").write_text(start)
+        for module, text in modules.items():
+            path = scripts.parent / f"{module.replace('__', '/')}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
         return {"PYTHONPATH": str(tmp_path / name)}
 
     return write
@@ -70,6 +77,134 @@ def test_a_broken_ray_is_the_users_and_its_words_are_shown(
     )
     assert cause["traceback"] == "Downgrade protobuf."
     attempt.check()
+
+
+@pytest.mark.parametrize(
+    ("source", "failure", "words"),
+    [
+        ("signal.raise_signal(signal.SIGSEGV)", "launch_failed_user",
+         "cannot import Ray on node 0: its import was killed with SIGSEGV; look for"),
+        ("os._exit(3)", "launch_failed_user",
+         "cannot import Ray on node 0: its import exited with 3; look for"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "node_lost",
+         "the parent of Ray's processes on node 0 was killed with SIGKILL"),
+    ],
+    ids=["a crash", "an exit", "a kill by others"],
+)  # fmt: skip
+def test_an_import_that_ends_the_process_is_the_users_unless_others_killed_it(
+    make_attempt: Any,
+    ray_that: Callable[..., dict[str, str]],
+    source: str,
+    failure: str,
+    words: str,
+) -> None:
+    before = "import os, signal; os.write(2, b'loading x.so\\n');"
+    attempt = make_attempt(
+        "", world_size=1, per="node", ray=RaySpec(**SMALL), env=ray_that(f"{before} {source}")
+    ).launch()
+    cause = attempt.wait()["first_cause"]
+    assert cause["class"] == failure
+    assert cause["summary"].startswith(words)
+    first, *stack = cause["traceback"].splitlines()
+    assert first == "loading x.so"
+    if "SEGV" in source:
+        assert stack[0] == "Fatal Python error: Segmentation fault"
+        assert "/ray/__init__.py" in stack[2]
+    attempt.check()
+
+
+def test_a_dashboard_without_its_packages_is_the_users(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+) -> None:
+    site = ray_that(IMPORTED, dashboard__optional_deps="import not_installed")
+    ray = RaySpec(**SMALL, dashboard=True)
+    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
+    cause = attempt.wait()["first_cause"]
+    assert cause["class"] == "launch_failed_user"
+    assert cause["summary"] == (
+        "Ray has no dashboard on node 0: No module named 'not_installed'; install `ray[default]`"
+    )
+    attempt.check()
+
+
+# Tables of Ray that list the resources of a node some time after the node.
+LATE_RESOURCES = """
+from types import SimpleNamespace as S
+class GcsClient:
+    looks = 0
+    def __init__(self, address): pass
+    def get_all_node_info(self, timeout): return {"a": S(state=0, node_id=b"a")}
+    def get_all_resource_usage(self, timeout):
+        GcsClient.looks += 1
+        batch = [S(node_id=b"a", resources_total={"CPU": 1.0} if self.looks > LATE else {})]
+        open(FILE, "w").write(str(self.looks))
+        return S(resource_usage_data=S(batch=batch))
+"""
+
+
+@pytest.mark.parametrize("late", [3, 1 << 30], ids=["late", "never"])
+def test_a_cluster_is_complete_once_its_resources_are_known(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]], tmp_path: Path, late: int
+) -> None:
+    site = ray_that(
+        IMPORTED,
+        start="class cli:\n    def main(*_, **__): pass",
+        _raylet=f"LATE, FILE = {late}, {str(tmp_path / 'looks')!r}\n{LATE_RESOURCES}",
+        exceptions="class RayError(Exception): pass",
+    )
+    source = f"def main(): return open({str(tmp_path / 'looks')!r}).read()"
+    ray = RaySpec(**SMALL, worker_join_timeout=1.0 if late > 3 else 60.0)
+    attempt = make_attempt(source, world_size=1, per="node", ray=ray, env=site, entry=MAIN).launch()
+    if late == 3:
+        assert attempt.values() == ["4"]
+    else:
+        cause = attempt.wait()["first_cause"]
+        assert cause["class"] == "platform"
+        assert cause["summary"] == (
+            "the head of the Ray cluster did not count the resources of all nodes within the "
+            "worker_join_timeout of 1 s"
+        )
+    attempt.check()
+
+
+@pytest.mark.parametrize(
+    ("folder", "failure", "words"),
+    [
+        ("/proc/x", "launch_failed_user",
+         "cannot make a folder for Ray in the `ray.temp_dir` /proc/x on node 0: No such file or"),
+        ("/dev/null/x", "launch_failed_user",
+         "cannot make a folder for Ray in the `ray.temp_dir` /dev/null/x on node 0: Not a"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_cannot_be_made_is_named_with_its_option(
+    make_attempt: Any, folder: str, failure: str, words: str
+) -> None:
+    ray = RaySpec(**SMALL, temp_dir=folder)
+    attempt = make_attempt("", world_size=1, per="node", ray=ray).launch()
+    cause = attempt.wait()["first_cause"]
+    assert cause["class"] == failure
+    assert cause["summary"].startswith(words)
+    assert cause["summary"].endswith(
+        "; choose a folder that this user may write on each node, or leave it out"
+    )
+    attempt.check()
+
+
+def test_a_full_disk_under_the_chosen_folder_is_a_fault_of_the_machine(
+    make_attempt: Any, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    ray = RaySpec(**SMALL, temp_dir=str(disk))
+    with small_disk(disk, 1 << 16):
+        fill(disk / "filler")
+        attempt = make_attempt("", world_size=1, per="node", ray=ray).launch()
+        cause = attempt.wait()["first_cause"]
+    assert cause["class"] == "launch_failed"
+    assert cause["summary"] == (
+        f"cannot make a folder for Ray in the `ray.temp_dir` {disk} on node 0: No space left on "
+        "device"
+    )
 
 
 def test_a_folder_of_ray_is_removed_when_everything_is_killed_during_the_import(
@@ -182,7 +317,7 @@ def test_a_folder_that_a_node_cannot_make_is_a_failed_launch(tmp_path: Path) -> 
     spec = {"ray": {"temp_dir": None}, "run_dir": str(tmp_path)}
     unused: Any = None
     process = RayProcess(spec, {}, Node(1, 2), unused, unused, unused, unused)
-    with pytest.raises(LaunchError, match="cannot prepare the folder of Ray") as refused:
+    with pytest.raises(LaunchError, match="cannot make a folder for Ray in /tmp") as refused:
         process.join("10.77.0.1:6379", str(tmp_path / "missing" / "folder"))
     assert refused.value.failure == "launch_failed"
 

@@ -19,7 +19,7 @@ from sgpu_decl.agent.processes import carriers, variables
 from sgpu_decl.agent.ray_object_store import default_store
 from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
 from sgpu_decl.testing.ray_cluster import ray_cluster
-from tests.agent.ray.conftest import output, ray_folder, ray_pid
+from tests.agent.ray.conftest import answer_of_head, output, ray_folder, ray_pid
 from tests.ray_versions import NEWEST_RAY, OLDEST_RAY
 from tests.support import PATIENCE
 
@@ -32,7 +32,7 @@ WAITS = """
 def main():
     import ray
     ray.init()
-    leave("up")
+    leave("up", os.environ["RAY_ADDRESS"])
     while True: signal.pause()
 """
 
@@ -142,10 +142,12 @@ def test_everything_listens_on_loopback_and_asks_for_a_token(
     token = folder / "token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for pid in pids - {attempt.supervisor, attempt.guardian}:
-        found = variables(pid)
-        if found.get("RAY_AUTH_MODE"):
-            assert found["RAY_AUTH_MODE"] == "token", found
+    for name in ("gcs_server", "raylet"):
+        assert variables(ray_pid(attempt, name))["RAY_AUTH_MODE"] == "token"
+    if newest:
+        address = (output(attempt) / "up").read_text()
+        assert "uthenticat" in answer_of_head(ray_python, address, None)
+        assert answer_of_head(ray_python, address, str(token)) == "1"
     request_cancel(attempt.folder)
     assert attempt.wait()["state"] == "cancelled"
     _check_end(attempt, folder)
@@ -275,7 +277,8 @@ def main():
     assert attempt.values() == [1.0]
     (restart,) = attempt.read()["restarts"]
     assert restart["class"] == "node_lost"
-    assert f"`{name}` of Ray on node 0 was killed with SIGKILL" in restart["summary"]
+    shown = "the parent of Ray's processes" if name == "ray_node" else f"`{name}` of Ray"
+    assert f"{shown} on node 0 was killed with SIGKILL" in restart["summary"]
     _check_end(attempt, folder)
 
 

@@ -61,3 +61,29 @@ def test_the_last_lines_are_those_of_the_last_file(tmp_path: Path) -> None:
     assert text is not None
     assert text.splitlines() == [*(f"out {number}" for number in range(11, 30)), "err"]
     assert last_lines(str(tmp_path / "none")) is None
+
+
+# As the head of Ray 2.60 writes it each minute; shortened.
+STATE = """\
+[2026-11-27 21:37:10,779 I 20143 20143] (gcs_server) gcs_server.cc:1322: Main service Event stats:
+
+
+Global stats: 16 total (2 active)
+Queueing time: mean = 7.50ms, max = 111.06ms, min = 0.00ms, total = 120.05ms
+Execution time:  mean = 13.92ms, total = 222.73ms
+Event stats:
+\tGcsInMemoryStore.GetAll - 6 total (0 active), Execution time: mean = 0.01ms, total = 0.07ms
+[2026-11-27 21:37:10,780 I 20143 20143] (gcs_server) gcs_server.cc:890: Gcs Debug state:
+
+GcsNodeManager:
+- RegisterNode request count: 1
+[runtime env manager] URIs reference table:
+"""
+
+
+def test_what_the_head_writes_each_minute_is_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "gcs_server.out"
+    first = "[2026-11-27 21:37:10,779 I 1 1] (gcs_server) x.cc:1: Registering new node."
+    crash = "*** SIGSEGV received at time=1763 on cpu 1 ***\n    @ 0x7f0 (unknown)"
+    log.write_text(f"{first}\n{STATE * 400}{crash}\n")
+    assert last_lines(str(log)) == f"{first}\n{crash}"

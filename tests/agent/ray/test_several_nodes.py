@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.processes import variables
 from sgpu_decl.rendering.spec import RaySpec
-from tests.agent.ray.conftest import DRIVER, SMALL
+from tests.agent.ray.conftest import DRIVER, SMALL, answer_of_head
 from tests.ray_versions import NEWEST_RAY, OLDEST_RAY, interpreter_with
 
 pytestmark = pytest.mark.ray
@@ -20,7 +21,7 @@ WAITS = """
 def main():
     import ray
     ray.init()
-    leave("up")
+    leave("up", os.environ["RAY_ADDRESS"])
     while True: signal.pause()
 """
 
@@ -137,6 +138,24 @@ def main():
     nodes.agents[1].terminate()
     assert nodes.wait() == [130, 130]
     assert (nodes.attempt.folder / "output" / "nodes").read_text() == "2"
+
+
+@pytest.mark.expensive
+@NEWEST_RAY
+def test_the_head_of_several_nodes_answers_nobody_without_the_token(
+    make_cluster: Any, ray_python: str
+) -> None:
+    nodes = make_cluster(WAITS, grace=0.5).all()
+    _until_up(nodes)
+    address = (nodes.attempt.folder / "output" / "up").read_text()
+    for node in range(2):
+        parent = nodes.events("ray_started", node)[-1]["pid"]
+        found = variables(parent)
+        assert found["RAY_AUTH_MODE"] == "token"
+        assert answer_of_head(ray_python, address, found["RAY_AUTH_TOKEN_PATH"]) == "2"
+    assert "uthenticat" in answer_of_head(ray_python, address, None)
+    nodes.agents[0].terminate()
+    assert nodes.wait() == [130, 130]
 
 
 @pytest.mark.expensive

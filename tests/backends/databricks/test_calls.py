@@ -87,6 +87,20 @@ def test_what_is_installed_here_goes_along_unless_the_project_says_otherwise(
     assert check.summary.partition(":")[0] in capfd.readouterr().err
 
 
+def test_the_platform_checks_the_code_of_a_called_function(caller: Path) -> None:
+    (caller / "serving.py").write_text(
+        "def other():\n    return open('/dbfs/b')\n"
+        "def work():\n    from ray import serve\n    return serve, open('/dbfs/a')\n"
+    )
+    serving = __import__(f"{caller.name}.serving", fromlist=["work"])
+    for launch in (sgpu_decl.ray_launch, sgpu_decl.distributed):
+        called = launch(gpus=1, gpu_type="A10", remote=True)(serving.work)
+        checks = {check.id: check for check in called.plan().checks}
+        assert str(checks["ray_serve"].severity) == "error"
+        assert str(checks["ray_serve"].place).endswith("serving.py:4:5")
+        assert "`/dbfs/a` is below" in checks["dbfs_path"].summary
+
+
 @pytest.mark.expensive
 def test_what_a_rank_raises_on_a_node_is_raised_here(caller: Path) -> None:
     calling = __import__(f"{caller.name}.calling", fromlist=["fail"])

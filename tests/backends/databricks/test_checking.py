@@ -58,6 +58,7 @@ def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str
         ("code: {link: [data]}\n", "unsupported_field", "error", 7, "volume"),
         ("env: {base: gpu-4, python: '3.9'}\n", "base_python", "error", 7, "another base"),
         ("grace: 1s\n", "default_base", "info", 6, "env.base"),
+        ("ray: {dashboard: true}\n", "ray_dashboard_unseen", "warning", 7, "`ray.util.state`"),
         ("budget: teem\n", "unknown_policy", "error", 7, "one of its policies"),
         ("env:\n  base: gpu-6\n  secrets: {HF: 'databricks:ml/hf'}\n", "secret_missing", "error", 9,
          "create-scope ml`, then `databricks secrets put-secret ml hf`"),

@@ -2,25 +2,21 @@
 or that are slow there."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.command_scripts import executed_sources
-from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.sources import Source
-from sgpu_decl.staging.syntax_trees import parse_source
 
 _RDD = frozenset({"sparkContext", "rdd", "parallelize"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _ONE_BY_ONE = frozenset({"__getitem__", "__next__", "__iter__"})
 
 
-def code_findings(config: RunConfig, code: Snapshot) -> tuple[Diagnostic, ...]:
-    """Return findings about the code of a run, each kind once, at its first place."""
+def code_findings(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
+    """Return findings about what a run executes, each kind once, at its first place."""
     findings: dict[str, Diagnostic] = {}
-    for source in executed_sources(code.root, config.entrypoint, config.command):
+    for source in executed:
         for finding in _findings(source):
             findings.setdefault(finding.code, finding)
     return tuple(findings.values())
@@ -38,12 +34,8 @@ def _findings(source: Source) -> Iterator[Diagnostic]:
             )
         if item.module == "pyspark" and "SparkContext" in item.names:
             yield _rdd(place)
-    try:
-        tree = parse_source(source.path)
-    except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
-        return
     spark = any(item.module.partition(".")[0] == "pyspark" for item in source.imports)
-    for node in ast.walk(tree):
+    for node in ast.walk(source.tree()):
         if spark and isinstance(node, ast.Attribute) and node.attr in _RDD:
             yield _rdd(_place(source, node))
         if isinstance(node, ast.Constant) and _below(node, "/dbfs/"):

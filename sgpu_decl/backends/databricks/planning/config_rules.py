@@ -87,6 +87,7 @@ def config_findings(
     yield from _limits(config, places)
     yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
     yield from _fields(config, places)
+    yield from _ray(config, places)
     yield from _tracking(config, places)
     yield from _secrets(config, places)
     yield from entrypoint_findings(config, places, folder)
@@ -219,6 +220,18 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             summary=f"nodes have the base environment `{base_of(config)}`",
             place=places.get("backend.kind") or places.get("backend"),
             hint="choose with `env.base`; `sgpu env bases` lists them",
+        )
+
+
+def _ray(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    if config.ray is not None and config.ray.dashboard:
+        yield Diagnostic(
+            code="ray_dashboard_unseen",
+            severity=Severity.WARNING,
+            summary="nobody can open Ray's dashboard on Databricks: it listens on loopback of a "
+            "node, and the platform shows no address of it",
+            place=places.get("ray.dashboard") or places.get("ray"),
+            hint="remove it, unless the driver itself asks the dashboard, as `ray.util.state` does",
         )
 
 

@@ -28,7 +28,7 @@ from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.ray_size import NodeShape
-from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.staging.sources import Source
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
 
@@ -110,11 +110,11 @@ class DatabricksSurvey(RemoteSurvey):
 
     def check_code(
         self,
-        config: RunConfig,
-        places: Mapping[str, Place],  # noqa: ARG002  the protocol's
-        code: Snapshot,
+        config: RunConfig,  # noqa: ARG002  the protocol's
+        places: Mapping[str, Place],  # noqa: ARG002
+        executed: Sequence[Source],
     ) -> Sequence[Diagnostic]:
-        return code_findings(config, code)
+        return code_findings(executed)
 
     def _clock(self, connection: Connection, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
         """Once. Runs do not depend on the clocks, but logins that expire do, and so does a user who
