@@ -30,6 +30,7 @@ from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
+from sgpu_decl.backends.ray.cluster.job_verdict import settles
 from sgpu_decl.backends.ray.cluster.key_values import find_job, pop_value
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
@@ -149,8 +150,10 @@ class _Driver:
         while True:
             outcome = self._attempt(number, secrets)
             number += 1
-            if self._stop_requested() or not self._retries(outcome, number):
-                return self._final(outcome)
+            if self._stop_requested():
+                return _after_stop(outcome)
+            if settles(outcome, self._launch["retry"], max(number, self._back.look()[1])):
+                return outcome
             attempt_files.say(f"starting again on other nodes: {_summary(outcome)}")
             self._pause(float(self._launch["retry"]["backoff"]))
 
@@ -241,20 +244,6 @@ class _Driver:
             return _failed(lost[0].failure, lost[0].summary, status)
         return _failed("node_lost", "node 0 ended without an outcome", status)
 
-    def _retries(self, outcome: dict[str, Any], number: int) -> bool:
-        """Whether `retry` wants another attempt; `number` is that of the ones so far."""
-        if outcome["state"] in ("succeeded", "cancelled"):
-            return False
-        retry = self._launch["retry"]
-        if "infra" not in retry["on"] or BLAME[outcome["class"]] == "error":
-            return False  # the agent itself starts ranks again that the user's code ended
-        return max(number, self._back.look()[1]) <= int(retry["max"])
-
-    def _final(self, outcome: dict[str, Any]) -> dict[str, Any]:
-        if outcome["state"] == "succeeded" or not self._stop_requested():
-            return outcome
-        return {**outcome, "state": "cancelled"}
-
     def _stop_requested(self) -> bool:
         """Whether somebody has asked for the end of the run."""
         if not self._cancelled and pop_value(f"{self._launch['token']}.cancel") is not None:
@@ -316,6 +305,14 @@ def _unusable(folder: str) -> str | None:
             f"{os.getuid()}: both must be the same"
         )
     return None
+
+
+def _after_stop(outcome: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of a run that somebody asked to stop. If its code had failed before, it failed;
+    nodes may have been lost by the stop itself."""
+    if outcome["state"] == "succeeded" or BLAME.get(outcome["class"]) == "error":
+        return outcome
+    return {**outcome, "state": "cancelled"}
 
 
 def _failed(failure: str, summary: str, status: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
@@ -22,6 +22,9 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.run_outputs import outputs_read
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 LAUNCH = "launch.json"
 
@@ -96,11 +99,7 @@ class RayNodes(NodeProgram):
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
-            "retry": {
-                "max": config.retry.max,
-                "on": [str(blame) for blame in config.retry.on],
-                "backoff": config.retry.backoff.seconds,
-            },
+            "retry": {**retry_rule(config), "backoff": config.retry.backoff.seconds},
         }
         return {LAUNCH: canonical(launch).encode()}
 
@@ -116,6 +115,7 @@ class RayNodes(NodeProgram):
             "token": upstream.token,
             "launch": folder,
             "back": f"{folder}/{BACK}",
+            "retry": retry_rule(self._launches.config(upstream)),
             "nodes": self.nodes(LaunchRequest(record=upstream)),
             "waits": ref in launching.record.after,
             "output": input_folder(inputs, ref) if read else None,
@@ -132,6 +132,11 @@ def planned_placement(launching: LaunchRequest) -> RayPlacement:
             hint="plan again",
             code="launch_failed",
         ) from None
+
+
+def retry_rule(config: "RunConfig") -> dict[str, Json]:
+    """When a driver starts ranks again, as `job_verdict.settles` takes it."""
+    return {"max": config.retry.max, "on": [str(blame) for blame in config.retry.on]}
 
 
 def secrets_name(token: str) -> str:
