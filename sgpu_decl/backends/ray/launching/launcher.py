@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.base import ForcedStop, LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
+from sgpu_decl.backends.ray.cluster.head_names import values_name
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
@@ -17,9 +18,7 @@ from sgpu_decl.backends.ray.launching.jobs import cancel_job, put_value, stop_jo
 from sgpu_decl.backends.ray.launching.node_program import (
     LAUNCH,
     RayNodes,
-    credentials_name,
     planned_placement,
-    secrets_name,
 )
 from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
@@ -109,12 +108,12 @@ class RayLauncher(RemoteLauncher):
         dashboard = self._ray_launches.dashboard(record)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
-        secrets = self._secrets(launching)
-        if secrets:
-            put_value(dashboard, secrets_name(record.token), json.dumps(secrets).encode())
-        credentials = tracking_credentials(launching.config, os.environ)
-        if credentials:
-            put_value(dashboard, credentials_name(record.token), json.dumps(credentials).encode())
+        values = {
+            "secrets": self._secrets(launching),
+            "credentials": tracking_credentials(launching.config, os.environ),
+        }
+        if any(values.values()):
+            put_value(dashboard, values_name(record.token), json.dumps(values).encode())
         own, metadata = {LAUNCH: files.get(f"{folder}/{LAUNCH}")}, _metadata(record)
         if isinstance(files, PackagedFiles):
             own |= _launch_files(files, folder, facts)

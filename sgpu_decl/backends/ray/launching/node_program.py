@@ -1,7 +1,6 @@
 """The file of a launch folder that the driver of the launch reads."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
-from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.head.head_reader import below_root
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.placement import RayPlacement
@@ -56,7 +54,6 @@ class RayNodes(NodeProgram):
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
         placement = planned_placement(launching)
-        credentials = tracking_credentials(config, os.environ)
         files = self._launches.area(launching.record).files
         upstreams = [self._upstream(launching, upstream, start) for upstream in launching.upstreams]
         sent: dict[str, Json] | None = None
@@ -94,8 +91,7 @@ class RayNodes(NodeProgram):
                 **json.loads(placement.id),
                 "infeasible": None if placement.scales else _INFEASIBLE,
             },
-            "secrets": secrets_name(token) if config.env.secrets else None,
-            "credentials": credentials_name(token) if credentials else None,
+            "secrets": bool(config.env.secrets),
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
@@ -137,13 +133,3 @@ def planned_placement(launching: LaunchRequest) -> RayPlacement:
 def retry_rule(config: "RunConfig") -> dict[str, Json]:
     """When a driver starts ranks again, as `job_verdict.settles` takes it."""
     return {"max": config.retry.max, "on": [str(blame) for blame in config.retry.on]}
-
-
-def secrets_name(token: str) -> str:
-    """The key of the values of secrets."""
-    return f"{token}.secrets"
-
-
-def credentials_name(token: str) -> str:
-    """The key of the credentials of the tracking server."""
-    return f"{token}.credentials"
