@@ -186,7 +186,7 @@ class RayOptions(BackendOptions):
     autoscaling: Flag | None = Field(
         None,
         description="Ray: whether the cluster starts nodes when they are needed. Default: true if "
-        "an autoscaler started nodes of the cluster.",
+        "its nodes belong to node groups, as all nodes of KubeRay and `ray up` do.",
     )
     insecure: Flag = Field(
         default=False,

@@ -16,7 +16,7 @@ from sgpu_decl.testing.ray_cluster import RayCluster
 Processes = dict[int, int]
 """Start times by pid."""
 
-_GONE = 15.0  # seconds until nothing may be left: 10, and some for a busy machine
+_GONE = 15.0  # seconds until nothing may be left: 10 that are promised, and 5 for a busy machine
 _KEYS = """\
 import sys
 from ray._raylet import GcsClient
@@ -118,8 +118,21 @@ class ClusterRun:
         return [job for job in jobs if (job["metadata"] or {}).get("sgpu.lineage") == lineage]
 
     def keys(self) -> list[str]:
-        """The names of what the run has in the key-value store, beside its package."""
-        return [key for key in self.stored() if self.bench.record("hello").token in key]
+        """The names of what the run has in the key-value store, beside its package: Ray deletes
+        that some minutes after its job. A package that no job has would be a leftover."""
+        token = self.bench.record("hello").token
+        packages = {_package(job) for job in self.cluster.get("/api/jobs/")}
+        return [
+            key
+            for key in self.stored()
+            if token in key or (key.startswith("gcs://sgpu_") and key not in packages)
+        ]
+
+    def unpacked(self) -> list[Path]:
+        """The files of its jobs in the working folders that Ray made of their packages."""
+        names = {_package(job).removeprefix("gcs://").removesuffix(".zip") for job in self.jobs}
+        folders = self.cluster.folder.glob("*/*/runtime_resources/working_dir_files/sgpu_*")
+        return [file for path in folders if path.name in names for file in path.glob("*")]
 
     def stored(self) -> list[str]:
         """The names of all packages in the key-value store of the cluster."""
@@ -138,9 +151,10 @@ class ClusterRun:
     # What must hold after a kill
 
     def assert_frees_everything(self) -> None:
-        """The cluster has one job, and no value; gc deletes the launch folder."""
+        """The cluster has one job, no value and no file of it; gc deletes the launch folder."""
         assert len(self.jobs) == 1
         assert self.keys() == []
+        assert self.unpacked() == []
         self.assert_is_freed()
 
     def launch_folder(self, name: str) -> Path:
@@ -163,7 +177,7 @@ def authentication(cluster: RayCluster) -> dict[str, str]:
 
 
 def assert_gone(processes: Processes) -> None:
-    """None of these runs 10 s from now."""
+    """None of these runs 10 s from now; on a busy machine, a few seconds later."""
     deadline = time.monotonic() + _GONE
     while left := [pid for pid, started in processes.items() if start_time(pid) == started]:
         assert time.monotonic() < deadline, [words(pid) for pid in left]
@@ -179,6 +193,11 @@ def cause(run: Mapping[str, Any]) -> tuple[str, str | None, int | None]:
 def words(pid: int) -> list[str]:
     """The command line of a process."""
     return command_line(pid).decode().rstrip("\0").split("\0")
+
+
+def _package(job: Mapping[str, Any]) -> str:
+    """The key of the package of a job."""
+    return str((job["runtime_env"] or {}).get("working_dir"))
 
 
 def _is_program(pid: int) -> bool:

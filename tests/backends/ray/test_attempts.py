@@ -22,12 +22,13 @@ from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.launch import LaunchRecord
 from tests.backends.launches import launching_of
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
-RECORD = launching_of(
-    spec=json.dumps({"entrypoint": "t.py:f", "gpus": 1, "type": "CPU", "backend": {"kind": "ray"}})
-).record
+SPEC = {"entrypoint": "t.py:f", "gpus": 1, "type": "CPU", "backend": {"kind": "ray"}}
+RETRIED = launching_of(spec=json.dumps({**SPEC, "retry": {"max": 1, "on": ["infra"]}})).record
+RECORD = launching_of(spec=json.dumps(SPEC)).record
 RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
 ENDED = {
     **RUNNING,
@@ -57,9 +58,21 @@ def write_status(folder: Path, status: Mapping[str, Any], *, age: float) -> None
     (launch / "status.json").write_text(json.dumps(written))
 
 
-def looked(attempts: RayAttempts, answers: Answers, *, session: str = "one") -> AttemptView:
+def looked(
+    attempts: RayAttempts, answers: Answers, *, session: str = "one", record: LaunchRecord = RECORD
+) -> AttemptView:
     marker = {"address": answers.url, "session": session}
-    return attempts.status(RECORD, marker).view
+    return attempts.status(record, marker).view
+
+
+def bring_back(folder: Path, state: str, failure: str | None = None) -> Path:
+    """The agents end, and node 0 brings back its outcome; return the folder of what it did."""
+    node = Path(RemoteLayout(str(folder)).launch(RECORD)) / "back/0/node_0"
+    node.mkdir(parents=True)
+    code = 0 if state == "succeeded" else 1
+    outcome = {"v": 1, "state": state, "exit_code": code, "class": failure, "restart": 0}
+    (node / "outcome.json").write_text(json.dumps(outcome))
+    return node
 
 
 def test_a_job_that_its_own_cluster_does_not_have_is_lost(
@@ -96,6 +109,65 @@ def test_a_driver_that_ends_while_its_cluster_does_not_answer_has_ended(
     answers.by_path[f"/api/jobs/{RECORD.token}"] = ending
 
     assert looked(attempts, answers).state == "succeeded"
+
+
+STOPPED = {"status": "STOPPED", "end_time": 1}
+KILLED = {"status": "FAILED", "driver_exit_code": -9, "end_time": 1}
+SILENT = (503, "starting")
+
+
+@pytest.mark.parametrize("answer", [STOPPED, KILLED, None, SILENT])
+@pytest.mark.parametrize(("state", "failure"), [("succeeded", None), ("failed", "exception")])
+def test_an_outcome_of_the_agents_counts_whatever_ray_says(
+    attempts: RayAttempts, answers: Answers, tmp_path: Path, answer: Any, state: str, failure: Any
+) -> None:
+    write_status(tmp_path, RUNNING, age=9999)
+    bring_back(tmp_path, state, failure)
+    if answer is not None:
+        answers.by_path[f"/api/jobs/{RECORD.token}"] = answer
+
+    view = looked(attempts, answers)
+
+    assert (view.state, view.failure, view.unavailable) == (state, failure, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"), [(STOPPED, "cancelled"), (KILLED, "lost"), (SILENT, "running")]
+)
+def test_an_outcome_that_a_retry_may_follow_does_not_count(
+    attempts: RayAttempts, answers: Answers, tmp_path: Path, answer: Any, state: str
+) -> None:
+    write_status(tmp_path, RUNNING, age=9999)
+    bring_back(tmp_path, "failed", "node_lost")
+    answers.by_path[f"/api/jobs/{RECORD.token}"] = answer
+
+    assert looked(attempts, answers, record=RETRIED).state == state
+    assert looked(attempts, answers).failure == "node_lost"
+
+
+def test_agents_that_stopped_without_their_driver_have_not_ended_a_run_of_a_silent_cluster(
+    attempts: RayAttempts, answers: Answers, tmp_path: Path
+) -> None:
+    write_status(tmp_path, RUNNING, age=9999)
+    bring_back(tmp_path, "cancelled")
+    answers.by_path[f"/api/jobs/{RECORD.token}"] = SILENT
+
+    view = looked(attempts, answers)
+
+    assert (view.state, view.unavailable is not None) == ("running", True)
+
+
+def test_an_end_without_a_cluster_is_final_once_its_first_node_has_brought_back_all(
+    attempts: RayAttempts, answers: Answers, tmp_path: Path
+) -> None:
+    marker = {"address": answers.url, "session": "one"}
+    answers.by_path[f"/api/jobs/{RECORD.token}"] = SILENT
+    node = bring_back(tmp_path, "succeeded")
+    assert not attempts.status(RECORD, marker).final
+
+    (node / "done").write_text(json.dumps({"exit_code": 0}))
+
+    assert attempts.status(RECORD, marker).final
 
 
 def test_an_end_that_is_known_does_not_depend_on_results_that_cannot_be_read_now(

@@ -91,8 +91,8 @@ def test_a_client_that_dies_without_storage_is_followed_by_one_launch(
 
     assert (ended["attempt"], ended["state"]) == (1, "succeeded")
     assert run.bench.launches == 1
-    assert len(run.jobs) == 1
     assert run.waiting == []
+    run.assert_frees_everything()
 
 
 @pytest.fixture

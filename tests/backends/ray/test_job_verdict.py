@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
-from sgpu_decl.backends.ray.cluster.job_verdict import judge
+from sgpu_decl.backends.ray.cluster.job_verdict import judge, settled_outcome
 
 RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
 SUCCEEDED = {"state": "succeeded", "exit_code": 0, "class": None}
+NEVER = {"max": 0, "on": ["infra"]}
 NOW = 1_800_000_000.0
 OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
 # As `JobSupervisor.run` writes them (`ray/dashboard/modules/job/job_supervisor.py`).
@@ -48,8 +49,20 @@ def judged(
             ("failed", "staging_failed"),
         ),
         (job("FAILED", error_type="RUNTIME_ENV_SETUP_FAILURE", ago=5), ("failed", "platform")),
-        (job("FAILED", error_type="JOB_SUPERVISOR_ACTOR_DIED", ago=5), ("failed", "platform")),
+        *(
+            (job("FAILED", error_type=kind, ago=5), ("failed", "platform"))
+            for kind in (
+                "JOB_SUPERVISOR_ACTOR_DIED",
+                "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE",
+                "JOB_SUPERVISOR_ACTOR_START_TIMEOUT",
+                "JOB_SUPERVISOR_ACTOR_START_FAILURE",
+                "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE",
+                "JOB_ENTRYPOINT_COMMAND_START_ERROR",
+            )
+        ),
+        (job("FAILED", error_type=None, ago=5), ("failed", "platform")),  # 2.49 names no type
         (job("SUCCEEDED", driver_exit_code=0, ago=5), ("stopping", None)),
+        (job("SUCCEEDED", driver_exit_code=0), ("lost", "supervisor_lost")),
     ],
 )
 def test_without_an_outcome_the_job_decides(
@@ -86,7 +99,14 @@ def test_a_driver_that_cannot_use_its_launch_folder_says_why(
 
 
 @pytest.mark.parametrize(
-    "of", [None, job("FAILED", error_type="JOB_SUPERVISOR_ACTOR_DIED"), job("SUCCEEDED")]
+    "of",
+    [
+        None,
+        job("FAILED", error_type="JOB_SUPERVISOR_ACTOR_DIED"),
+        job("FAILED", error_type=OWN_END, driver_exit_code=NO_STORAGE),
+        job("STOPPED"),
+        job("SUCCEEDED"),
+    ],
 )
 def test_an_outcome_of_the_agents_counts_more_than_a_job_that_has_ended(
     of: Mapping[str, Any] | None,
@@ -95,12 +115,36 @@ def test_an_outcome_of_the_agents_counts_more_than_a_job_that_has_ended(
 
 
 def test_agents_that_stopped_because_their_driver_was_killed_were_not_cancelled() -> None:
-    killed = job("FAILED", error_type=OWN_END, driver_exit_code=-9)
     cancelled = {"state": "cancelled", "exit_code": 130, "class": None}
 
-    assert judged(killed, cancelled) == ("lost", "supervisor_lost")
-    asked = judge(killed, {**RUNNING, "state": "stopping"}, cancelled, driver_alive=True, now=NOW)
-    assert asked["state"] == "cancelled"
+    assert settled_outcome(cancelled, RUNNING, NEVER) is None
+    assert settled_outcome(cancelled, {**RUNNING, "state": "stopping"}, NEVER) is cancelled
+
+
+@pytest.mark.parametrize(
+    ("failure", "restart", "retry", "counts"),
+    [
+        ("node_lost", 0, NEVER, True),
+        ("node_lost", 0, {"max": 1, "on": ["infra"]}, False),
+        ("node_lost", 1, {"max": 1, "on": ["infra"]}, True),
+        ("node_lost", 0, {"max": 1, "on": ["error"]}, True),
+        ("exception", 0, {"max": 1, "on": ["infra", "error"]}, True),
+    ],
+)
+def test_an_outcome_that_a_retry_may_follow_is_no_end(
+    failure: str, restart: int, retry: Mapping[str, Any], counts: bool
+) -> None:
+    failed = {"state": "failed", "exit_code": 1, "class": failure, "restart": restart}
+    assert (settled_outcome(failed, RUNNING, retry) is failed) is counts
+
+
+def test_who_had_a_job_stopped_is_said() -> None:
+    def summary(stop: str | None) -> str:
+        seen = judge(job("STOPPED"), RUNNING, None, driver_alive=True, now=NOW, stop=stop)
+        return str(seen["first_cause"]["summary"])
+
+    assert summary(None) == "its job was stopped at the cluster"
+    assert summary("it was cancelled") == "it was cancelled"
 
 
 def test_a_job_that_runs_on_a_node_that_is_not_alive_is_lost() -> None:

@@ -23,6 +23,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet
 from tests.backends.ray.answers import Answers, answering
 from tests.backends.remote.conftest import Shared
+from tests.support import until
 
 JOBS = "/api/jobs/"
 VERSION = "/api/version"
@@ -184,6 +185,7 @@ def test_the_driver_is_told_what_its_run_comes_after(tmp_path: Path, answers: An
             "token": upstream.token,
             "launch": folder,
             "back": f"{folder}/back",
+            "retry": {"max": 0, "on": ["infra"]},
             "nodes": 1,
             "waits": True,
             "output": inputs,
@@ -229,3 +231,54 @@ def test_a_launch_without_the_jobs_api_says_what_to_install(
 
     assert raised.value.code == "ray_without_jobs"
     assert "ray[default]" in str(raised.value.hint)
+
+
+def cancelled_summary(machine: Machine, launcher: RayLauncher) -> str:
+    """What a status says of a job that was stopped."""
+    view = launcher._attempts.look([machine.launching.record])[machine.launching.ref]
+    assert view.state == "cancelled"
+    assert view.first_cause is not None
+    return view.first_cause.summary
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING"])
+def test_a_job_that_sgpu_had_stopped_was_not_stopped_by_somebody_else(
+    machine: Machine, answers: Answers, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.launching.launcher._SILENT", 0.0)
+    answers.by_path |= {JOBS: {}, machine.job: {"status": status}}
+    machine.launch()
+    record = machine.launching.record
+
+    def stopped() -> dict[str, bool]:
+        answers.by_path[machine.job] = {"status": "STOPPED"}
+        return {"stopped": True}
+
+    answers.by_path[f"{machine.job}/stop"] = stopped
+
+    with machine.launcher() as launcher:
+        launcher.cancel(record)
+        if status == "RUNNING":
+            assert answers.by_path[machine.job]["status"] == "RUNNING"  # its driver is asked
+            stop = launcher.forced_stop(record, None)
+            assert stop is not None
+            until(lambda: stop.look() is not None)
+
+    with machine.launcher() as launcher:
+        assert (
+            cancelled_summary(machine, launcher)
+            == {
+                "PENDING": "it was cancelled before Ray had started its driver",
+                "RUNNING": "it was cancelled; its driver did not stop it, so Ray ended the job",
+            }[status]
+        )
+
+
+def test_a_job_that_somebody_else_stopped_was_stopped_at_the_cluster(
+    machine: Machine, answers: Answers
+) -> None:
+    answers.by_path |= {JOBS: {}, machine.job: {"status": "STOPPED"}}
+    machine.launch()
+
+    with machine.launcher() as launcher:
+        assert cancelled_summary(machine, launcher) == "its job was stopped at the cluster"

@@ -21,6 +21,7 @@ from tests.ray_versions import NEWEST_CLUSTER
 pytestmark = pytest.mark.ray
 
 LARGE = 5_000_000
+UNPACKED = "0/*/runtime_resources/working_dir_files/sgpu_*"
 UNITS = {"B": 1, "kB": 1e3, "MB": 1e6}
 
 
@@ -81,5 +82,6 @@ def test_a_cluster_that_has_everything_gets_a_package_and_a_job(
     assert on_nodes.stat().st_ino == written
     assert run.bench.results() == [(0, {"rank": 0, "n": 1}), (1, {"rank": 1, "n": 1})]
     assert len(depot_jobs(cluster)) == before
-    unpacked = cluster.folder.glob("0/*/runtime_resources/working_dir_files/*/launch.json")
-    assert {path.parent.stat().st_mode & 0o777 for path in unpacked} == {0o700}
+    unpacked = [path for path in cluster.folder.glob(UNPACKED) if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in unpacked} == {0o700}
+    assert [file for path in unpacked for file in path.iterdir()] == []

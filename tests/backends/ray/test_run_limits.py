@@ -10,7 +10,7 @@ import pytest
 
 from sgpu_decl.backends.ray.launching import node_program
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
-from tests.backends.ray.test_kills import kill
+from tests.backends.ray.test_kills import assert_saved, hold_gracefully, kill
 from tests.ray_versions import NEWEST_CLUSTER, OLDEST_RAY, interpreter_with
 from tests.support import until
 
@@ -50,7 +50,7 @@ def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_while(
     waiting = own_run.bench.status()
     run = own_run.bench.ended()
 
-    assert waiting["waiting_for"].startswith("2 × 1 CPU")  # noqa: RUF001
+    assert waiting["waiting_for"] == "2 × 1 CPU; 8 of 8 free"  # noqa: RUF001
     assert cause(run)[:2] == ("failed", "capacity")
     assert "the cluster has no room for 2 × 1 CPU" in run["first_cause"]["summary"]  # noqa: RUF001
     own_run.assert_frees_everything()
@@ -76,15 +76,24 @@ def test_groups_that_fit_alone_and_not_together_end_the_run_too(
 @NEWEST_CLUSTER
 def test_a_run_that_gets_no_nodes_within_its_startup_timeout_fails(run: ClusterRun) -> None:
     block = run.fields(resources_per_rank={"CPU": 5})["backend"]
-    run.hold(backend=block)
+    hold_gracefully(run, backend=block)
     other = run.bench.beside("other")
     other.declare("value", args={"gate": str(other.gate)}, backend=block, startup_timeout="3s")
 
     ended = other.ran()
 
     assert cause(ended)[:2] == ("failed", "capacity")
-    assert "within the `startup_timeout` of 3 s" in ended["first_cause"]["summary"]
+    assert ended["first_cause"]["summary"] == (
+        "the cluster had no room within the `startup_timeout` of 3 s for 2 × 5 CPU; 6 of 16 free"  # noqa: RUF001
+    )
     assert run.bench.status()["state"] == "running"
+
+    # It is cancelled twice, and its ranks have their grace.
+    run.bench.done("cancel", "hello", "--no-wait")
+    run.bench.done("cancel", "hello")
+    assert_saved(run)
+    assert run.bench.ended()["state"] == "cancelled"
+    run.assert_frees_everything()
 
 
 @pytest.mark.parametrize(

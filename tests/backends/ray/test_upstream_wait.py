@@ -72,6 +72,7 @@ class Launch:
     def wait_for(self, ray: Ray, stopped: Callable[[], bool] = lambda: False) -> bool:
         upstream = {"name": "train#8", "token": "the-token", "waits": True, "output": None}
         upstream |= {"launch": str(self.folder), "back": str(self.back), "nodes": 1}
+        upstream |= {"retry": {"max": 1, "on": ["infra"]}}
         return await_upstreams([upstream], self.status, ray, stopped=stopped)
 
     def read(self, stopped: Callable[[], bool] = lambda: False, *, nodes: int = 1) -> bool:
@@ -128,6 +129,16 @@ def test_what_the_agents_brought_back_counts_where_the_driver_was_killed(launch:
     outcome.write_text(json.dumps({"state": "succeeded", "restart": 0}))
     assert launch.wait_for(ray)
 
+    failed = {"state": "failed", "class": "exception", "restart": 0}
+    outcome.write_text(json.dumps(failed))
+    with pytest.raises(UpstreamFailed, match="train#8 failed"):
+        launch.wait_for(ray)
+
+    # The driver would have started it again on other nodes.
+    outcome.write_text(json.dumps({**failed, "class": "node_lost"}))
+    with pytest.raises(UpstreamFailed, match="train#8 was lost"):
+        launch.wait_for(ray)
+
     outcome.unlink()
     with pytest.raises(UpstreamFailed, match="train#8 was lost"):
         launch.wait_for(ray)
@@ -151,6 +162,9 @@ def test_a_job_that_was_stopped_at_the_cluster_was_cancelled(launch: Launch) -> 
     ray.job = {"status": "STOPPED"}
     with pytest.raises(UpstreamFailed, match="train#8 was cancelled"):
         launch.wait_for(ray)
+
+    (launch.node(0) / attempt_files.OUTCOME).write_text('{"state": "succeeded", "restart": 0}')
+    assert launch.wait_for(ray)
 
 
 def test_a_ray_that_does_not_answer_says_nothing(launch: Launch) -> None:

@@ -1,8 +1,8 @@
 """Starts the driver from its folder, the unpacked package of a launch: `python FOLDER`. A folder
 with `depot.json` instead of `launch.json` starts the depot.
 
-The folder holds the modules of this package, too, and `agent.zip`. It is deleted once all of that
-is read.
+The folder holds the modules of this package, too, and `agent.zip`. It is emptied once all of that
+is read: nothing is imported from it later.
 """
 
 import os

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["bundles_in", "divisors", "launches_at_once"]
+__all__ = ["bundles_in", "divisors", "launches_at_once", "short_of"]
 
 _STEPS = 10_000  # Ray counts resources in parts of one (`fixed_point.h`)
 
@@ -40,6 +40,19 @@ def launches_at_once(counts: Iterable[int], groups: int, strategy: str) -> int:
         0,
         key=lambda launches: groups * launches - sum(min(count, launches) for count in room),
     )
+
+
+def short_of(
+    nodes: Sequence[Mapping[str, float]], bundle: Mapping[str, float], groups: int, strategy: str
+) -> str:
+    """The resource that keeps a launch from fitting on nodes with these resources. It is the GPU
+    where no resource alone does, or the CPU of a launch without GPUs."""
+    first = "GPU" if "GPU" in bundle else "CPU"
+    for name in sorted(bundle, key=lambda item: item != first):
+        counts = [bundles_in(resources, {name: bundle[name]}) for resources in nodes]
+        if not launches_at_once(counts, groups, strategy):
+            return name
+    return first
 
 
 def divisors(number: int) -> Sequence[int]:

@@ -47,7 +47,7 @@ from sgpu_decl.backends.ray.cluster.head_folder import (
 )
 from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.cluster.node_gc import free_nodes
-from sgpu_decl.backends.ray.cluster.own_job import join_cluster
+from sgpu_decl.backends.ray.cluster.own_job import empty_folder, join_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,11 +75,10 @@ def main(folder: str) -> int:
     content."""
     with open(os.path.join(folder, DEPOT_FILE), encoding="utf-8") as file:
         about = json.load(file)
-    os.chdir("/")
+    empty_folder(folder)
     join_cluster()
     limits = {name: about[name] for name in ("idle", "most") if name in about}
     depot = _Depot(head_folder(), **limits)
-    shutil.rmtree(folder, ignore_errors=True)
     return depot.run(str(about["job"]))
 
 

@@ -3,8 +3,9 @@ says how the run ended.
 
 `launch.json` has the launch: its `token`; `launch` and `back`, its folders; `start`, for
 `NodeActor.run`; `placement`, `retry`, `grace` and `startup_timeout`; `upstreams`, for
-`await_upstreams`. `secrets` and `credentials` are keys of the key-value store: of the run's
-secrets, and of the credentials of its tracking server.
+`await_upstreams`; and whether it has `secrets`. These, and the credentials of a tracking server,
+are one value of the key-value store. The driver takes it as soon as it has joined the cluster, so
+that none is left there, however the launch ends.
 
 If there is no storage, `sent` is what `SentFiles` needs, and paths are relative to the head's
 folder. The driver then writes the launch folder, which the package has as `files`, and last the
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import time
 import traceback
@@ -30,10 +30,12 @@ from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
+from sgpu_decl.backends.ray.cluster.head_names import cancel_name, values_name
+from sgpu_decl.backends.ray.cluster.job_verdict import settles
 from sgpu_decl.backends.ray.cluster.key_values import find_job, pop_value
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
-from sgpu_decl.backends.ray.cluster.own_job import join_cluster
+from sgpu_decl.backends.ray.cluster.own_job import empty_folder, join_cluster
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
 from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams, copy_outputs
@@ -60,29 +62,38 @@ def main(folder: str) -> int:
     with open(os.path.join(folder, "agent.zip"), "rb") as file:
         agent = file.read()
     files = _read_all(os.path.join(folder, "files"))
-    os.chdir("/")
-    shutil.rmtree(folder, ignore_errors=True)
-    reason = None
-    if launch["sent"] is None:
-        reason = _unusable(launch["launch"])
-    else:
-        try:
-            join_cluster()
-            root = head_folder()
-            launch = _on_head(root, launch)
-            write_launch(root, launch["launch"], files, last=launch["sent"]["marker"])
-        except Exception as error:  # noqa: BLE001  any error ends the run, and is reported
-            reason = f"`{launch['launch']}` cannot be written on the head node: {error!r}"
-    if reason is not None:
-        attempt_files.say(reason)
-        return NO_STORAGE
-    return _Driver(launch, agent).run()
+    empty_folder(folder)
+    try:
+        join_cluster()
+    except Exception as error:  # noqa: BLE001  any error ends the run, and is reported
+        return _end_outside(launch, error)
+    try:
+        variables = _take_values(launch)
+        reason = None
+        if launch["sent"] is None:
+            reason = _unusable(launch["launch"])
+        else:
+            try:
+                launch = _written(launch, files)
+            except Exception as error:  # noqa: BLE001  as above
+                reason = _unwritten(launch, error)
+        if reason is not None:
+            attempt_files.say(reason)
+            return NO_STORAGE
+        return _Driver(launch, agent, variables).run()
+    finally:
+        pop_value(cancel_name(launch["token"]))  # one that came too late, or twice
 
 
 class _Driver:
-    def __init__(self, launch: dict[str, Any], agent: bytes) -> None:
+    """`variables` are those of ranks that come from secrets; None if these are gone."""
+
+    def __init__(
+        self, launch: dict[str, Any], agent: bytes, variables: dict[str, str] | None
+    ) -> None:
         self._launch = launch
         self._agent = agent
+        self._variables = variables
         self._status = DriverStatus(launch["launch"])
         self._back = PlatformAttempts(launch["back"])
         self._copy = LogCopy()
@@ -94,29 +105,20 @@ class _Driver:
         self._status.write()
         self._status.keep_alive()
         try:
-            if not ray.is_initialized():
-                join_cluster()
             signal.signal(signal.SIGTERM, self._on_sigterm)
             outcome = self._run()
         except Exception as error:  # noqa: BLE001  any error ends the run, and is reported
             traceback.print_exc()
-            outcome = _failed("platform", f"the driver of this run failed: {error!r}")
+            outcome = _driver_failed(error)
         self._status.end(outcome)
         return int(outcome["exit_code"])
 
     def _run(self) -> dict[str, Any]:
-        secrets: dict[str, str] = {}
-        if self._launch["secrets"]:
-            value = pop_value(self._launch["secrets"], patience=_STORE_ANSWERS)
-            if value is None:
-                return _failed("staging_failed", "the values of the secrets are gone: Ray keeps "
-                               "them for ten minutes, and the driver started later")  # fmt: skip
-            secrets = json.loads(value)
-        if self._launch["credentials"]:  # without them the run is not tracked
-            value = pop_value(self._launch["credentials"], patience=_STORE_ANSWERS)
-            secrets = {**json.loads(value or "{}"), **secrets}
+        if self._variables is None:
+            return _failed("staging_failed", "the values of the secrets are gone: Ray keeps "
+                           "them for ten minutes, and the driver started later")  # fmt: skip
         if self._sent is None:
-            return self._attempts(secrets)
+            return self._attempts(self._variables)
         self._await_gc(self._sent)
         if self._stop_requested():
             return cancelled_outcome(None, "stopped before it had nodes", "driver")
@@ -124,7 +126,7 @@ class _Driver:
         if missing is not None:
             return _failed("staging_failed", missing)
         with self._sent.kept_content():
-            return self._attempts(secrets)
+            return self._attempts(self._variables)
 
     def _await_gc(self, sent: SentFiles) -> None:
         while sent.gc_goes_on() and not self._stop_requested():
@@ -149,8 +151,10 @@ class _Driver:
         while True:
             outcome = self._attempt(number, secrets)
             number += 1
-            if self._stop_requested() or not self._retries(outcome, number):
-                return self._final(outcome)
+            if self._stop_requested():
+                return _after_stop(outcome)
+            if settles(outcome, self._launch["retry"], max(number, self._back.look()[1])):
+                return outcome
             attempt_files.say(f"starting again on other nodes: {_summary(outcome)}")
             self._pause(float(self._launch["retry"]["backoff"]))
 
@@ -241,23 +245,9 @@ class _Driver:
             return _failed(lost[0].failure, lost[0].summary, status)
         return _failed("node_lost", "node 0 ended without an outcome", status)
 
-    def _retries(self, outcome: dict[str, Any], number: int) -> bool:
-        """Whether `retry` wants another attempt; `number` is that of the ones so far."""
-        if outcome["state"] in ("succeeded", "cancelled"):
-            return False
-        retry = self._launch["retry"]
-        if "infra" not in retry["on"] or BLAME[outcome["class"]] == "error":
-            return False  # the agent itself starts ranks again that the user's code ended
-        return max(number, self._back.look()[1]) <= int(retry["max"])
-
-    def _final(self, outcome: dict[str, Any]) -> dict[str, Any]:
-        if outcome["state"] == "succeeded" or not self._stop_requested():
-            return outcome
-        return {**outcome, "state": "cancelled"}
-
     def _stop_requested(self) -> bool:
         """Whether somebody has asked for the end of the run."""
-        if not self._cancelled and pop_value(f"{self._launch['token']}.cancel") is not None:
+        if not self._cancelled and pop_value(cancel_name(self._launch["token"])) is not None:
             self._cancelled = True
         return self._cancelled or self._stopped_at is not None
 
@@ -283,6 +273,40 @@ class _Jobs:
 
     def node_lives(self, node: str) -> bool:
         return any(one["NodeID"] == node and one["Alive"] for one in ray.nodes())
+
+
+def _take_values(launch: dict[str, Any]) -> dict[str, str] | None:
+    """Take from the key-value store the variables of ranks that the client left there; None if
+    secrets are gone. A run without the credentials of its tracking server is not tracked."""
+    value = pop_value(values_name(launch["token"]), patience=_STORE_ANSWERS)
+    given = json.loads(value or "{}")
+    if launch["secrets"] and "secrets" not in given:
+        return None
+    return {**given.get("credentials", {}), **given.get("secrets", {})}
+
+
+def _written(launch: dict[str, Any], files: dict[str, bytes]) -> dict[str, Any]:
+    """Write the launch folder on the head node; return the launch with its paths."""
+    root = head_folder()
+    launch = _on_head(root, launch)
+    write_launch(root, launch["launch"], files, last=launch["sent"]["marker"])
+    return launch
+
+
+def _unwritten(launch: dict[str, Any], error: Exception) -> str:
+    return f"`{launch['launch']}` cannot be written on the head node: {error!r}"
+
+
+def _end_outside(launch: dict[str, Any], error: Exception) -> int:
+    """End a launch whose driver cannot join the cluster; return the exit code."""
+    folder = launch["launch"]
+    reason = _unusable(folder) if launch["sent"] is None else _unwritten(launch, error)
+    if reason is not None:
+        attempt_files.say(reason)
+        return NO_STORAGE
+    outcome = _driver_failed(error)
+    DriverStatus(folder).end(outcome)
+    return int(outcome["exit_code"])
 
 
 def _read_all(folder: str) -> dict[str, bytes]:
@@ -318,8 +342,20 @@ def _unusable(folder: str) -> str | None:
     return None
 
 
+def _after_stop(outcome: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of a run that somebody asked to stop. If its code had failed before, it failed;
+    nodes may have been lost by the stop itself."""
+    if outcome["state"] == "succeeded" or BLAME.get(outcome["class"]) == "error":
+        return outcome
+    return {**outcome, "state": "cancelled"}
+
+
 def _failed(failure: str, summary: str, status: dict[str, Any] | None = None) -> dict[str, Any]:
     return {**lost_outcome(status, failure, summary, "driver"), "state": "failed"}
+
+
+def _driver_failed(error: Exception) -> dict[str, Any]:
+    return _failed("platform", f"the driver of this run failed: {error!r}")
 
 
 def _status_fields(agent: dict[str, Any]) -> dict[str, Any]:

@@ -18,3 +18,13 @@ its own folder, with its job."""
 
 DEPOT_ID = "sgpu-depot-"
 """What the keys of messages to the depot, and the ids of its jobs, begin with."""
+
+
+def values_name(token: str) -> str:
+    """The key of the `secrets` of a launch, and of the `credentials` of its tracking server."""
+    return f"{token}.values"
+
+
+def cancel_name(token: str) -> str:
+    """The key by which a driver is asked to stop the ranks."""
+    return f"{token}.cancel"

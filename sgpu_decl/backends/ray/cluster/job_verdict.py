@@ -4,21 +4,25 @@ then Ray's job.
 | seen | state |
 |---|---|
 | the driver's outcome | that, whatever Ray says |
+| an outcome of the agents that no retry follows, and a driver that is gone | that, too |
 | no such job | lost |
 | PENDING | starting; after a while it waits for Ray, which starts a process for each job |
 | RUNNING, and the driver's node is not alive | lost: Ray says RUNNING after the head restarted |
-| STOPPED | cancelled, by somebody else |
-| SUCCEEDED, FAILED, and an outcome of the agents | that |
+| STOPPED | cancelled: by sgpu, or at the cluster |
+| FAILED with `NO_STORAGE` | failed: the driver could not use the launch folder |
+| SUCCEEDED, or FAILED with the exit code of a run | stopping for a minute, then lost: the outcome \
+of the driver is not visible |
 | FAILED | by `error_type`: the driver's own end is a lost supervisor, all else the platform's |
 
-A cluster that does not answer says nothing of an attempt. The client asks this of its attempts, and
-the driver of a run that comes after another one of that one.
+A cluster that does not answer says nothing of an attempt: then the two outcomes count alone. The
+client asks this of its attempts, and the driver of a run that comes after another one of that one.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
+from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 
 ACTIVE = ("PENDING", "RUNNING")
@@ -29,6 +33,33 @@ _VISIBLE = 60.0  # seconds until this machine sees what the driver wrote last
 _SLOW = 20.0  # seconds in which Ray usually starts a driver
 
 
+def settles(outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 0) -> bool:
+    """Whether an attempt has ended with an outcome of its agents: no `retry` follows it. (Agents
+    themselves start ranks again that the user's code ended, before they write one.)
+
+    Args:
+        retry: when the driver starts ranks on other nodes (`on`), and how often (`max`).
+        starts: how often ranks were started, as far as that is known beside the outcome.
+    """
+    if outcome["state"] in ("succeeded", "cancelled"):
+        return True
+    if "infra" not in retry["on"] or BLAME.get(outcome["class"]) == "error":
+        return True
+    return max(starts, int(outcome["restart"]) + 1) > int(retry["max"])
+
+
+def settled_outcome(
+    outcome: Mapping[str, Any] | None, driver: Mapping[str, Any], retry: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """Return the outcome that the agents brought back last, if an attempt whose driver is gone
+    ended with it, else None. `driver` is what the driver wrote last; see `settles`."""
+    if outcome is None or not settles(outcome, retry):
+        return None
+    if outcome["state"] == "cancelled" and driver["state"] != "stopping":
+        return None  # nobody asked for it: the agents stop when the driver is gone
+    return outcome
+
+
 def judge(
     job: Mapping[str, Any] | None,
     driver: Mapping[str, Any],
@@ -36,20 +67,22 @@ def judge(
     *,
     driver_alive: bool,
     now: float,
+    stop: str | None = None,
 ) -> Mapping[str, Any]:
     """Return the status of an attempt whose driver wrote no outcome, as `view_in` reads it.
 
     Args:
         job: its job; None if the cluster has none.
         driver: what the driver wrote last.
-        outcome: what the agents brought back last.
+        outcome: see `settled_outcome`; None while the driver goes on.
         driver_alive: whether the node of the driver is.
         now: seconds since 1970.
+        stop: why sgpu had Ray stop the job, if it did.
     """
-    if outcome is not None and outcome["state"] == "cancelled" and driver["state"] != "stopping":
-        outcome = None  # nobody asked for it: the agents stop when the driver is gone
+    if outcome is not None:
+        return outcome
     if job is None:
-        return outcome or _lost(
+        return _lost(
             driver,
             "supervisor_lost",
             "the cluster has no such job: it was deleted, or Ray started again",
@@ -62,11 +95,10 @@ def judge(
     if status == "RUNNING":
         if driver_alive:
             return driver
-        return outcome or _lost(driver, "node_lost", "the node of its driver is not alive")
+        return _lost(driver, "node_lost", "the node of its driver is not alive")
     if status == "STOPPED":
-        return cancelled_outcome(dict(driver), "its job was stopped at the cluster", "ray")
-    if outcome is not None:
-        return outcome
+        summary = stop or "its job was stopped at the cluster"
+        return cancelled_outcome(dict(driver), summary, "ray")
     code = job.get("driver_exit_code")
     if code == NO_STORAGE:
         said = str(job.get("message") or "see the log of its job").strip().rpartition("\n")[2]

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 
 import ray
 
-__all__ = ["join_cluster"]
+__all__ = ["empty_folder", "join_cluster"]
+
+
+def empty_folder(folder: str) -> None:
+    """Delete what is in the working folder of the job, and leave that: it is the one of the process
+    of Ray above this one, too. Ray itself keeps it, until it has 10 GB of such folders."""
+    os.chdir("/")
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(entry)
 
 
 def join_cluster() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
-from sgpu_decl.backends.ray.cluster.cluster_room import has_room
+from sgpu_decl.backends.ray.cluster.cluster_room import has_room, need, shortage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,48 +59,32 @@ def place(
     group = placement_group(
         [bundle] * nodes, strategy=_STRATEGIES[wanted["strategy"]], name=name, **labels
     )
-    begun = looked = time.monotonic()
+    begun, looked = time.monotonic(), float("-inf")
     infeasible_since: float | None = None
-    room = True
+    all_nodes: list[dict[str, Any]] = []
     while not group.wait(_POLL):
         now = time.monotonic()
         if stopped():
             remove_placement_group(group)
             return None
         state = (placement_group_table(group).get("stats") or {}).get("scheduling_state")
-        status.write(state="queued", waiting_for=_described(nodes, bundle))
         if now - looked > _SELDOM:
-            room, looked = has_room(wanted, ray.nodes()), now
-        if state != "INFEASIBLE" and room:
+            all_nodes, looked = ray.nodes(), now
+        waiting_for = shortage(wanted, all_nodes, available_resources_per_node())
+        status.write(state="queued", waiting_for=waiting_for)
+        if state != "INFEASIBLE" and has_room(wanted, all_nodes):
             infeasible_since = None
         elif infeasible_since is None:
             infeasible_since = now
         elif wanted["infeasible"] is not None and now - infeasible_since > wanted["infeasible"]:
             remove_placement_group(group)
-            raise NoRoom("capacity", f"the cluster has no room for {_amount(nodes, bundle)}")
+            raise NoRoom("capacity", f"the cluster has no room for {need(wanted, all_nodes)}")
         if patience is not None and now - begun > patience:
             remove_placement_group(group)
             raise NoRoom(
                 "capacity",
-                f"the cluster had no room for {_amount(nodes, bundle)} within the `startup_timeout`"
-                f" of {patience:g} s",
+                f"the cluster had no room within the `startup_timeout` of {patience:g} s for "
+                f"{waiting_for}",
             )
     status.write(waiting_for=None)
     return group
-
-
-def _described(nodes: int, bundle: Mapping[str, float]) -> str:
-    kind = _kind(bundle)
-    free = ray.available_resources().get(kind, 0)
-    every = ray.cluster_resources().get(kind, 0)
-    return f"{_amount(nodes, bundle)}; {free:g} of {every:g} free"
-
-
-def _amount(nodes: int, bundle: Mapping[str, float]) -> str:
-    """In words, as in `2 × 4 GPU`."""  # noqa: RUF002
-    kind = _kind(bundle)
-    return f"{nodes} × {bundle.get(kind, 0):g} {kind}"  # noqa: RUF001
-
-
-def _kind(bundle: Mapping[str, float]) -> str:
-    return "GPU" if "GPU" in bundle else "CPU"

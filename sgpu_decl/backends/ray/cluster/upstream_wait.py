@@ -16,7 +16,7 @@ from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed, await_output, copy_output
 from sgpu_decl.agent.upstreams import listed, refusal
-from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,12 +120,13 @@ class _Upstream:
         goes_on = job is not None and job["status"] in ACTIVE
         node = (job or {}).get("driver_node_id")
         alive = not goes_on or not node or self._jobs.node_lives(node)
-        outcome = None
-        if not (goes_on and alive):
-            outcome = PlatformAttempts(self._upstream["back"]).look()[0]
         status = self._status()  # once more: the driver writes it before it ends
         if status["state"] == "ended":
             return dict(status["outcome"])
+        outcome = None
+        if not (goes_on and alive):
+            brought = PlatformAttempts(self._upstream["back"]).look()[0]
+            outcome = settled_outcome(brought, status, self._upstream["retry"])
         return judge(job, status, outcome, driver_alive=alive, now=time.time())
 
     def _status(self) -> dict[str, Any]:

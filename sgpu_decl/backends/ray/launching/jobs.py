@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.job_table import JOBS, find_job
+from sgpu_decl.backends.ray.cluster.head_names import cancel_name
 from sgpu_decl.backends.ray.launching.package import ENTRYPOINT
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
@@ -81,7 +82,7 @@ def _unknown(error: BackendError) -> OutcomeUnknown:
 
 def cancel_job(dashboard: Dashboard, token: str) -> None:
     """Ask the driver to stop the ranks."""
-    put_value(dashboard, f"{token}.cancel", json.dumps({"v": 1}).encode())
+    put_value(dashboard, cancel_name(token), json.dumps({"v": 1}).encode())
 
 
 def stop_job(dashboard: Dashboard, token: str) -> bool:

@@ -3,12 +3,14 @@
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import ForcedStop, LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
+from sgpu_decl.backends.ray.cluster.head_names import values_name
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
@@ -16,9 +18,7 @@ from sgpu_decl.backends.ray.launching.jobs import cancel_job, put_value, stop_jo
 from sgpu_decl.backends.ray.launching.node_program import (
     LAUNCH,
     RayNodes,
-    credentials_name,
     planned_placement,
-    secrets_name,
 )
 from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _CLUSTER = "cluster.json"
 _ELSEWHERE = "on another cluster or with another `storage`"
 _SILENT = 15.0  # seconds beyond the grace before Ray is asked to stop a job, at the least
+_UNSTARTED = "it was cancelled before Ray had started its driver"
+_SILENT_DRIVER = "it was cancelled; its driver did not stop it, so Ray ended the job"
 _UNANSWERED = 5.0  # seconds after which a cluster that did not answer is asked again
 
 
@@ -106,12 +108,12 @@ class RayLauncher(RemoteLauncher):
         dashboard = self._ray_launches.dashboard(record)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
-        secrets = self._secrets(launching)
-        if secrets:
-            put_value(dashboard, secrets_name(record.token), json.dumps(secrets).encode())
-        credentials = tracking_credentials(launching.config, os.environ)
-        if credentials:
-            put_value(dashboard, credentials_name(record.token), json.dumps(credentials).encode())
+        values = {
+            "secrets": self._secrets(launching),
+            "credentials": tracking_credentials(launching.config, os.environ),
+        }
+        if any(values.values()):
+            put_value(dashboard, values_name(record.token), json.dumps(values).encode())
         own, metadata = {LAUNCH: files.get(f"{folder}/{LAUNCH}")}, _metadata(record)
         if isinstance(files, PackagedFiles):
             own |= _launch_files(files, folder, facts)
@@ -154,8 +156,10 @@ class RayLauncher(RemoteLauncher):
         if dashboard is None or job is None or job["status"] not in ACTIVE:
             return
         # No rank runs yet, and the request to the driver would be deleted before it comes.
-        if job["status"] == "PENDING" and stop_job(dashboard, record.token):
-            return
+        if job["status"] == "PENDING":
+            self._launches.memory.remember(record, stop=_UNSTARTED)
+            if stop_job(dashboard, record.token):
+                return
         cancel_job(dashboard, record.token)
 
     def forced_stop(self, record: LaunchRecord, patience: float | None) -> ForcedStop | None:
@@ -163,7 +167,8 @@ class RayLauncher(RemoteLauncher):
         if dashboard is None:
             return None
         grace = self._launches.config(record).grace.seconds
-        return _RayStop(dashboard, record, grace + max(patience or 0, _SILENT))
+        stopping = partial(self._launches.memory.remember, record, stop=_SILENT_DRIVER)
+        return _RayStop(dashboard, record, grace + max(patience or 0, _SILENT), stopping)
 
     def _dashboard(self, record: LaunchRecord) -> "Dashboard | None":
         """That of the cluster which a launch was submitted to, if it was."""
@@ -184,11 +189,19 @@ class RayLauncher(RemoteLauncher):
 
 
 class _RayStop(ForcedStop):
-    """Has Ray end a job whose driver does not stop it in `patience` seconds."""
+    """Has Ray end a job whose driver does not stop it in `patience` seconds, and calls `stopping`
+    before."""
 
-    def __init__(self, dashboard: "Dashboard", record: LaunchRecord, patience: float) -> None:
+    def __init__(
+        self,
+        dashboard: "Dashboard",
+        record: LaunchRecord,
+        patience: float,
+        stopping: Callable[[], None],
+    ) -> None:
         self._dashboard = dashboard
         self._record = record
+        self._stopping = stopping
         self._due: float | None = time.monotonic() + patience
 
     def look(self) -> str | None:
@@ -199,6 +212,7 @@ class _RayStop(ForcedStop):
             job = find_job(self._dashboard, self._record.token)
             if job is None or job["status"] not in ACTIVE:
                 return None
+            self._stopping()
             stop_job(self._dashboard, self._record.token)
         except BackendError as error:
             if not error.retryable:

@@ -1,15 +1,13 @@
 """The file of a launch folder that the driver of the launch reads."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
-from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.head.head_reader import below_root
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.placement import RayPlacement
@@ -22,6 +20,9 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.run_outputs import outputs_read
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 LAUNCH = "launch.json"
 
@@ -53,7 +54,6 @@ class RayNodes(NodeProgram):
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
         placement = planned_placement(launching)
-        credentials = tracking_credentials(config, os.environ)
         files = self._launches.area(launching.record).files
         upstreams = [self._upstream(launching, upstream, start) for upstream in launching.upstreams]
         sent: dict[str, Json] | None = None
@@ -91,16 +91,11 @@ class RayNodes(NodeProgram):
                 **json.loads(placement.id),
                 "infeasible": None if placement.scales else _INFEASIBLE,
             },
-            "secrets": secrets_name(token) if config.env.secrets else None,
-            "credentials": credentials_name(token) if credentials else None,
+            "secrets": bool(config.env.secrets),
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
-            "retry": {
-                "max": config.retry.max,
-                "on": [str(blame) for blame in config.retry.on],
-                "backoff": config.retry.backoff.seconds,
-            },
+            "retry": {**retry_rule(config), "backoff": config.retry.backoff.seconds},
         }
         return {LAUNCH: canonical(launch).encode()}
 
@@ -116,6 +111,7 @@ class RayNodes(NodeProgram):
             "token": upstream.token,
             "launch": folder,
             "back": f"{folder}/{BACK}",
+            "retry": retry_rule(self._launches.config(upstream)),
             "nodes": self.nodes(LaunchRequest(record=upstream)),
             "waits": ref in launching.record.after,
             "output": input_folder(inputs, ref) if read else None,
@@ -134,11 +130,6 @@ def planned_placement(launching: LaunchRequest) -> RayPlacement:
         ) from None
 
 
-def secrets_name(token: str) -> str:
-    """The key of the values of secrets."""
-    return f"{token}.secrets"
-
-
-def credentials_name(token: str) -> str:
-    """The key of the credentials of the tracking server."""
-    return f"{token}.credentials"
+def retry_rule(config: "RunConfig") -> dict[str, Json]:
+    """When a driver starts ranks again, as `job_verdict.settles` takes it."""
+    return {"max": config.retry.max, "on": [str(blame) for blame in config.retry.on]}

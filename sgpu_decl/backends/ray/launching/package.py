@@ -16,15 +16,17 @@ _OLDEST = (1980, 1, 1, 0, 0, 0)  # what a zip can say
 _PRIVATE = 0o600 << 16  # the mode of a file, as a zip says it
 
 ENTRYPOINT = (
-    'umask 077; chmod 700 .; folder=$(mktemp -d) && cp -R . "$folder" && '
+    "umask 077; chmod 700 .; "
     "raylet=$(tr '\\0' '\\n' </proc/$PPID/environ | sed -n 's/^RAY_RAYLET_PID=//p') && "
     "python=$(tr '\\0' '\\n' </proc/$raylet/cmdline"
     " | sed -n 's/^--python_worker_command=\\([^ ]*\\).*/\\1/p'); "
-    'exec "${python:-python3}" "$folder"'
+    'exec "${python:-python3}" .'
 )
-"""The job: it closes its working folder to other users of the head node, copies it, because Ray may
-delete it while the job runs, and starts the driver with the interpreter that runs Ray there, which
-the command line of the raylet names."""
+"""The job: it closes its working folder to other users of the head node, and starts the driver with
+the interpreter that runs Ray there, which the command line of the raylet names. The driver reads
+the folder before it joins the cluster: from then on Ray may delete it (nodes that share a disk
+unpack the working folder of a driver anew). No copy is made, so a job that is killed leaves nothing
+that Ray does not know of."""
 
 
 def job_package(own: Mapping[str, bytes]) -> tuple[str, bytes]:

@@ -11,9 +11,10 @@ from typing import Any
 from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
-from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.launching.node_program import retry_rule
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -55,12 +56,13 @@ class RayAttempts(RemoteAttempts):
         except BackendError as error:
             if not error.retryable:
                 raise
-            # A cluster that does not answer may run it all the same.
-            status = self._last_driver_status(record)
-            if status["state"] != "ended":
-                known = view_in(record, status)
+            # A cluster that does not answer may run it all the same, unless it has ended.
+            driver_status = self._last_driver_status(record)
+            ended = self._end_without_cluster(record, driver_status)
+            if ended is None:
+                known = view_in(record, driver_status)
                 return RemoteStatus(view=replace(known, unavailable=error.message))
-            status, final = status["outcome"], True
+            status, final = ended
         links = {"ray": f"{marker['address']}/#/jobs/{record.token}"}
         view = replace(view_in(record, status), links=links)
         tracked = status.get("mlflow")
@@ -158,11 +160,36 @@ class RayAttempts(RemoteAttempts):
         if job is None and session_of(dashboard) != marker["session"] and _alive(driver_status):
             raise _another_session(marker["address"])
         alive = job is None or not goes_on or answers.lives(job)
-        results = self._launches.results(record)
-        brought = None if goes_on and alive else results.newest()
-        outcome = results.outcome(brought) if brought is not None else None
-        status = judge(job, driver_status, outcome, driver_alive=alive, now=time.time())
+        outcome = None if goes_on and alive else self._agents_outcome(record, driver_status)
+        stop = self._launches.memory.get(record).get("stop")
+        status = judge(job, driver_status, outcome, driver_alive=alive, now=time.time(), stop=stop)
         return status, not goes_on
+
+    def _end_without_cluster(
+        self, record: LaunchRecord, driver_status: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], bool] | None:
+        """How an attempt ended by the launch folder alone, and whether its nodes have brought back
+        all; None if it may go on."""
+        if driver_status["state"] == "ended":
+            return driver_status["outcome"], True
+        try:
+            outcome = self._agents_outcome(record, driver_status)
+            if outcome is None:
+                return None
+            results = self._launches.results(record)
+            return outcome, bool(results.done(results.newest() or 0, 0))
+        except BackendError:
+            return None  # the folder cannot be read either
+
+    def _agents_outcome(
+        self, record: LaunchRecord, driver_status: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """The outcome of the node agents, if the attempt ended with it."""
+        results = self._launches.results(record)
+        brought = results.newest()
+        outcome = results.outcome(brought) if brought is not None else None
+        retry = retry_rule(self._launches.config(record))
+        return settled_outcome(outcome, driver_status, retry)
 
     def _keep_results(self, record: LaunchRecord, brought: int, view: AttemptView) -> None:
         """Bring the results here that would end with the session of Ray."""
