@@ -85,7 +85,7 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
             status, content = 200, answers.by_path.get(path, others)
             if callable(content):
                 content = content()
-            if token is not None and sent != f"Bearer {token}":
+            if answers.token is not None and sent != f"Bearer {answers.token}":
                 content = (403, "Forbidden") if sent else (401, "Unauthorized")
             if content == "end":  # the connection ends without an answer
                 self.close_connection = True

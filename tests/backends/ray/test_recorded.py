@@ -43,7 +43,7 @@ READERS: tuple[tuple[str, Callable[[Dashboard], object]], ...] = (
     ("/api/v0/nodes", read_cluster),
     ("/nodes", read_cluster),
     ("/api/version", session_of),
-    ("/api/jobs/", lambda ray: running_attempts(list_jobs(ray).values())),
+    ("/api/jobs/", lambda ray: running_attempts(list_jobs(ray).values(), "l")),
     *((f"/api/jobs/{name}", lambda ray, name=name: verdict(ray, name)) for name in JOBS),
     ("/api/v0/nodes", lambda ray: verdict(ray, "run")),
     ("/api/v0/nodes", head_node),
@@ -67,7 +67,7 @@ def test_jobs_of_each_version_are_understood(version: str) -> None:
         }  # fmt: skip
         server.by_path["/api/jobs/run"]["driver_node_id"] = "of-a-node-that-died"
         assert verdict(ray, "run") == "lost"
-        assert running_attempts(list_jobs(ray).values()) == ("`run.train#1`",)
+        assert running_attempts(list_jobs(ray).values(), "l") == ("`run.train#1`",)
         assert session_of(ray).startswith("session_")
 
 

@@ -17,10 +17,13 @@ from sgpu_decl.backends.ray.launching.node_program import (
     LAUNCH,
     RayNodes,
     credentials_name,
-    planned_placement,
     secrets_name,
 )
 from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.launching.planned_cluster import (
+    require_planned_cluster,
+    require_private,
+)
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -69,15 +72,16 @@ class RayLauncher(RemoteLauncher):
 
     def check(self, launching: LaunchRequest) -> None:
         super().check(launching)
-        planned_placement(launching)
-        self._secrets(launching)
         dashboard = self._clusters.of(launching.config)
+        require_planned_cluster(launching, dashboard, self._clusters.answers(dashboard).head)
+        session_of(dashboard)
+        require_private(launching.config, dashboard)
+        self._secrets(launching)
         self.require_upstreams(launching, _ELSEWHERE)
         for upstream in launching.upstreams:
             waits = upstream.ref in launching.record.after
             if waits and self._address(upstream) != dashboard.address.url:
                 raise upstream_elsewhere(launching.ref, upstream.ref, _ELSEWHERE, waits=True)
-        session_of(dashboard)
 
     def _secrets(self, launching: LaunchRequest) -> dict[str, str]:
         references = launching.config.env.secrets
@@ -100,11 +104,12 @@ class RayLauncher(RemoteLauncher):
         if before is not None:
             return before
         record = launching.record
+        dashboard = self._ray_launches.dashboard(record)
+        facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
+        require_private(launching.config, dashboard)  # a launch that a crash left was not checked
         files = self._launches.area(record).files
         if isinstance(files, PackagedFiles):
             self._share_again(launching)
-        dashboard = self._ray_launches.dashboard(record)
-        facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
         secrets = self._secrets(launching)
         if secrets:
