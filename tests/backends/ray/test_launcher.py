@@ -40,7 +40,7 @@ class Machine:
         self._shared = Shared(home / "here", root)
         block = {"kind": "ray", "address": answers.url, "storage": str(root)}
         launching = self._shared.launching("def main(): return {}\n", backend=block)
-        placement = replace(PLACEMENT, address=answers.url, head=HEAD["node_id"])
+        placement = replace(PLACEMENT, address=answers.url, head="h")
         inputs = replace(launching.record.inputs, placement=placement.id)
         self.launching = replace(launching, record=replace(launching.record, inputs=inputs))
         self.job = f"{JOBS}{launching.record.token}"

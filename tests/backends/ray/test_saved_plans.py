@@ -22,7 +22,7 @@ mlflow: {enabled: false}
 env: {secrets: {WORD: "env:WORD"}}
 backend: {kind: ray, storage: ROOT}
 """
-TAKEN = {"/api/packages/gcs/*": {}, "/api/jobs/": {}}
+TAKEN: dict[str, Any] = {"/api/packages/gcs/*": {}, "/api/jobs/": {}}
 """What a cluster answers that takes a job."""
 
 
@@ -81,6 +81,17 @@ def test_a_saved_plan_is_launched_on_its_cluster(shell: Shell, cluster: Answers)
 
     assert apply(shell, cluster.url).code == 0
     assert "POST /api/jobs/" in changing(cluster)
+
+
+def test_a_plan_of_a_cluster_that_does_not_answer_says_that_it_is_not_complete(
+    shell: Shell,
+) -> None:
+    answer = at(shell, "http://127.0.0.1:1", "plan", "--out", "a.plan")
+    assert answer.code == 0
+    assert "This plan is not complete: " in answer.out
+    assert "apply what is known now with `sgpu apply a.plan`" in answer.err
+    data = at(shell, "http://127.0.0.1:1", "plan", "-o", "json").json["data"]
+    assert (data["complete"], data["applyable"]) == (False, True)
 
 
 def test_a_saved_plan_is_refused_where_another_cluster_is_meant(

@@ -506,6 +506,8 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning_with_the_reason(planned: Pl
     assert "could not be asked whether it takes the run" in found.summary
     assert found.place.line == 7
     assert plan.changes[0].launch is None or plan.changes[0].launch.inputs.placement is None
+    assert not plan.complete
+    assert planned().complete
 
 
 @pytest.mark.parametrize("address", ["head:6379", "ray://head:10001"])
