@@ -56,8 +56,13 @@ def recorded(version: str) -> dict[str, Any]:
         "/api/version": "version",
         "/api/jobs/": "jobs",
     }
-    folder = RECORDED / version
-    return {path: json.loads((folder / f"{name}.json").read_text()) for path, name in paths.items()}
+    return {path: recorded_answer(version, name) for path, name in paths.items()}
+
+
+def recorded_answer(version: str, name: str) -> Any:
+    """One answer. Beside those of `recorded` there are `names` of files, `submission` and `stop` of
+    a job, and `packages`: statuses and texts of a value that is not there, is put, and is there."""
+    return json.loads((RECORDED / version / f"{name}.json").read_text())
 
 
 @contextmanager
