@@ -125,6 +125,20 @@ def test_a_saved_plan_is_refused_where_its_address_leads_to_another_cluster(
     assert at(shell, cluster.url, "apply", "-y", "--detach").code == 0
 
 
+def test_a_tracking_uri_that_is_malformed_where_a_plan_is_applied_is_refused(
+    shell: Shell, cluster: Answers
+) -> None:
+    file = shell.folder / "run.yaml"
+    file.write_text(file.read_text().replace("mlflow: {enabled: false}\n", ""))
+    saved(shell, cluster)
+    shell.environ["MLFLOW_TRACKING_URI"] = "http://[server"
+
+    refused = apply(shell, cluster.url)
+
+    assert (refused.code, refused.json["error"]["code"]) == (1, "bad_tracking_uri")
+    assert changing(cluster) == []
+
+
 def test_nothing_is_sent_in_the_clear_to_a_cluster_that_asks_for_no_token_any_more(
     shell: Shell,
 ) -> None:

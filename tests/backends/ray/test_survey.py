@@ -1,5 +1,6 @@
 """What a plan says of a run on a Ray cluster, with the cluster's recorded answers."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -207,7 +208,8 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
         ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 9),
         ({"more": "on_active: queue\n"}, "cannot_queue", "no attempt can wait there", 9),
         ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
-        ({"backend": "  storage: /dev/null\n"}, "bad_storage", "is not there", 8),
+        ({"backend": "  storage: /dev/null\n"}, "bad_storage", "`/dev/null` is no folder", 8),
+        ({"backend": f"  storage: {sys.executable}\n"}, "bad_storage", "is no folder", 8),
     ],
 )  # fmt: skip
 def test_what_is_refused_has_a_place_and_a_way_out(
@@ -519,7 +521,7 @@ def test_a_variable_that_names_no_dashboard_is_said_to_be_passed_over(
     (project / "run.yaml").write_text(RUN.format(type="CPU", gpus=1) + block)
     with Session.open(Location(project=project)) as session:
         found = checks(session.plan().plan)["host_unreachable"]
-    assert "the default (`RAY_ADDRESS` holds no URL, and is not used)" in found.hint
+    assert "the default (`RAY_ADDRESS` names no dashboard, and is not used)" in found.hint
 
 
 def test_a_web_server_without_ray_is_no_dashboard(planned: Planned) -> None:

@@ -179,7 +179,7 @@ class Dashboard:
         if url == DEFAULT_ADDRESS:
             where = "the default"
             if self.address.passed_over:
-                where += f" (`{self.address.passed_over}` holds no URL, and is not used)"
+                where += f" (`{self.address.passed_over}` names no dashboard, and is not used)"
         return f"`{url}`, {where},"
 
     def _request(

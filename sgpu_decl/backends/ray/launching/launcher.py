@@ -33,6 +33,7 @@ from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
 from sgpu_decl.backends.required_outputs import upstream_elsewhere
 from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.backends.tracking_uri import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
@@ -77,6 +78,7 @@ class RayLauncher(RemoteLauncher):
         session_of(dashboard)
         require_private(launching.config, dashboard)
         self._secrets(launching)
+        require_uri(launching.config, os.environ)
         self.require_upstreams(launching, _ELSEWHERE)
         for upstream in launching.upstreams:
             waits = upstream.ref in launching.record.after
