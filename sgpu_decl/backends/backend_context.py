@@ -21,7 +21,8 @@ _T = TypeVar("_T")
 class BackendContext:
     """One project and target. The stores of pinned code and of environments are opened where one
     is used; `pythons` gives the finder of interpreters, `shared_state` says whether other machines
-    have the same state."""
+    have the same state. `lineage` gives that of the state which was read last; None before the
+    first."""
 
     project: Path
     state_dir: Path
@@ -29,6 +30,7 @@ class BackendContext:
     environments: "Callable[[], EnvironmentStore]"
     pythons: "Callable[[], Pythons]"
     shared_state: Callable[[], bool] = lambda: False
+    lineage: "Callable[[], str | None]" = lambda: None
 
     _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -6,11 +6,12 @@ from urllib.parse import urlsplit
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["store_of", "uri_findings"]
+__all__ = ["require_uri", "store_of", "uri_findings"]
 
 _STORE = "MLFLOW_TRACKING_URI"
 
@@ -38,3 +39,14 @@ def uri_findings(
             place=next((places[name] for name in names if name in places), None),
             hint=f"correct `mlflow.tracking_uri` or {_STORE}, such as `https://server:5000`",
         )
+
+
+def require_uri(config: "RunConfig", environ: Mapping[str, str]) -> None:
+    """Refuse to launch with a malformed tracking URI: where a saved plan is applied, the variable
+    may have another value than where it was made.
+
+    Raises:
+        BackendError: `bad_tracking_uri`.
+    """
+    for finding in uri_findings(config, {}, environ):
+        raise BackendError(finding.summary, hint=finding.hint, code="bad_tracking_uri")

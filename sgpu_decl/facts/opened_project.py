@@ -55,6 +55,7 @@ class OpenedProject:
         self.state_dir = opened.state_dir
         self._states: StateStore | None = None
         self._closed = False
+        self._lineage: str | None = None
         self._backends: dict[str, Backend] = {}
         self._pythons: dict[bool, Pythons] = {}
         self.guarded = True  # whether interpreters of the project may not be run
@@ -185,6 +186,7 @@ class OpenedProject:
             environments=lambda: self.environments,
             pythons=self.pythons,
             shared_state=lambda: self.shared_place is not None,
+            lineage=lambda: self._lineage,
         )
 
     def job_backend(self, block: "BackendOptions") -> "JobBackend":
@@ -248,7 +250,9 @@ class OpenedProject:
 
     def state(self) -> State:
         """What is recorded; an empty state with a lineage of its own where nothing is."""
-        return self.states.read() or State(lineage=str(uuid.uuid4()), serial=0, resources={})
+        state = self.states.read() or State(lineage=str(uuid.uuid4()), serial=0, resources={})
+        self._lineage = state.lineage
+        return state
 
     def believed(self, state: State | None = None) -> State:
         """The state, read now unless given, with the launches that a crash kept from being

@@ -17,6 +17,7 @@ from sgpu_decl.views.markdown import prose, written_size
 from sgpu_decl.views.plan_change_markdown import Fold, change_row, folds, has_folds
 from sgpu_decl.views.plan_check_markdown import check_lines
 from sgpu_decl.views.plan_words import (
+    INCOMPLETE,
     caused_here,
     estimate_words,
     launches,
@@ -228,4 +229,4 @@ def _closing(plan: Plan) -> Iterator[str]:
     if launches(plan):
         yield f"Estimate: {prose(estimate_words(plan.estimate))}."
     if not plan.complete:
-        yield "Some runs or jobs were left out of this plan."
+        yield INCOMPLETE

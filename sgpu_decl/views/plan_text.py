@@ -13,6 +13,7 @@ from sgpu_decl.planning.first_fields import new_values
 from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
+    INCOMPLETE,
     because,
     caused_here,
     changes_something,
@@ -238,7 +239,7 @@ class _Paper:
         if launches(plan):
             yield f"Estimate: {estimate_words(plan.estimate)}."
         if not plan.complete:
-            yield "Some runs or jobs were left out of this plan."
+            yield INCOMPLETE
         if any(check.severity is Severity.ERROR for check in plan.checks):
             yield "This plan cannot be applied: see the errors above."
         if changes_something(plan):

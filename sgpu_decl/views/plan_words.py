@@ -26,6 +26,7 @@ from sgpu_decl.views.launch_reason import AGAIN, ALWAYS, REASONS
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
+    "INCOMPLETE",
     "action_words",
     "because",
     "caused_here",
@@ -48,6 +49,9 @@ __all__ = [
     "value",
     "what",
 ]
+
+INCOMPLETE = "This plan is not complete: some runs or jobs were left out, or could not be checked."
+"""What is said of a plan that is not `complete`."""
 
 _PATHS_SHOWN = 5
 _UPSTREAMS_SHOWN = 4

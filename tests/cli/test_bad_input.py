@@ -6,6 +6,7 @@ import re
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -468,6 +469,19 @@ def test_a_near_miss_in_a_project_is_told_by_the_field_of_its_run(sgpu: Shell) -
     sgpu.write("sgpu.yml", f"runs:\n  a: {run}\n")
     found = sgpu.here("validate", "-o", "json").json["error"]["diagnostics"]
     assert [item["severity"] for item in found] == ["error", "warning"]
+
+
+def test_a_malformed_tracking_uri_where_a_saved_plan_is_applied_launches_nothing(
+    sgpu: Shell,
+) -> None:
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: 'true'\n")
+    assert sgpu.here("plan", "--out", "a.plan").code == 0
+    there = replace(sgpu, environ={**sgpu.environ, "MLFLOW_TRACKING_URI": "http://[server"})
+
+    applied = there.here("apply", "a.plan", "-o", "json")
+
+    assert (applied.code, applied.json["error"]["code"]) == (1, "bad_tracking_uri")
+    assert sgpu.here("status", "-o", "json").json["data"]["runs"] == []
 
 
 @pytest.mark.parametrize(

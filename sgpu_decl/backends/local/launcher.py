@@ -16,6 +16,7 @@ from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.backends.required_outputs import output_gone
 from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.backends.tracking_uri import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
@@ -62,6 +63,7 @@ class LocalLauncher(Launcher):
             )
         config = launching.config
         resolve_secrets(config.env.secrets, self._environ, launching.folder(self._project))
+        require_uri(config, self._environ)
         if launching.inputs.environment_digest is None:
             self._interpreter(launching)
         require_code(self._store(), launching)

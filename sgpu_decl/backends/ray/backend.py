@@ -62,7 +62,7 @@ def open_ray(context: BackendContext) -> Backend:
         clusters.close()
 
     return Backend(
-        survey=RaySurvey(context.pythons, clusters),
+        survey=RaySurvey(context.pythons, clusters, context.lineage),
         launcher=RayLauncher(context, clusters, launches, attempts),
         attempts=attempts,
         storage=RayStorage(context.layout, attempts, pending, area_with),

@@ -7,7 +7,7 @@ from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.job_table import find_job, list_jobs
-from sgpu_decl.backends.ray.api.node_table import living_nodes
+from sgpu_decl.backends.ray.api.node_table import head_among, list_nodes
 
 __all__ = ["ClusterAnswers"]
 
@@ -24,6 +24,7 @@ class ClusterAnswers:
         self._jobs: tuple[Mapping[str, Any], ...] = ()
         self._unused: dict[str, Mapping[str, Any]] = {}  # jobs that nobody looked at, by token
         self._nodes: frozenset[str] = frozenset()
+        self._head: str | None = None
         self._lock = threading.Lock()
 
     def jobs(self) -> Sequence[Mapping[str, Any]]:
@@ -54,16 +55,28 @@ class ClusterAnswers:
             return True
         with self._lock:
             if time.monotonic() - self._nodes_at > _SELDOM:
-                self._note(living_nodes(self._dashboard))
+                self._read_nodes()
             return node in self._nodes
 
-    def note_living(self, nodes: Collection[str]) -> None:
-        """The nodes that are alive, as somebody else was told."""
+    def head(self) -> str | None:
+        """The id of the head, as it was a moment ago; None if none was alive."""
         with self._lock:
-            self._note(nodes)
+            if time.monotonic() - self._nodes_at > _SELDOM:
+                self._read_nodes()
+            return self._head
 
-    def _note(self, nodes: Collection[str]) -> None:
+    def note_nodes(self, nodes: Collection[str], head: str | None) -> None:
+        """The nodes that are alive, and the head among them, as somebody else was told."""
+        with self._lock:
+            self._note(nodes, head)
+
+    def _read_nodes(self) -> None:
+        rows = list_nodes(self._dashboard)
+        self._note([row["node_id"] for row in rows], head_among(self._dashboard, rows))
+
+    def _note(self, nodes: Collection[str], head: str | None) -> None:
         self._nodes, self._nodes_at = frozenset(nodes), time.monotonic()
+        self._head = head
 
     def _list_jobs(self) -> None:
         jobs = list_jobs(self._dashboard)

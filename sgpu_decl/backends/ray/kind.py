@@ -21,7 +21,7 @@ def _survey(context: "BackendContext") -> "Survey":
     from sgpu_decl.backends.ray.clusters import Clusters
     from sgpu_decl.backends.ray.planning.survey import RaySurvey
 
-    return RaySurvey(context.pythons, context.shared(Clusters))
+    return RaySurvey(context.pythons, context.shared(Clusters), context.lineage)
 
 
 def _open(context: "BackendContext") -> "Backend":

@@ -22,6 +22,9 @@ class RayPlacement:
         bundle: what Ray sets aside for a rank group, by its own names of resources: `CPU`, `GPU`.
         labels: what the nodes must have, as Ray's label selectors.
         scales: whether the cluster starts nodes for what does not fit yet.
+        address: the URL of the dashboard of the cluster; None in launches of an older sgpu.
+        head: the id of the cluster's head node, which another cluster, and the next session of this
+            one, does not have; None if it had no head that was alive.
     """
 
     nodes: int
@@ -30,6 +33,8 @@ class RayPlacement:
     bundle: Mapping[str, int | float]
     labels: Mapping[str, str]
     scales: bool
+    address: str | None = None
+    head: str | None = None
 
     @property
     def id(self) -> str:
@@ -41,6 +46,8 @@ class RayPlacement:
             "bundle": dict(self.bundle),
             "labels": dict(self.labels),
             "scales": self.scales,
+            "address": self.address,
+            "head": self.head,
         }
         return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 

@@ -87,7 +87,8 @@ class RemoteSurvey(Survey):
     def unanswered(
         self, platform: str, error: SgpuError, then: str, place: Place | None
     ) -> list[Diagnostic]:
-        """The warning that a platform could not be asked, once: a plan can be made without it.
+        """The warning that a platform could not be asked, once: a plan can be made without it, and
+        is not complete.
 
         Args:
             then: what an apply would do.
@@ -102,5 +103,6 @@ class RemoteSurvey(Survey):
             summary=f"{summary}{then}",
             place=place,
             hint=error.hint,
+            unasked=True,
         )
         return [warning]

@@ -182,6 +182,7 @@ def test_an_apply_waits_for_a_slow_login_and_says_so_where_a_plan_goes_on_withou
     (check,) = [item for item in plan.plan.checks if item.id == "host_unreachable"]
     assert "`apply` asks again, and waits up to 60 s" in check.summary
     assert "fail" not in check.summary
+    assert not plan.plan.complete
     assert not applied.failed
     assert "connecting" in told.phases
     opened.runs.wait(applied.launched, timeout=120)

@@ -56,8 +56,13 @@ def recorded(version: str) -> dict[str, Any]:
         "/api/version": "version",
         "/api/jobs/": "jobs",
     }
-    folder = RECORDED / version
-    return {path: json.loads((folder / f"{name}.json").read_text()) for path, name in paths.items()}
+    return {path: recorded_answer(version, name) for path, name in paths.items()}
+
+
+def recorded_answer(version: str, name: str) -> Any:
+    """One answer. Beside those of `recorded` there are `names` of files, `submission` and `stop` of
+    a job, and `packages`: statuses and texts of a value that is not there, is put, and is there."""
+    return json.loads((RECORDED / version / f"{name}.json").read_text())
 
 
 @contextmanager
@@ -85,7 +90,7 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
             status, content = 200, answers.by_path.get(path, others)
             if callable(content):
                 content = content()
-            if token is not None and sent != f"Bearer {token}":
+            if answers.token is not None and sent != f"Bearer {answers.token}":
                 content = (403, "Forbidden") if sent else (401, "Unauthorized")
             if content == "end":  # the connection ends without an answer
                 self.close_connection = True

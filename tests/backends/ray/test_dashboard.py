@@ -102,7 +102,7 @@ by 10.0.0.7
         ((503, "soon"), "unavailable", "not available now: it answers 503"),
         ((302, ""), "not_ray_dashboard", "sends requests on to `https://login.example`"),
         ((200, "<html>"), "not_ray_dashboard", "gives no JSON: <html>"),
-        ((404, "no"), "remote_missing", "answers 404"),
+        ((404, "no"), "not_ray_dashboard", "`/x` gives 404"),
     ],
 )
 def test_answers_that_are_none(answer: tuple[int, str], code: str, message: str) -> None:
@@ -121,7 +121,7 @@ def test_refusals_have_their_status() -> None:
         with pytest.raises(Refused) as raised:
             ray.put("/x", b"")
         with pytest.raises(RemoteMissing):
-            ray.get("/y")
+            ray.read("/y")
     assert raised.value.status == 413
 
 

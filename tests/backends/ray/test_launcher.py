@@ -21,7 +21,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet
-from tests.backends.ray.answers import Answers, answering
+from tests.backends.ray.answers import HEAD, NODES, Answers, answering
 from tests.backends.remote.conftest import Shared
 from tests.support import until
 
@@ -41,7 +41,8 @@ class Machine:
         self._shared = Shared(home / "here", root)
         block = {"kind": "ray", "address": answers.url, "storage": str(root)}
         launching = self._shared.launching("def main(): return {}\n", backend=block)
-        inputs = replace(launching.record.inputs, placement=PLACEMENT.id)
+        placement = replace(PLACEMENT, address=answers.url, head="h")
+        inputs = replace(launching.record.inputs, placement=placement.id)
         self.launching = replace(launching, record=replace(launching.record, inputs=inputs))
         self.job = f"{JOBS}{launching.record.token}"
         self.folder = Path(self._shared.folder(self.launching))
@@ -89,7 +90,8 @@ class Machine:
 
 @pytest.fixture
 def answers() -> Iterator[Answers]:
-    with answering({VERSION: {"session_name": "one"}}) as running:
+    nodes = {"data": {"result": {"result": [HEAD]}}}
+    with answering({VERSION: {"session_name": "one"}, NODES: nodes}) as running:
         running.by_path |= {"/api/packages/gcs/*": {}, JOBS: "end"}
         yield running
 
@@ -166,6 +168,34 @@ def test_a_launch_that_the_cluster_refuses_is_unstaged(machine: Machine, answers
 
     assert not isinstance(raised.value, OutcomeUnknown)
     assert not machine.folder.exists()
+
+
+def test_a_launch_that_a_crash_left_is_not_sent_in_the_clear(
+    tmp_path: Path, answers: Answers
+) -> None:
+    """The cluster may have asked for a token when it was staged."""
+    answers.url = answers.url.replace("127.0.0.1", "0.0.0.0")  # no address of loopback
+    machine = Machine(tmp_path, answers)
+    with machine.launcher() as launcher:
+        launcher.prepare([machine.launching], Quiet())
+        launcher.stage(machine.launching)
+
+    with pytest.raises(BackendError) as raised:
+        machine.launch()
+
+    assert raised.value.code == "ray_insecure"
+    assert {request.partition(" ")[0] for request, _ in answers.requests} == {"GET"}
+
+
+def test_a_plan_that_names_no_cluster_is_refused(tmp_path: Path, answers: Answers) -> None:
+    machine = Machine(tmp_path, answers)
+    inputs = replace(machine.launching.record.inputs, placement=PLACEMENT.id)
+    record = replace(machine.launching.record, inputs=inputs)
+
+    with machine.launcher() as launcher, pytest.raises(BackendError) as raised:
+        launcher.check(replace(machine.launching, record=record))
+
+    assert (raised.value.code, raised.value.hint) == ("launch_failed", "plan again")
 
 
 def test_the_driver_is_told_what_its_run_comes_after(tmp_path: Path, answers: Answers) -> None:

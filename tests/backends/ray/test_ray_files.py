@@ -105,6 +105,77 @@ def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        ({"internal": None}, "`internal`"),
+        ({"internal": [1]}, "`internal`"),
+        ({"worker.out": {"a": 1}}, "`worker.out`"),
+        ([], "`data.result`"),
+        (None, "`data.result`"),
+    ],
+)
+def test_names_that_are_none_are_no_answer_of_ray(
+    answers: Answers, files: RayFiles, result: Any, named: str
+) -> None:
+    answers.by_path[NAMES] = {"data": {"result": result}}
+    with pytest.raises(BackendError, match=f"`{NAMES}` gives .*{named}") as raised:
+        files.names("/sgpu/a", "*")
+    assert raised.value.code == "not_ray_dashboard"
+
+
+@pytest.mark.parametrize(
+    ("index", "named"),
+    [
+        ({"v": 1}, "no `entries`"),
+        ({"v": 1, "entries": {"b.txt": None}}, "no entry of `b.txt`"),
+        ({"v": 1, "entries": {"b": {"size": "large", "modified": 1}}}, "a `size`"),
+        ({"v": 1, "entries": {"b": {"size": 1, "modified": []}}}, "a `modified`"),
+        ([1], "no `entries`"),
+        ((200, "<html>log in</html>"), "no JSON: <html>"),
+    ],
+)
+def test_an_index_that_is_none_is_no_answer_of_ray(
+    answers: Answers, files: RayFiles, index: Any, named: str
+) -> None:
+    answers.by_path[FILE] = index
+    with pytest.raises(BackendError, match=f"`/sgpu/a/.*gives {named}") as raised:
+        files.list("/sgpu/a")
+    assert raised.value.code == "not_ray_dashboard"
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ({"v": 1, "job": "depot"}, "no `now`"),
+        ({"v": 1, "job": ["depot"], "now": 1.0}, "a `job`"),
+        ({"v": 1, "now": 1.0}, "no `job`"),
+        ([1], "no `job`"),
+        ((200, "<html>"), "no JSON"),
+    ],
+)
+def test_an_answer_that_no_depot_gives_is_named(
+    answers: Answers, files: RayFiles, answer: Any, named: str
+) -> None:
+    answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
+    answers.by_path["/api/packages/gcs/*"] = {}
+    with pytest.raises(BackendError, match=f"gives {named}") as raised:
+        files.now()
+    assert raised.value.code == "not_ray_dashboard"
+
+
+def test_a_refusal_of_the_depot_without_words_is_named_by_its_code(
+    answers: Answers, files: RayFiles
+) -> None:
+    answer = {"v": 1, "now": time.time(), "job": "depot"}
+    answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
+    answers.by_path["/api/packages/gcs/*"] = {}
+    files.now()
+    answers.by_path[FILE] = {**answer, "error": {"code": "remote_broken", "message": None}}
+    with pytest.raises(BackendError, match="refuses a request: remote_broken"):
+        files.put("/sgpu/a", b"x")
+
+
 @pytest.mark.parametrize(("node", "starts"), [("h", 0), ("gone", 1), (None, 0)])
 def test_a_depot_is_started_where_the_node_of_the_last_one_is_gone(
     answers: Answers, files: RayFiles, node: str | None, starts: int

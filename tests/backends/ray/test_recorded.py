@@ -15,17 +15,22 @@ from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.api.job_table import find_job, list_jobs, session_of
 from sgpu_decl.backends.ray.api.node_table import head_node, living_nodes
 from sgpu_decl.backends.ray.cluster.job_verdict import judge
-from sgpu_decl.backends.ray.launching.jobs import stop_job
+from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.launching.jobs import put_value, stop_job, submit_job
 from sgpu_decl.backends.ray.planning.cluster_nodes import read_cluster
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
+from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 from sgpu_decl.testing.ray_cluster import RayCluster
-from tests.backends.ray.answers import RECORDED, answering, recorded
+from tests.backends.ray.answers import NAMES, RECORDED, answering, recorded, recorded_answer
 from tests.support import until
 
 VERSIONS = sorted(os.listdir(RECORDED))
 JOBS = ("run", "ok", "bad", "stop")
 # Mappings whose keys are no words of Ray's.
+STOP = "/api/jobs/run/stop"
+MORE = {NAMES: "names", STOP: "stop"}
+PACKAGE = "/api/packages/gcs/sgpu_a.zip"
 OPEN = ("labels", "resources_total", "resourcesTotal", "nodeLogicalResources", "metadata")
 
 Path = tuple[str | int, ...]
@@ -43,16 +48,19 @@ READERS: tuple[tuple[str, Callable[[Dashboard], object]], ...] = (
     ("/api/v0/nodes", read_cluster),
     ("/nodes", read_cluster),
     ("/api/version", session_of),
-    ("/api/jobs/", lambda ray: running_attempts(list_jobs(ray).values())),
+    ("/api/jobs/", lambda ray: running_attempts(list_jobs(ray).values(), "l")),
     *((f"/api/jobs/{name}", lambda ray, name=name: verdict(ray, name)) for name in JOBS),
     ("/api/v0/nodes", lambda ray: verdict(ray, "run")),
     ("/api/v0/nodes", head_node),
+    (NAMES, lambda ray: RayFiles(ray).names("/sgpu", "*")),
+    (STOP, lambda ray: stop_job(ray, "run")),
 )
 
 
 def answers_of(version: str) -> dict[str, Any]:
     answers = recorded(version)
-    return answers | {f"/api/jobs/{job['submission_id']}": job for job in answers["/api/jobs/"]}
+    answers |= {f"/api/jobs/{job['submission_id']}": job for job in answers["/api/jobs/"]}
+    return answers | {path: recorded_answer(version, name) for path, name in MORE.items()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -67,8 +75,29 @@ def test_jobs_of_each_version_are_understood(version: str) -> None:
         }  # fmt: skip
         server.by_path["/api/jobs/run"]["driver_node_id"] = "of-a-node-that-died"
         assert verdict(ray, "run") == "lost"
-        assert running_attempts(list_jobs(ray).values()) == ("`run.train#1`",)
+        assert running_attempts(list_jobs(ray).values(), "l") == ("`run.train#1`",)
         assert session_of(ray).startswith("session_")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_and_values_of_each_version_are_understood(version: str) -> None:
+    answers = answers_of(version)
+    packages = recorded_answer(version, "packages")
+    in_turn = iter([tuple(packages[name]) for name in ("find", "put", "found")])
+    answers |= {
+        PACKAGE: lambda: next(in_turn),
+        "/api/jobs/": recorded_answer(version, "submission"),
+    }
+    with answering(answers) as server, closing(server.dashboard()) as ray:
+        names = RayFiles(ray).names("/sgpu", "*")
+        assert [name for name in names if name.endswith("raylet.out")]
+        put_value(ray, "sgpu_a.zip", b"hello")
+        assert ray.read(PACKAGE) == b""  # Ray says that it has the value, and keeps it longer
+        submit_job(ray, "run", "sgpu_a.zip")
+        assert stop_job(ray, "run") is True
+    assert [request for request, _ in server.requests][-5:] == [
+        f"GET {PACKAGE}", f"PUT {PACKAGE}", f"GET {PACKAGE}", "POST /api/jobs/", f"POST {STOP}"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -93,6 +122,8 @@ def test_an_answer_that_lacks_something_is_named(version: str) -> None:
         ("/nodes", "nodeLogicalResources"),
         ("/api/version", "session_name"),
         ("/api/jobs/run", "status"),
+        (NAMES, "result"),
+        (STOP, "stopped"),
     }
 
 
@@ -105,10 +136,17 @@ def test_a_cluster_answers_as_the_recorded_one(cluster: RayCluster) -> None:
         for name, program in (("run", "sleep 600"), ("bad", "exit 3")):
             ray.post("/api/jobs/", {"entrypoint": program, "submission_id": name})
         until(lambda: verdict(ray, "run") == "running" and verdict(ray, "bad") == "stopping")
+        head = head_node(ray)
+        names = fields(cluster.get(f"{NAMES}?node_id={head}&glob=*.out"))
+        assert {*fields(recorded_answer(found, "names"))} <= {*names}
+        with pytest.raises(RemoteMissing):
+            ray.read(PACKAGE)
+        put_value(ray, "sgpu_a.zip", b"hello")
+        assert ray.read(PACKAGE) == b""
         for path in answers:
             there = fields(cluster.get(f"{path}?view=summary&detail=1"))
             assert {*fields(answers[path])} <= {*there}, path
-        stop_job(ray, "run")
+        assert ray.post(STOP, {}) == recorded_answer(found, "stop")
 
 
 def places(value: Any, here: Path = ()) -> Iterator[Path]:

@@ -1,6 +1,8 @@
 """What a plan says of a run on a Ray cluster, with the cluster's recorded answers."""
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,14 @@ from sgpu_decl.backends.ray.planning.cluster_checks import cluster_findings
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.plan import Check, Plan
+from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.backends.ray.answers import Answers, answering, recorded
 
 RUN = "name: train\ntype: {type}\ngpus: {gpus}\nentrypoint: train.py:main\n"
 CODE = "def main():\n    pass\n"
 NODES = "/api/v0/nodes"
+ROWS = ("data", "result", "result")
+MACHINES = ("data", "summary")
 
 
 @pytest.fixture
@@ -73,6 +78,33 @@ def test_a_plan_asks_at_most_five_times(cluster: Answers, planned: Planned) -> N
     planned(12, backend=HALF)
     assert 0 < len(cluster.requests) <= 5
     assert cluster.connections == 1
+
+
+def test_a_plan_with_a_token_asks_at_most_five_times(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "t-1")
+    with answering(recorded("2.60.0"), token="t-1") as secured:
+        found = checks(planned(6, backend=HALF, url=secured.url))
+    assert "not_now" in found
+    assert "GET /api/jobs/" in dict(secured.requests)
+    assert len(secured.requests) == 5, secured.requests
+
+
+def test_a_cluster_with_two_spellings_is_asked_once(
+    project: Path, cluster: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", f"{cluster.url}/")
+    run = "{type: CPU, gpus: 1, command: [x], mlflow: {enabled: false}, backend: {kind: ray"
+    text = (
+        f"project: {{name: p}}\nruns:\n  a: {run}, address: '{cluster.url}'}}}}\n  b: {run}}}}}\n"
+    )
+    (project / "sgpu.yml").write_text(text)
+    with Session.open(Location(project=project)) as session:
+        plan = session.plan().plan
+    placements = {change.launch.inputs.placement for change in plan.changes if change.launch}
+    assert len(placements) == 1
+    assert len(cluster.requests) == 4, cluster.requests
 
 
 @pytest.mark.parametrize(
@@ -176,7 +208,8 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
         ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 9),
         ({"more": "on_active: queue\n"}, "cannot_queue", "no attempt can wait there", 9),
         ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
-        ({"backend": "  storage: /dev/null\n"}, "bad_storage", "is not there", 8),
+        ({"backend": "  storage: /dev/null\n"}, "bad_storage", "`/dev/null` is no folder", 8),
+        ({"backend": f"  storage: {sys.executable}\n"}, "bad_storage", "is no folder", 8),
     ],
 )  # fmt: skip
 def test_what_is_refused_has_a_place_and_a_way_out(
@@ -197,11 +230,19 @@ def test_near_names_are_offered(planned: Planned) -> None:
 
 
 def test_what_does_not_fit_now_says_what_is_free_and_who_runs(
-    cluster: Answers, planned: Planned
+    project: Path, cluster: Answers, planned: Planned
 ) -> None:
-    metadata = {"sgpu.address": "run.other", "sgpu.attempt": "3"}
+    store = SqliteStore(project / ".sgpu/default/state.db")
+    with closing(store), store.lock("apply", lineage="ours") as writer:
+        writer.plan_applied("an-earlier-one")
+    metadata = {"sgpu.lineage": "ours", "sgpu.address": "run.other", "sgpu.attempt": "3"}
     cluster.by_path["/api/jobs/"] = [
         {"submission_id": "a", "status": "RUNNING", "metadata": metadata},
+        {
+            "submission_id": "d",
+            "status": "RUNNING",
+            "metadata": {**metadata, "sgpu.lineage": "of-another-project", "sgpu.attempt": "9"},
+        },
         {
             "submission_id": "b",
             "status": "SUCCEEDED",
@@ -341,6 +382,37 @@ def test_versions_of_builds_are_read(cluster: Answers, planned: Planned) -> None
 
 
 @pytest.mark.parametrize(
+    ("path", "place", "wrong", "named"),
+    [
+        ("/api/v0/cluster_metadata", ("data", "pythonVersion"), "unknown", "pythonVersion"),
+        ("/api/v0/cluster_metadata", ("data", "rayVersion"), "nightly", "rayVersion"),
+        (NODES, (*ROWS, 0, "resources_total", "CPU"), float("inf"), "`CPU`"),
+        (NODES, (*ROWS, 0, "labels", "ray.io/node-id"), ["a"], "`ray.io/node-id`"),
+        (NODES, (*ROWS, 0, "is_head_node"), "yes", "is_head_node"),
+        ("/nodes", (*MACHINES, 0, "gpus"), [5], "`gpus`"),
+        ("/nodes", (*MACHINES, 0, "gpus"), [{"name": ["H100"]}], "`name`"),
+        ("/nodes", (*MACHINES, 0, "gpus"), [{"memoryTotal": [1]}], "`memoryTotal`"),
+        ("/nodes", (*MACHINES, 0, "mem"), [1, "much"], "`mem`"),
+        ("/nodes", (*MACHINES, 0, "hostname"), 5, "`hostname`"),
+        ("/nodes", ("data", "nodeLogicalResources"), "1.2.3/4 CPU", "nodeLogicalResources"),
+        ("/nodes", ("data", "nodeLogicalResources"), "much CPU", "nodeLogicalResources"),
+    ],
+)
+def test_an_odd_field_is_named(
+    cluster: Answers, planned: Planned, path: str, place: tuple[Any, ...], wrong: Any, named: str
+) -> None:
+    answer = cluster.by_path[path]
+    for key in place[:-1]:
+        answer = answer[key]
+    if place[-1] == "nodeLogicalResources":
+        wrong = dict.fromkeys(answer["nodeLogicalResources"], wrong)
+    answer[place[-1]] = wrong
+    found = checks(planned())["not_ray_dashboard"]
+    assert f"`{path}` gives " in found.summary
+    assert named in found.summary.partition(" gives ")[2]
+
+
+@pytest.mark.parametrize(
     ("sent", "block", "found"),
     [
         ("3.12.1", {}, True),
@@ -436,6 +508,26 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning_with_the_reason(planned: Pl
     assert "could not be asked whether it takes the run" in found.summary
     assert found.place.line == 7
     assert plan.changes[0].launch is None or plan.changes[0].launch.inputs.placement is None
+    assert not plan.complete
+    assert planned().complete
+
+
+@pytest.mark.parametrize("address", ["head:6379", "ray://head:10001"])
+def test_a_variable_that_names_no_dashboard_is_said_to_be_passed_over(
+    project: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    block = "backend: ray\nmlflow: {enabled: false}\n"
+    (project / "run.yaml").write_text(RUN.format(type="CPU", gpus=1) + block)
+    with Session.open(Location(project=project)) as session:
+        found = checks(session.plan().plan)["host_unreachable"]
+    assert "the default (`RAY_ADDRESS` names no dashboard, and is not used)" in found.hint
+
+
+def test_a_web_server_without_ray_is_no_dashboard(planned: Planned) -> None:
+    with answering({}) as other:
+        found = checks(planned(url=other.url))["not_ray_dashboard"]
+    assert "`/api/v0/cluster_metadata` gives 404" in found.summary
 
 
 def test_a_token_that_is_missing_says_where_it_was_looked_for(planned: Planned) -> None:

@@ -8,7 +8,8 @@ repeated here: `OutcomeUnknown` says that its answer was lost.
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import dropwhile
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -35,6 +36,7 @@ _SHOWN = 300  # characters of an answer in a message
 _TRACEBACK = "Traceback (most recent call last):"
 _REFUSALS = (401, 403)
 _BUSY = (429, 502, 503, 504)  # of proxies in front of it, too
+_VERSION = "/api/version"
 _T = TypeVar("_T")
 
 
@@ -86,15 +88,30 @@ class Dashboard:
         return self.credentials.token is not None
 
     def get(self, path: str, /, **query: str | int) -> Json:
-        """The JSON that a path answers with."""
-        return self._json(path, self._request("GET", path, query=query))
+        """The JSON that a path answers with which every dashboard has."""
+        try:
+            return self.parsed(path, self._request("GET", path, query=query).body)
+        except RemoteMissing as error:
+            raise self.unknown_answer(path, "404") from error
 
     def find(self, path: str, /, **query: str | int) -> Json:
-        """The same; None if its object does not exist."""
+        """The JSON that a path answers with; None if its object does not exist."""
         try:
-            return self.get(path, **query)
+            return self.parsed(path, self._request("GET", path, query=query).body)
         except RemoteMissing:
             return None
+
+    def has(self, path: str, /) -> bool | None:
+        """Whether the dashboard has a path. None if this request has shown that a token is
+        required: it is not sent once more with the token."""
+        with self._turn():
+            learning = self._requires_token is None
+            answer = self._deliver("GET", path, None, None)
+        if learning and self._requires_token and self.has_token:
+            return None
+        if answer.status in (200, 404):
+            return answer.status == 200
+        raise self._refusal(f"GET {path}", answer)
 
     def read(self, path: str, /, **query: str | int) -> bytes:
         """The bytes that a path answers with."""
@@ -108,7 +125,7 @@ class Dashboard:
         """Send JSON, and return the JSON of the answer. Raises OutcomeUnknown, too."""
         content = json.dumps(body).encode()
         answer = self._request("POST", path, content=content, kind="application/json")
-        return self._json(path, answer)
+        return self.parsed(path, answer.body)
 
     def part(self, request: str, answer: Any, path: str, kind: type[_T]) -> _T:
         """The part of an answer at a dotted path. Raises BackendError (`not_ray_dashboard`) if it
@@ -122,6 +139,8 @@ class Dashboard:
         """The same; None if it is not there, or null."""
         for name in path.split("."):
             answer = answer.get(name) if isinstance(answer, Mapping) else None
+        if kind is float and isinstance(answer, int):
+            answer = float(answer)
         if answer is None or isinstance(answer, kind):
             return answer
         shown = _line(json.dumps(answer))
@@ -134,11 +153,12 @@ class Dashboard:
     def __del__(self) -> None:
         self.close()  # of a survey, which nobody closes
 
-    def _json(self, path: str, answer: Answer) -> Json:
+    def parsed(self, request: str, content: bytes) -> Json:
+        """The JSON of an answer. Raises BackendError (`not_ray_dashboard`) if it is none."""
         try:
-            value: Json = json.loads(answer.body)
+            value: Json = json.loads(content)
         except ValueError:
-            raise self.unknown_answer(path, f"no JSON: {_summary(answer)}") from None
+            raise self.unknown_answer(request, f"no JSON: {_summary(content)}") from None
         return value
 
     def unknown_answer(self, request: str, what: str) -> BackendError:
@@ -155,7 +175,11 @@ class Dashboard:
         source, url = self.address.source, self.address.url
         if source:
             return f"`{source}`"
-        where = "the default" if url == DEFAULT_ADDRESS else "where the run was submitted"
+        where = "where the run was submitted"
+        if url == DEFAULT_ADDRESS:
+            where = "the default"
+            if self.address.passed_over:
+                where += f" (`{self.address.passed_over}` names no dashboard, and is not used)"
         return f"`{url}`, {where},"
 
     def _request(
@@ -168,6 +192,21 @@ class Dashboard:
         kind: str | None = None,
     ) -> Answer:
         target = f"{path}?{urlencode(query)}" if query else path
+        with self._turn():
+            if method != "GET" and self.has_token and self._requires_token is None:
+                # A request that changes something is not sent twice to find that out.
+                self._deliver("GET", _VERSION, None, None)
+            learning = self._requires_token is None
+            answer = self._deliver(method, target, content, kind)
+            if learning and self._requires_token and self.has_token:
+                answer = self._deliver(method, target, content, kind)
+        if answer.status == 200:
+            return answer
+        raise self._refusal(f"{method} {path}", answer)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The turn of a caller, whose requests count in the allowance."""
         with self._lock:
             started = time.monotonic()
             allowance = self.allowance if is_counted() else None
@@ -175,31 +214,14 @@ class Dashboard:
             if allowance is not None:
                 self._deadline = Deadline(at=started + allowance.left, seconds=allowance.seconds)
             try:
-                if method != "GET" and self.has_token and self._requires_token is None:
-                    # A request that changes something is not sent twice to find that out.
-                    self._exchange("GET", "/api/version", None, None)
-                answer = self._exchange(method, target, content, kind)
+                yield
             finally:
                 if allowance is not None:
                     allowance.left -= time.monotonic() - started
-        if answer.status == 200:
-            return answer
-        raise self._refusal(f"{method} {path}", answer)
-
-    def _exchange(
-        self, method: str, target: str, content: bytes | None, kind: str | None
-    ) -> Answer:
-        """Send a request, with the token if it is needed. The caller holds the lock."""
-        secured = self._requires_token
-        answer = self._deliver(method, target, content, kind)
-        if secured is None:
-            self._requires_token = answer.status in _REFUSALS
-            if self._requires_token and self.has_token:
-                answer = self._deliver(method, target, content, kind)
-        return answer
 
     def _deliver(self, method: str, target: str, content: bytes | None, kind: str | None) -> Answer:
-        """Send a request once, and name what became of it if there is no answer."""
+        """Send a request once, with the token if that is known to be required, and name what became
+        of it if there is no answer. The caller has the turn."""
         if self._silence is not None:
             until, reason = self._silence
             if time.monotonic() < until:
@@ -211,7 +233,7 @@ class Dashboard:
         if self._requires_token:
             headers |= self.credentials.authorization
         try:
-            return self._connection.request(method, target, headers, content, self._deadline)
+            answer = self._connection.request(method, target, headers, content, self._deadline)
         except ConnectionLost as lost:
             # After a request whose answer was lost, the next one asks what became of it.
             if lost.silent and method == "GET":
@@ -222,6 +244,9 @@ class Dashboard:
                     hint="apply again: sgpu finds what was started and does not start it twice",
                 ) from lost
             raise self._unreachable(str(lost)) from lost
+        if self._requires_token is None and answer.status in (200, 404, *_REFUSALS):
+            self._requires_token = answer.status in _REFUSALS  # a proxy may give other answers
+        return answer
 
     def _unreachable(self, reason: str) -> BackendError:
         proxy = self._connection.proxy
@@ -249,13 +274,13 @@ class Dashboard:
             )
         if status in _BUSY:
             error = BackendError(
-                f"`{url}` is not available now: it answers {status} ({_summary(answer)})",
+                f"`{url}` is not available now: it answers {status} ({_summary(answer.body)})",
                 hint="try again in a minute",
                 code="unavailable",
             )
             error.retryable = True
             return error
-        message = f"`{url}` answers {status} to `{request}`: {_summary(answer)}"
+        message = f"`{url}` answers {status} to `{request}`: {_summary(answer.body)}"
         if status == 404:
             return RemoteMissing(message, hint=f"see that {self._named} is Ray's dashboard")
         return Refused(message, hint="see the dashboard's log on the head node", status=status)
@@ -268,13 +293,15 @@ class Dashboard:
         else:
             message = f"`{self.address.url}` does not accept the token of {source}"
             hint = f"the token is the first of {TOKEN_PLACES}; use that of the cluster"
-        return BackendError(f"{message}: {_summary(answer)}", hint=hint, code="unauthenticated")
+        return BackendError(
+            f"{message}: {_summary(answer.body)}", hint=hint, code="unauthenticated"
+        )
 
 
-def _summary(answer: Answer) -> str:
+def _summary(content: bytes) -> str:
     """The first characters of an answer in one line; of a traceback, those of its last exception.
     Ray sends tracebacks with 500: `job_head.py` in `ray/dashboard/modules/job`."""
-    text = answer.body.decode(errors="replace")
+    text = content.decode(errors="replace")
     _, found, last = text.rpartition(_TRACEBACK)
     if found:
         after = dropwhile(lambda line: line[:1] in ("", " "), last.splitlines())

@@ -20,10 +20,12 @@ _VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardAddress:
     """`url` has no slash at its end. `source` says what names it: `backend.address`, an environment
-    variable, or None for the default."""
+    variable, or None for the default. `passed_over` is a variable that has a value and names no
+    dashboard."""
 
     url: str
     source: str | None = None
+    passed_over: str | None = None
 
     @property
     def parts(self) -> SplitResult:
@@ -54,10 +56,14 @@ def address_of(written: str | None, environ: Mapping[str, str]) -> DashboardAddr
     """
     if written is not None:
         return DashboardAddress(url=written, source="backend.address")
+    passed_over = None
     for name in _VARIABLES:
         text = environ.get(name, "").strip()
-        if not text or (name == "RAY_ADDRESS" and not text.startswith(("http://", "https://"))):
-            continue  # `RAY_ADDRESS` is mostly the address of something else
+        if not text:
+            continue
+        if name == "RAY_ADDRESS" and not text.startswith(("http://", "https://")):
+            passed_over = name  # it is mostly the address of something else
+            continue
         refused = refuse_address(text)
         if refused is not None:
             summary, hint = refused
@@ -65,7 +71,7 @@ def address_of(written: str | None, environ: Mapping[str, str]) -> DashboardAddr
                 f"the environment variable `{name}` {summary}", hint=hint, code="bad_ray_address"
             )
         return DashboardAddress(url=canonical_url(text), source=name)
-    return DashboardAddress(url=DEFAULT_ADDRESS)
+    return DashboardAddress(url=DEFAULT_ADDRESS, passed_over=passed_over)
 
 
 def canonical_url(text: str) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 
-__all__ = ["JOBS", "NO_JOBS_HINT", "NoJobsApi", "find_job", "list_jobs", "session_of"]
+__all__ = ["JOBS", "NO_JOBS_HINT", "NoJobsApi", "find_job", "has_jobs", "list_jobs", "session_of"]
 
 JOBS = "/api/jobs/"
+_VERSION = "/api/version"
 NO_JOBS_HINT = "run `pip install 'ray[default]'` on the head node, and start Ray there again"
 
 _OPTIONAL_FIELDS: Mapping[str, type] = {
@@ -33,16 +33,20 @@ class NoJobsApi(BackendError):
         super().__init__(f"the Ray of `{url}` has no Jobs API", hint=NO_JOBS_HINT)
 
 
+def has_jobs(dashboard: Dashboard) -> bool:
+    """Whether the dashboard has the Jobs API, which answers `/api/version` (`JobHead` in
+    `ray/dashboard/modules/job/job_head.py`). One request, the first of its dashboard: if that is
+    refused for want of the token, it is of a Ray that has the API."""
+    return dashboard.has(_VERSION) is not False
+
+
 def session_of(dashboard: Dashboard) -> str:
     """Return the name of the cluster's session: what it holds ends with that. Raises NoJobsApi,
-    too: Ray's Jobs API answers this request (`JobHead` in `ray/dashboard/modules/job/job_head.py`).
-    """
-    path = "/api/version"
-    try:
-        answer = dashboard.get(path)
-    except RemoteMissing as error:
-        raise NoJobsApi(dashboard.address.url) from error
-    return str(dashboard.part(path, answer, "session_name", str))
+    too."""
+    answer = dashboard.find(_VERSION)
+    if answer is None:
+        raise NoJobsApi(dashboard.address.url)
+    return str(dashboard.part(_VERSION, answer, "session_name", str))
 
 
 def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
@@ -54,8 +58,10 @@ def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
 
 
 def list_jobs(dashboard: Dashboard) -> dict[str, Mapping[str, Any]]:
-    """Return all jobs that were submitted to the cluster, by their ids."""
-    jobs: Any = dashboard.get(JOBS)
+    """Return all jobs that were submitted to the cluster, by their ids. Raises NoJobsApi, too."""
+    jobs: Any = dashboard.find(JOBS)
+    if jobs is None:
+        raise NoJobsApi(dashboard.address.url)
     if not isinstance(jobs, list):
         raise dashboard.unknown_answer(JOBS, "no list of jobs")
     submitted = (job for job in jobs if isinstance(job, Mapping) and job.get("submission_id"))

@@ -1,11 +1,11 @@
 """What Ray's State API says of the nodes of a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 
-__all__ = ["NODES", "head_node", "list_nodes", "living_nodes"]
+__all__ = ["NODES", "head_among", "head_node", "list_nodes", "living_nodes"]
 
 NODES = "/api/v0/nodes"
 
@@ -14,7 +14,7 @@ _MOST = 10_000  # that Ray lists
 
 
 def list_nodes(dashboard: Dashboard, **query: int) -> list[Mapping[str, Any]]:
-    """Return what is said of each node that is alive: its `node_id`, and with `detail=1` all else.
+    """Return what is said of each node that is alive, with `detail=1` all that Ray knows.
     One request; raises BackendError."""
     answer = dashboard.get(NODES, limit=_MOST, **query)
     rows = dashboard.part(NODES, answer, "data.result.result", list)
@@ -31,6 +31,10 @@ def living_nodes(dashboard: Dashboard) -> frozenset[str]:
 
 def head_node(dashboard: Dashboard) -> str | None:
     """Return the id of the head; None if none is alive. One request; raises BackendError."""
-    rows = list_nodes(dashboard, detail=1)
+    return head_among(dashboard, list_nodes(dashboard))
+
+
+def head_among(dashboard: Dashboard, rows: Iterable[Mapping[str, Any]]) -> str | None:
+    """The id of the head among nodes that are alive, if it is. Raises BackendError."""
     heads = (row for row in rows if dashboard.optional_part(NODES, row, "is_head_node", bool))
     return next((str(row["node_id"]) for row in heads), None)

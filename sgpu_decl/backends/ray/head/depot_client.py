@@ -2,7 +2,6 @@
 `cluster/depot.py` says what they are."""
 
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Mapping
@@ -65,15 +64,17 @@ class DepotClient:
     def await_answer(self, message: str) -> Mapping[str, Any]:
         """Wait until a message was answered, and return the answer. Raises BackendError if it was
         refused, or is not answered."""
-        answer = self._answer(message)
-        error = answer.get("error")
+        answer, path = self._answer(message), _answer_path(message)
+        dashboard = self._reader.dashboard
+        error = dashboard.optional_part(path, answer, "error", dict)
         if error is not None:
+            code = dashboard.part(path, error, "code", str)
             summary = f"the depot on the head node of `{self._url}` refuses a request: "
-            summary += error["message"]
-            if error["code"] == RemoteMissing.code:
+            summary += dashboard.optional_part(path, error, "message", str) or code
+            if code == RemoteMissing.code:
                 raise RemoteMissing(summary, hint="apply again")
             hint = f"apply again; the log of the job `{DEPOT_ID}...` in the dashboard may say more"
-            if error["code"] == "no_room":
+            if code == "no_room":
                 hint = "free space on the disk of the head node, with `sgpu gc` for example"
             raise BackendError(summary, hint=hint, code=error["code"])
         return answer
@@ -88,8 +89,10 @@ class DepotClient:
             with self._learning:
                 if self._clock_offset is None:
                     self._start_depot()
-                    answer = self._answer(self._send({"do": "hello"}, None))
-                    self._clock_offset = float(answer["now"]) - time.time()
+                    message = self._send({"do": "hello"}, None)
+                    dashboard, answer = self._reader.dashboard, self._answer(message)
+                    now = dashboard.part(_answer_path(message), answer, "now", float)
+                    self._clock_offset = now - time.time()
 
     def _send(self, message: Mapping[str, Json], data: bytes | None) -> str:
         with self._lock:
@@ -104,7 +107,8 @@ class DepotClient:
     def _answer(self, message: str) -> dict[str, Any]:
         begun = asked = time.monotonic()
         pause, starts = _SHORTEST, 0
-        while (content := self._reader.find(f"{ROOT}/{ANSWERS}/{message}")) is None:
+        path = _answer_path(message)
+        while (content := self._reader.find(path)) is None:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
             now = time.monotonic()
@@ -121,7 +125,10 @@ class DepotClient:
                 )
                 error.retryable = True
                 raise error
-        answer: dict[str, Any] = json.loads(content)
+        dashboard = self._reader.dashboard
+        answer = dashboard.parsed(path, content)
+        if not isinstance(answer, dict):
+            raise dashboard.unknown_answer(path, "no answer of the depot")
         return answer
 
     def _start_depot(self) -> bool:
@@ -129,8 +136,7 @@ class DepotClient:
         fault tolerance came back, jobs that ran on it stay RUNNING until somebody submits one, on
         a node that is not alive (tried with 2.60)."""
         dashboard = self._reader.dashboard
-        about = self._reader.find(f"{ROOT}/{DEPOT}/{DEPOT_FILE}")
-        for known in (self._started, json.loads(about)["job"] if about else None):
+        for known in (self._started, self._noted_job()):
             job = find_job(dashboard, known) if known else None
             if job is not None and job["status"] in ACTIVE:
                 node = job.get("driver_node_id")
@@ -142,3 +148,15 @@ class DepotClient:
         submit_job(dashboard, name, package)
         self._started = name
         return True
+
+    def _noted_job(self) -> str | None:
+        """The job of the depot that started last; None if there was none."""
+        dashboard, path = self._reader.dashboard, f"{ROOT}/{DEPOT}/{DEPOT_FILE}"
+        content = self._reader.find(path)
+        if content is None:
+            return None
+        return dashboard.part(path, dashboard.parsed(path, content), "job", str)
+
+
+def _answer_path(message: str) -> str:
+    return f"{ROOT}/{ANSWERS}/{message}"

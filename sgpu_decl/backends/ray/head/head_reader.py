@@ -83,6 +83,10 @@ class HeadReader:
                 self._node = None  # another node may be the head now
             time.sleep(_PAUSE)
         groups: dict[str, Any] = self.dashboard.part(_NAMES, answer, "data.result", dict)
+        for group, names in groups.items():
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                what = f"no list of names in `{group}` of `data.result`"
+                raise self.dashboard.unknown_answer(_NAMES, what)
         found = {name for names in groups.values() for name in names}
         return sorted(f"{ROOT}{name.removeprefix(HEAD_FOLDER)}" for name in found)
 

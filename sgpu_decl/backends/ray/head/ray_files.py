@@ -1,6 +1,5 @@
 """`RemoteFiles` of the head's folder of a Ray cluster: for clusters without a shared folder."""
 
-import json
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -39,6 +38,7 @@ class RayFiles(RemoteFiles):
     part = 32 << 20
 
     def __init__(self, dashboard: Dashboard) -> None:
+        self._dashboard = dashboard
         self._reader = HeadReader(dashboard)
         self._depot = DepotClient(self._reader)
         self._room = threading.BoundedSemaphore(_WINDOW)
@@ -105,16 +105,18 @@ class RayFiles(RemoteFiles):
             return ()
         if not content:
             raise self.unreadable(path)
-        index = json.loads(content)
-        return tuple(
-            RemoteEntry(
-                name=name,
-                folder="size" not in entry,
-                size=int(entry.get("size", 0)),
-                modified=float(entry.get("modified", 0.0)),
-            )
-            for name, entry in sorted(index["entries"].items())
-        )
+        index = self._dashboard.parsed(path, content)
+        entries = self._dashboard.part(path, index, "entries", dict)
+        return tuple(self._entry(path, name, entries[name]) for name in sorted(entries))
+
+    def _entry(self, path: str, name: str, entry: Json) -> RemoteEntry:
+        """An entry of the index at a path (`cluster/head_folder.py`): one without a size is a
+        folder."""
+        if not isinstance(entry, dict):
+            raise self._dashboard.unknown_answer(path, f"no entry of `{name}`")
+        size = self._dashboard.optional_part(path, entry, "size", int)
+        modified = self._dashboard.optional_part(path, entry, "modified", float)
+        return RemoteEntry(name=name, folder=size is None, size=size or 0, modified=modified or 0.0)
 
     def make_folder(self, folder: str) -> None:
         self._depot.ask("folder", folder)
@@ -122,7 +124,7 @@ class RayFiles(RemoteFiles):
     def free_nodes(self) -> int:
         """Delete what nodes keep by content and the head does not have any more; return the bytes.
         Nodes on which a run goes on keep theirs."""
-        return int(self._depot.ask("gc")["freed"])
+        return self._dashboard.part("gc", self._depot.ask("gc"), "freed", int)
 
     def delete(self, path: str) -> None:
         if self._reader.names(path):  # else no depot needs to start

@@ -15,12 +15,12 @@ from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.jobs import cancel_job, put_value, stop_job, submit_job
-from sgpu_decl.backends.ray.launching.node_program import (
-    LAUNCH,
-    RayNodes,
-    planned_placement,
-)
+from sgpu_decl.backends.ray.launching.node_program import LAUNCH, RayNodes
 from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.launching.planned_cluster import (
+    require_planned_cluster,
+    require_private,
+)
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -30,6 +30,7 @@ from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
 from sgpu_decl.backends.required_outputs import upstream_elsewhere
 from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.backends.tracking_uri import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
@@ -71,15 +72,17 @@ class RayLauncher(RemoteLauncher):
 
     def check(self, launching: LaunchRequest) -> None:
         super().check(launching)
-        planned_placement(launching)
-        self._secrets(launching)
         dashboard = self._clusters.of(launching.config)
+        require_planned_cluster(launching, dashboard, self._clusters.answers(dashboard).head)
+        session_of(dashboard)
+        require_private(launching.config, dashboard)
+        self._secrets(launching)
+        require_uri(launching.config, os.environ)
         self.require_upstreams(launching, _ELSEWHERE)
         for upstream in launching.upstreams:
             waits = upstream.ref in launching.record.after
             if waits and self._address(upstream) != dashboard.address.url:
                 raise upstream_elsewhere(launching.ref, upstream.ref, _ELSEWHERE, waits=True)
-        session_of(dashboard)
 
     def _secrets(self, launching: LaunchRequest) -> dict[str, str]:
         references = launching.config.env.secrets
@@ -102,11 +105,12 @@ class RayLauncher(RemoteLauncher):
         if before is not None:
             return before
         record = launching.record
+        dashboard = self._ray_launches.dashboard(record)
+        facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
+        require_private(launching.config, dashboard)  # a launch that a crash left was not checked
         files = self._launches.area(record).files
         if isinstance(files, PackagedFiles):
             self._share_again(launching)
-        dashboard = self._ray_launches.dashboard(record)
-        facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
         values = {
             "secrets": self._secrets(launching),

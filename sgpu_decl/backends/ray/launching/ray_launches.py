@@ -1,6 +1,5 @@
 """Where launches on Ray clusters lie."""
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -89,17 +88,21 @@ class RayLaunches(RemoteLaunches):
         job = find_job(dashboard, record.token)
         if job is None or (job.get("metadata") or {}).get(FOLDER) != folder:
             return marker
-        started: dict[str, Any]
+        path = f"{folder}/{MARKER}"
+        started: Any
         try:
-            started = json.loads(packaged.get_from_head(f"{folder}/{MARKER}"))
+            started = dashboard.parsed(path, packaged.get_from_head(path))
+            for name in ("token", "address", "session"):
+                dashboard.part(path, started, name, str)
         except RemoteMissing:
             if job["status"] not in ACTIVE:
                 return marker  # its folder was freed, or its driver could not write it
             started = {"token": record.token, "address": dashboard.address.url}
             started["session"] = session_of(dashboard)
-        self.memory.remember(record, marker=started)
+        marker = dict(started)
+        self.memory.remember(record, marker=marker)
         packaged.forget(folder)
-        return started
+        return marker
 
     def mark(self, record: LaunchRecord, uses: Uses | Mapping[str, Json], **facts: Json) -> None:
         packaged = self._packaged(record)

@@ -1,12 +1,13 @@
 """The nodes of a Ray cluster, as its dashboard shows them."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.job_table import NoJobsApi, session_of
+from sgpu_decl.backends.ray.api.job_table import has_jobs
 from sgpu_decl.backends.ray.api.node_table import NODES, list_nodes
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device
@@ -22,8 +23,9 @@ _METADATA = "/api/v0/cluster_metadata"
 _SUMMARY = "/nodes"
 _MIB = 1 << 20
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_VERSION = re.compile(r"[0-9]+\.[0-9]+.*")
 # A line of `nodeLogicalResources` (`ray.autoscaler._private.util.parse_usage`).
-_AMOUNT = r"([0-9.e+-]+)([KMGT]i)?B?"
+_AMOUNT = r"(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)([KMGT]i)?B?"
 _USAGE = re.compile(
     rf"{_AMOUNT}/{_AMOUNT} (.+?)(?: \({_AMOUNT} used of {_AMOUNT} reserved in placement groups\))?"
 )
@@ -83,46 +85,61 @@ class ClusterState:
     def head(self) -> ClusterNode | None:
         return next((node for node in self.nodes if node.is_head), None)
 
+    @property
+    def head_id(self) -> str | None:
+        return self.head.id if self.head is not None else None
+
 
 def read_cluster(dashboard: Dashboard) -> ClusterState:
-    """Ask a cluster for its versions and nodes, and for its session: four requests.
+    """Ask a cluster for its versions and nodes, and whether it takes jobs: four requests.
 
     Raises:
         BackendError: it does not answer as Ray does; see `Dashboard`.
     """
+    with_jobs = has_jobs(dashboard)
     answer = dashboard.get(_METADATA)
-    ray = dashboard.part(_METADATA, answer, "data.rayVersion", str)
-    python = dashboard.part(_METADATA, answer, "data.pythonVersion", str)
+    ray = _version(dashboard, answer, "data.rayVersion")
+    python = _version(dashboard, answer, "data.pythonVersion")
     alive = list_nodes(dashboard, detail=1)
     # Without `nocache` the first answer may be minutes old.
     answer = dashboard.get(_SUMMARY, view="summary", nocache=1)
     machines = dashboard.part(_SUMMARY, answer, "data.summary", list)
     usage = dashboard.part(_SUMMARY, answer, "data.nodeLogicalResources", dict)
-    has_jobs = True
-    try:
-        session_of(dashboard)
-    except NoJobsApi:
-        has_jobs = False
     by_id = {
         dashboard.part(_SUMMARY, machine, "raylet.nodeId", str): machine
         for machine in machines
         if isinstance(machine, Mapping) and machine.get("raylet")
     }
-    hosts = [_host(row, by_id) for row in alive]
+    hosts = [_host(dashboard, row, by_id) for row in alive]
     return ClusterState(
         ray=ray,
         python=python,
         nodes=tuple(
-            _node(dashboard, row, by_id, usage, alone=hosts.count(_host(row, by_id)) == 1)
-            for row in alive
+            _node(dashboard, row, by_id, usage, alone=hosts.count(host) == 1)
+            for row, host in zip(alive, hosts, strict=True)
         ),
         scales=any(machine["raylet"].get("nodeTypeName") for machine in by_id.values()),
-        has_jobs=has_jobs,
+        has_jobs=with_jobs,
     )
 
 
-def _host(row: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]) -> str:
-    return str(machines.get(str(row.get("node_id")), {}).get("hostname") or row.get("node_ip"))
+def _version(dashboard: Dashboard, answer: Any, path: str) -> str:
+    """A version, of which the first two numbers are read."""
+    text = dashboard.part(_METADATA, answer, path, str)
+    if not _VERSION.fullmatch(text):
+        raise dashboard.unknown_answer(_METADATA, f"a `{path}` that is no version: {text!r}")
+    return text
+
+
+def _host(
+    dashboard: Dashboard, row: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]
+) -> str:
+    machine = machines.get(row["node_id"], {})
+    return (
+        dashboard.optional_part(_SUMMARY, machine, "hostname", str)
+        or dashboard.optional_part(NODES, row, "node_ip", str)
+        or row["node_id"][:6]
+    )
 
 
 def _node(
@@ -136,27 +153,46 @@ def _node(
     identity = row["node_id"]
     total = dashboard.part(NODES, row, "resources_total", dict)
     for name in total:
-        if not isinstance(total[name], int | float):
+        if not isinstance(total[name], int | float) or not math.isfinite(total[name]):
             raise dashboard.unknown_answer(NODES, f"no amount of `{name}` in `resources_total`")
     labels = dashboard.optional_part(NODES, row, "labels", dict) or {}
+    for name in labels:
+        if not isinstance(labels[name], str):
+            raise dashboard.unknown_answer(NODES, f"no text of `{name}` in `labels`")
     machine = machines.get(identity, {})
-    found = dashboard.optional_part(_SUMMARY, machine, "gpus", list) or []
-    devices = [item for item in found if isinstance(item, Mapping)]
-    memory = machine.get("mem")
-    free = memory[1] if isinstance(memory, list) and len(memory) > 1 else None
-    host = _host(row, machines)
-    text = usage.get(identity)
+    devices = _devices(dashboard, machine)
+    host = _host(dashboard, row, machines)
+    reserved = dashboard.optional_part(_SUMMARY, usage, identity, str)
     return ClusterNode(
         id=identity,
         name=host if alone else f"{host} ({identity[:6]})",
-        is_head=row.get("is_head_node") is True,
+        is_head=dashboard.optional_part(NODES, row, "is_head_node", bool) is True,
         total=total,
-        used=dict(_used(text)) if isinstance(text, str) else None,
-        labels={name: str(value) for name, value in labels.items()},
+        used=dict(_used(dashboard, reserved)) if reserved is not None else None,
+        labels=labels,
         kind=_kind(labels, total, devices) if total.get("GPU") else None,
         devices=tuple(str(device.get("name")) for device in devices),
-        memory=free if isinstance(free, int) else None,
+        memory=_free_memory(dashboard, machine),
     )
+
+
+def _devices(dashboard: Dashboard, machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The GPUs of a machine, as their driver gives them."""
+    devices = dashboard.optional_part(_SUMMARY, machine, "gpus", list) or []
+    for device in devices:
+        if not isinstance(device, Mapping):
+            raise dashboard.unknown_answer(_SUMMARY, f"no GPU in `gpus`: {device!r}")
+        dashboard.optional_part(_SUMMARY, device, "name", str)
+        dashboard.optional_part(_SUMMARY, device, "memoryTotal", int)
+    return devices
+
+
+def _free_memory(dashboard: Dashboard, machine: Mapping[str, Any]) -> int | None:
+    """`mem` begins with the bytes that a machine has, and those that are free."""
+    memory = dashboard.optional_part(_SUMMARY, machine, "mem", list) or []
+    if not all(isinstance(number, int | float) for number in memory):
+        raise dashboard.unknown_answer(_SUMMARY, f"no numbers in `mem`: {memory}")
+    return int(memory[1]) if len(memory) > 1 else None
 
 
 def _kind(
@@ -176,13 +212,14 @@ def _kind(
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _used(text: str) -> Iterator[tuple[str, float]]:
+def _used(dashboard: Dashboard, text: str) -> Iterator[tuple[str, float]]:
     """What is reserved on a node. What a placement group reserves counts in Ray's text only as far
     as it is used inside of the group."""
-    for line in text.splitlines():
+    for line in filter(None, text.split("\n")):
         match = _USAGE.fullmatch(line)
         if match is None:
-            continue
+            what = f"a line in `nodeLogicalResources` that cannot be read: {line!r}"
+            raise dashboard.unknown_answer(_SUMMARY, what)
         used = _number(match[1], match[2])
         if match[6] is not None:
             used += _number(match[8], match[9]) - _number(match[6], match[7])

@@ -47,12 +47,19 @@ def machine_findings(config: "RunConfig", places: Places, folder: Path) -> Itera
     """Findings about what the run needs of this machine; `folder` as in `config_findings`."""
     yield from missing_secrets(config.env.secrets, places, os.environ, folder)
     storage = options_of(config).storage
-    if storage is None or os.access(storage, os.R_OK | os.W_OK | os.X_OK):
+    if storage is None:
         return
-    fault = "is not writable" if os.path.isdir(storage) else "is not there"
+    if os.path.isdir(storage):
+        if os.access(storage, os.R_OK | os.W_OK | os.X_OK):
+            return
+        fault = f"the folder `{storage}` is not writable"
+    elif os.path.exists(storage):
+        fault = f"`{storage}` is no folder"
+    else:
+        fault = f"the folder `{storage}` is not there"
     yield Diagnostic(
         code="bad_storage",
-        summary=f"the folder `{storage}` {fault} on this machine",
+        summary=f"{fault} on this machine",
         place=places.get("backend.storage"),
         hint="mount it, or name another folder that this machine and all nodes have",
     )

@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.dashboard_address import address_of
+from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress, address_of
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.planning.cluster_checks import (
@@ -55,17 +57,29 @@ class _Answered:
 
 class RaySurvey(RemoteSurvey):
     """What clusters have. Each is asked once, in a thread of its own, while the plan reads files:
-    for its versions, its nodes and their use, and for its jobs if a run has to wait."""
+    for its versions, its nodes and their use, and for its jobs if a run has to wait. These are at
+    most five requests, with the one that shows whether a token is required.
+
+    Args:
+        lineage: gives that of the project's state.
+    """
 
     sent = (*RemoteSurvey.sent, "dependencies")
 
-    def __init__(self, pythons: Callable[[], Pythons], clusters: Clusters) -> None:
+    def __init__(
+        self,
+        pythons: Callable[[], Pythons],
+        clusters: Clusters,
+        lineage: Callable[[], str | None],
+    ) -> None:
         super().__init__(pythons)
         self._clusters = clusters
-        self._questions: dict[str | None, _Question] = {}
+        self._lineage = lineage
+        self._questions: dict[str, _Question] = {}  # by the URL of the dashboard
 
     def expect(self, config: "RunConfig") -> None:
-        self._begin(options_of(config).address)
+        with suppress(BackendError):  # `check` says why
+            self._begin(config)
 
     def placement(self, config: "RunConfig") -> tuple[Placement | None, Sequence[Diagnostic]]:
         if any(config_findings(config, {}, Path(), called=True)):
@@ -86,7 +100,11 @@ class RaySurvey(RemoteSurvey):
             summary=f"{in_words(fit, options.strategy)}{kind}, on `{url}`",
             hint="`ranks_per_node` and `strategy` in `backend` change it",
         )
-        placement = placement_of(config, answered.state, fit)
+        placement = replace(
+            placement_of(config, answered.state, fit),
+            address=url,
+            head=answered.state.head_id,
+        )
         limit, beyond = head_limit(answered.state)
         return Placement(
             id=placement.id,
@@ -146,40 +164,43 @@ class RaySurvey(RemoteSurvey):
                     places,
                     answered.state,
                     fit,
-                    lambda: _holders(answered),
+                    lambda: self._holders(answered),
                 )
         except BackendError as error:
             ways = ("backend.address", "backend.kind", "backend")
             at = next((places[path] for path in ways if path in places), None)
-            findings += self.unanswered("cluster", error, "`apply` would fail", at)
+            findings += self.unanswered("cluster", error, "`apply` of this plan would fail", at)
         return findings
 
-    def _begin(self, address: str | None) -> "_Question":
-        """Ask a cluster, unless that was begun before."""
-        question = self._questions.get(address)
+    def _begin(self, config: "RunConfig") -> "_Question":
+        """Ask the cluster of a run, unless that was begun before. Raises BackendError."""
+        address = address_of(options_of(config).address, os.environ)
+        question = self._questions.get(address.url)
         if question is None:
-            question = self._questions[address] = _Question(self._clusters, address)
+            question = self._questions[address.url] = _Question(self._clusters, address)
             question.start()
         return question
 
     def _answered(self, config: "RunConfig") -> _Answered:
         """Raises BackendError."""
-        return self._begin(options_of(config).address).answer()
+        return self._begin(config).answer()
 
-
-def _holders(answered: _Answered) -> Sequence[str]:
-    """The attempts that run on a cluster; none if it does not say."""
-    try:
-        with counted():
-            return running_attempts(answered.answers.jobs())
-    except BackendError:
-        return ()  # what is free is known without them
+    def _holders(self, answered: _Answered) -> Sequence[str]:
+        """The attempts of this project that run on a cluster; none if it does not say."""
+        lineage = self._lineage()
+        if lineage is None:
+            return ()
+        try:
+            with counted():
+                return running_attempts(answered.answers.jobs(), lineage)
+        except BackendError:
+            return ()  # what is free is known without them
 
 
 class _Question(Thread):
     """A cluster is asked while the plan goes on. (`concurrent.futures` is slow to import.)"""
 
-    def __init__(self, clusters: Clusters, address: str | None) -> None:
+    def __init__(self, clusters: Clusters, address: DashboardAddress) -> None:
         super().__init__(name="ray-cluster", daemon=True)
         self._clusters = clusters
         self._address = address
@@ -188,11 +209,11 @@ class _Question(Thread):
 
     def run(self) -> None:
         try:
-            dashboard = self._clusters.dashboard(address_of(self._address, os.environ))
-            with self._clusters.asking([f"the cluster of {self._address}"]):
+            dashboard = self._clusters.dashboard(self._address)
+            with self._clusters.asking([f"the cluster of {self._address.url}"]):
                 state = read_cluster(dashboard)
             answers = self._clusters.answers(dashboard)
-            answers.note_living([node.id for node in state.nodes])
+            answers.note_nodes([node.id for node in state.nodes], state.head_id)
             self._answered = _Answered(dashboard, answers, state)
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
             self._error = error
