@@ -268,6 +268,36 @@ def test_several_runs_count_the_room_together(planned: Planned) -> None:
     assert found.summary.endswith("; 1 of 5 runs fit at once")  # the head has one CPU left
 
 
+SHAPES = """\
+project: {name: p}
+runs:
+  big: {type: H100, gpus: 8, command: [x], backend: BACKEND}
+  small: {type: H100, gpus: 6, command: [x], backend: BACKEND}
+  middle: {type: H100, gpus: 7, command: [x], backend: BACKEND}
+"""
+
+
+def test_runs_of_several_shapes_count_the_room_together(project: Path, cluster: Answers) -> None:
+    cluster.by_path["/nodes"]["data"]["nodeLogicalResources"] = {}
+
+    def found(text: str, *, memory: int = 10**10) -> list[tuple[str, str | None, str]]:
+        for machine in cluster.by_path["/nodes"]["data"]["summary"]:
+            machine["mem"][1] = memory
+        backend = f"{{kind: ray, address: '{cluster.url}', resources_per_rank: {{CPU: 0.1}}}}"
+        (project / "sgpu.yml").write_text(text.replace("BACKEND", backend))
+        with Session.open(Location(project=project)) as session:
+            made = session.plan().plan.checks
+        return [(one.id, one.address.name if one.address else None, one.summary) for one in made]
+
+    shared = f"1 of 3 runs on `{cluster.url}` fit at once"
+    assert ("ray_placement", None, shared) in found(SHAPES)
+    both = found(SHAPES.replace("7", "4"))  # 4 on the node that has no more
+    assert ("ray_placement", None, shared.replace("1 of 3", "2 of 3")) in both
+    assert "head_memory" not in [code for code, _, _ in both]
+    few = found(SHAPES, memory=500_000_000)
+    assert [address for code, address, _ in few if code == "head_memory"] == [None]
+
+
 def test_a_cluster_that_grows_is_warned_of(cluster: Answers, planned: Planned) -> None:
     backend = "  ranks_per_node: 8\n  autoscaling: true\n"
     found = checks(planned(16, backend=backend))

@@ -14,7 +14,6 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
-    head_limit,
 )
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.config_rules import config_findings, machine_findings
@@ -26,8 +25,8 @@ from sgpu_decl.backends.ray.planning.group_shape import (
     is_gpu_run,
     options_of,
     placement_of,
-    scales,
 )
+from sgpu_decl.backends.ray.planning.launch_room import room_of
 from sgpu_decl.backends.ray.planning.room_checks import room_findings
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
@@ -77,7 +76,6 @@ class RaySurvey(RemoteSurvey):
         fit, options = fit_of(config, answered.state), options_of(config)
         if not has_shape(config, answered.state, fit):
             return None, ()  # `check` says that it never fits
-        growing = scales(config, answered.state)
         kind = f", with {fit.kind.name}" if config.type.kind is GPUType.GPU and fit.kind else ""
         url = answered.dashboard.address.url
         note = Diagnostic(
@@ -87,15 +85,8 @@ class RaySurvey(RemoteSurvey):
             hint="`ranks_per_node` and `strategy` in `backend` change it",
         )
         placement = placement_of(config, answered.state, fit)
-        limit, beyond = head_limit(answered.state)
-        return Placement(
-            id=placement.id,
-            note=note,
-            field="backend",
-            room=None if growing else fit.now,
-            limit=limit,
-            beyond=beyond,
-        ), ()
+        room = room_of(answered.state, url)
+        return Placement(id=placement.id, note=note, field="backend", room=room), ()
 
     def nodes(self, config: "RunConfig") -> NodeShape | None:
         if not has_equal_groups(config):
