@@ -11,6 +11,7 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import address_of
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.placement import whole_cpus
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
@@ -24,8 +25,8 @@ from sgpu_decl.backends.ray.planning.group_shape import (
     in_words,
     is_gpu_run,
     options_of,
-    placement_of,
 )
+from sgpu_decl.backends.ray.planning.launch_placement import placement_of
 from sgpu_decl.backends.ray.planning.launch_room import room_of
 from sgpu_decl.backends.ray.planning.room_checks import room_findings
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
@@ -76,12 +77,12 @@ class RaySurvey(RemoteSurvey):
         fit, options = fit_of(config, answered.state), options_of(config)
         if not has_shape(config, answered.state, fit):
             return None, ()  # `check` says that it never fits
-        kind = f", with {fit.kind.name}" if config.type.kind is GPUType.GPU and fit.kind else ""
+        model = f", with {fit.model}" if config.type.kind is GPUType.GPU and fit.model else ""
         url = answered.dashboard.address.url
         note = Diagnostic(
             code="ray_placement",
             severity=Severity.INFO,
-            summary=f"{in_words(fit, options.strategy)}{kind}, on `{url}`",
+            summary=f"{in_words(fit, options.strategy)}{model}, on `{url}`",
             hint="`ranks_per_node` and `strategy` in `backend` change it",
         )
         placement = placement_of(config, answered.state, fit)
@@ -98,7 +99,7 @@ class RaySurvey(RemoteSurvey):
         return NodeShape(
             nodes=fit.groups,
             gpus=fit.ranks if is_gpu_run(config) else 0,
-            cpus=int(fit.bundle.get("CPU", 0)) or None,
+            cpus=whole_cpus(fit.bundle),
         )
 
     def site(self, config: "RunConfig") -> str:
