@@ -29,6 +29,7 @@ _OWN_NAMES = {  # of Ray, each with what to write instead
 }
 _SMALLEST = 0.0001  # Ray counts in steps of it (`src/ray/common/scheduling/fixed_point.h`)
 _LEAST_MEMORY = 1 << 20
+_PLAIN_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 # Names of Kubernetes, which labels of Ray follow (`ray._private.label_utils`).
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([A-Za-z0-9.-]{{1,253}}/)?{_LABEL}")
@@ -71,7 +72,9 @@ def _rank_amount(value: object) -> object:
         raise problem("wrong_type", "{path} must be a number or a size", "write `4` or `16GB`")
     if isinstance(value, float) and not math.isfinite(value):
         raise problem("wrong_type", "{path} must be a number, not {given}", "write `4` or `16GB`")
-    return Size.read(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return float(value) if _PLAIN_NUMBER.fullmatch(value) else Size.read(value)
+    return value
 
 
 def _number(amount: Size | float) -> int | float:

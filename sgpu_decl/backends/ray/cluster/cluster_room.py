@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["has_labels", "has_room"]
+__all__ = ["has_room", "has_selected_labels"]
 
 _EITHER = re.compile(r"in\((.*)\)")  # a label selector of several values
 
@@ -28,12 +28,12 @@ def has_room(wanted: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> b
     counts = [
         bundles_in(node["Resources"], wanted["bundle"])
         for node in nodes
-        if node["Alive"] and has_labels(node.get("Labels") or {}, wanted["labels"])
+        if node["Alive"] and has_selected_labels(node.get("Labels") or {}, wanted["labels"])
     ]
     return launches_at_once(counts, int(wanted["nodes"]), wanted["strategy"]) > 0
 
 
-def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def has_selected_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(name) in _values(selector) for name, selector in wanted.items())
 
 

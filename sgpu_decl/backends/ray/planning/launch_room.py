@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, launches_at_once
-from sgpu_decl.backends.ray.cluster.cluster_room import has_labels
+from sgpu_decl.backends.ray.cluster.cluster_room import has_selected_labels
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.backends.ray.planning.cluster_checks import head_limit
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
@@ -46,7 +46,7 @@ class RayRoom:
         counts = {
             number: count
             for number, node in enumerate(self.nodes)
-            if has_labels(node.labels, placement.labels)
+            if has_selected_labels(node.labels, placement.labels)
             and (count := bundles_in(free[number], placement.bundle)) > 0
         }
         groups, strategy = placement.nodes, placement.strategy
