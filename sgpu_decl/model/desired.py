@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
+from typing import Protocol
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
@@ -12,9 +13,38 @@ from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.ray_size import RaySize
 
-__all__ = ["NO_PLACES", "CodeFacts", "DesiredRun", "Interpreter", "Placement"]
+__all__ = ["NO_PLACES", "CodeFacts", "DesiredRun", "Interpreter", "LaunchRoom", "Placement"]
 
 NO_PLACES: Mapping[str, Place] = MappingProxyType({})
+
+
+class LaunchRoom(Protocol):
+    """What launches share on a backend, whatever their placements. It is a value: two that are
+    equal are the same room.
+
+    Attributes:
+        name: what people call it.
+        limit: how many launches the backend stands at all, also while they wait; None for any
+            number.
+        beyond: what a plan says of more.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limit(self) -> int | None: ...
+
+    @property
+    def beyond(self) -> Diagnostic | None: ...
+
+    def fitting(self, launches: Mapping[str, int]) -> int | None:
+        """How many launches find room at the same time now; None where that is not known.
+
+        Args:
+            launches: how many there are of each placement, by its `id`.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,18 +52,14 @@ class Placement:
     """Where a backend puts a run, decided when it is planned.
 
     `id` is what the backend launches with, if anything. `note` is what the plan says of it. `field`
-    is the field of the run that decided it, None where something else did. `room` is how many such
-    launches find room at the same time now; None where that is not known, or has no limit. `limit`
-    is how many the backend stands at all, also while they wait, and `beyond` what the plan says of
-    more.
+    is the field of the run that decided it, None where something else did. `room` is what it shares
+    with other launches; None where the backend does not say.
     """
 
     id: str | None
     note: Diagnostic
     field: str | None = None
-    room: int | None = None
-    limit: int | None = None
-    beyond: Diagnostic | None = None
+    room: LaunchRoom | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

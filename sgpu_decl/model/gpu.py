@@ -157,7 +157,13 @@ class GPUType(StrEnum):
         A100 of 40 GB is an `A100_80GB`."""
         if self in (other, GPUType.GPU):
             return other is not GPUType.CPU
-        return _VARIANT.sub("", other.name) == self.name
+        return other.family is self
+
+    @property
+    def family(self) -> "GPUType | None":
+        """The type of any size that this one is a size of: `A100` of `A100_80GB`."""
+        name = _VARIANT.sub("", self.name)
+        return None if name == self.name else GPUType[name]
 
     @classmethod
     def _missing_(cls, value: object) -> "GPUType | None":
@@ -170,9 +176,10 @@ _LETTERS = re.compile(r"[A-Z]+")
 _BRANDS = frozenset({"NVIDIA", "TESLA", "GEFORCE", "AMD", "INSTINCT"})
 # Words in the name of a driver that do not change the model: form factor, memory, market.
 _SAYS_NOTHING = re.compile(
-    r"SXM[0-9]?|PCIE|OAM|HBM[0-9]E?|[0-9]+GB|NVL|AC|ADA|BLACKWELL|GENERATION|SERVER|WORKSTATION|"
-    r"EDITION|ACCELERATOR"
+    r"SXM[0-9]?|PCIE|OAM|HF|HBM[0-9]E?|[0-9]+GB?|NVL|AC|ADA|BLACKWELL|GENERATION|SERVER|"
+    r"WORKSTATION|EDITION|ACCELERATOR"
 ).fullmatch
+_SIZE = re.compile(r"([0-9]+)GB?").fullmatch
 
 
 @lru_cache(maxsize=256)
@@ -192,10 +199,12 @@ def type_of_device(name: str, memory: int | None = None) -> GPUType | None:
     """Return the type of a device, or `None` where the table has none such.
 
     Args:
-        name: what its driver calls it: `NVIDIA A100-SXM4-80GB`, `Tesla T4`.
+        name: what its driver calls it, or Ray: `NVIDIA A100-SXM4-80GB`, `Tesla T4`, `A100-80G`.
         memory: its bytes, where they are known.
     """
     words = [word for word in re.split(r"[\s_-]+", name.upper()) if word not in _BRANDS]
+    if words == ["MI250X", "MI250"]:  # of Ray, for an MI250
+        del words[0]
     for count in range(len(words), 0, -1):
         gpu = type_of_name("_".join(words[:count]))
         if gpu is not None:
@@ -206,7 +215,7 @@ def type_of_device(name: str, memory: int | None = None) -> GPUType | None:
 
 def _in_size(kind: GPUType, words: list[str], memory: int | None) -> GPUType:
     """A type in the size that a device has, where sizes are types."""
-    sizes = [int(word[:-2]) for word in words if word.endswith("GB")]
+    sizes = [int(size[1]) for size in map(_SIZE, words) if size]
     if not sizes and memory is not None and kind.memory:
         sizes = [min(kind.memory, key=lambda size: abs(size - memory / 1e9))]
     return (type_of_name(f"{kind.name}_{sizes[0]}GB") or kind) if sizes else kind

@@ -1,41 +1,87 @@
 """Where a backend puts what is launched, as checks of the plan."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.model.desired import DesiredRun, Placement
-from sgpu_decl.model.plan import Check
+from sgpu_decl.model.desired import DesiredRun, LaunchRoom
+from sgpu_decl.model.plan import Change, Check
 from sgpu_decl.planning.plan_checks import check_of, place_of
+from sgpu_decl.planning.run_order import launch_levels
+
+_Runs = Sequence[DesiredRun]
+_Key = TypeVar("_Key")
 
 
-def placement_checks(launched: Sequence[DesiredRun]) -> tuple[Check, ...]:
+def placement_checks(launched: _Runs, changes: Iterable[Change]) -> tuple[Check, ...]:
     """Return one check for each placement, with the first run that it holds for; without a run
-    where it holds for all. Launches with the same placement share its room and its limit."""
-    placed: dict[Placement, list[DesiredRun]] = {}
+    where it holds for all. Launches of all placements that share a room are counted together.
+
+    Args:
+        changes: those that launch the runs.
+    """
+    placed = _by(launched, lambda run: run.placement)
+    sharing = _by(launched, lambda run: run.placement.room if run.placement else None)
+    stages = _stages(sharing, changes)
+    checks = []
+    for placement, runs in placed.items():
+        note, room = placement.note, placement.room
+        if room is not None and room in stages and len(runs) == len(sharing[room]):
+            note = replace(note, summary=f"{note.summary}; {stages.pop(room)} fit at once")
+        checks.append(_check(note, runs, launched))
+    for room, runs in sharing.items():
+        first = runs[0].placement
+        if room in stages and first is not None:
+            note = replace(first.note, summary=f"{stages[room]} on {room.name} fit at once")
+            checks.append(_check(replace(note, hint=None), runs, launched))
+        if room.limit is not None and room.beyond is not None and len(runs) > room.limit:
+            checks.append(_check(room.beyond, runs, launched))
+    return tuple(checks)
+
+
+def _by(launched: _Runs, key: Callable[[DesiredRun], _Key | None]) -> dict[_Key, list[DesiredRun]]:
+    found: dict[_Key, list[DesiredRun]] = {}
     for run in launched:
-        if run.placement is not None:
-            placed.setdefault(run.placement, []).append(run)
-    alone = len(placed) == 1 and all(run.placement is not None for run in launched)
-    return tuple(
-        check_of(
-            replace(finding, place=place_of(runs[0].places, placement.field or "")),
-            None if alone else runs[0].address,
-        )
-        for placement, runs in placed.items()
-        for finding in _findings(placement, len(runs))
+        of = key(run)
+        if of is not None:
+            found.setdefault(of, []).append(run)
+    return found
+
+
+def _stages(
+    sharing: dict[LaunchRoom, list[DesiredRun]], changes: Iterable[Change]
+) -> dict[LaunchRoom, str]:
+    """How many runs find room at the same time, as `3 of 8 runs`, where several could start at the
+    same time. Runs of different levels never do: one waits for the other. Of several levels, the
+    one counts in which the most have to wait for room."""
+    several = {room: runs for room, runs in sharing.items() if len(runs) > 1}
+    if not several:
+        return {}
+    levels = launch_levels(changes)
+    found = {}
+    for room, runs in several.items():
+        together: dict[int, Counter[str]] = {}
+        for run in runs:
+            identity = run.placement.id if run.placement else None
+            level = together.setdefault(levels.get(run.address, 0), Counter())
+            level[identity or ""] += 1
+        counts = [
+            (launches.total() - fitting, launches.total())
+            for launches in together.values()
+            if launches.total() > 1 and (fitting := room.fitting(launches)) is not None
+        ]
+        if counts:
+            waiting, number = max(counts)
+            found[room] = f"{number - waiting} of {number} runs"
+    return found
+
+
+def _check(finding: Diagnostic, runs: _Runs, launched: _Runs) -> Check:
+    first = runs[0]
+    field = first.placement.field if first.placement else None
+    return check_of(
+        replace(finding, place=place_of(first.places, field or "")),
+        None if len(runs) == len(launched) else first.address,
     )
-
-
-def _findings(placement: Placement, runs: int) -> Iterator[Diagnostic]:
-    yield _with_room(placement, runs)
-    if placement.limit is not None and placement.beyond is not None and runs > placement.limit:
-        yield placement.beyond
-
-
-def _with_room(placement: Placement, runs: int) -> Diagnostic:
-    """The note, with how many of several runs find room at the same time."""
-    note, room = placement.note, placement.room
-    if room is None or runs == 1:
-        return note
-    return replace(note, summary=f"{note.summary}; {min(room, runs)} of {runs} runs fit at once")

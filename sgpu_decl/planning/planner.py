@@ -222,7 +222,7 @@ class _PlanParts:
         self.checks += interpreter_checks(
             [(item, self._attempts_of(item.address).current) for item in launched], self._state
         )
-        self.checks += (*placement_checks(launched), *ray_checks(launched))
+        self.checks += (*placement_checks(launched, launches), *ray_checks(launched))
         by_address = {item.address: item for item in launched}
         self.checks += join_checks(by_address, launches, capabilities)
 

@@ -232,7 +232,7 @@ def ray_cluster(
             own = ports[2 + number * _PORTS :]
             words = ["--head", "--port", str(ports[0]), "--dashboard-port", str(ports[1])]
             words += ["--ray-client-server-port", str(own[4])]
-            words += ["--no-monitor"]  # of what would scale the cluster
+            # No `--no-monitor`: the monitor tells the dashboard, and so plans, what is in use.
             if number > 0:
                 words = ["--address", cluster.address]
             words += ["--dashboard-agent-listen-port", str(own[0])]

@@ -1,5 +1,8 @@
 """A plan says where the backend puts what it launches, and the choice forces nothing."""
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -59,12 +62,69 @@ def test_a_run_beside_local_ones_is_named(world: Any) -> None:
     assert check.address == Address.run("there")
 
 
+BEYOND = Diagnostic(code="head_memory", severity=Severity.WARNING, summary="too many")
+
+
+@dataclass(frozen=True)
+class Seats:
+    """A room with that many places for launches, where each takes as many as its id says."""
+
+    seats: int = 100
+    name: str = "`there`"
+    limit: int | None = None
+    beyond: Diagnostic | None = BEYOND
+
+    def fitting(self, launches: Mapping[str, int]) -> int:
+        left, fitting = self.seats, 0
+        for needs in sorted(int(identity) for identity in Counter(launches).elements()):
+            fitting += needs <= left
+            left -= needs if needs <= left else 0
+        return fitting
+
+
+def summaries(world: Any) -> list[tuple[str | None, str]]:
+    found = [(check.address and check.address.name, check.summary) for check in checks(world)]
+    return sorted(found, key=lambda item: (item[0] or "", item[1]))
+
+
+def test_runs_of_one_placement_count_their_room_together(world: Any) -> None:
+    seats = Seats(seats=5)
+    for name, said in (("a", ""), ("b", "; 2 of 2 runs fit at once"), ("c", "; 2 of 3 runs fit")):
+        wanting(world, placement(id="2", room=seats), name)
+        ((address, summary),) = summaries(world)
+        assert (address, summary.startswith(f"GPUs come on demand{said}")) == (None, True)
+
+
+def test_runs_of_several_placements_that_share_a_room_count_together(world: Any) -> None:
+    seats = Seats(seats=9)
+    for name, needs in (("a", "8"), ("b", "6"), ("c", "7")):
+        wanting(world, placement(f"{needs} seats", id=needs, room=seats), name)
+    assert summaries(world) == [
+        (None, "1 of 3 runs on `there` fit at once"),
+        ("a", "8 seats"),
+        ("b", "6 seats"),
+        ("c", "7 seats"),
+    ]
+    wanting(world, placement("elsewhere", id="1", room=Seats(name="`here`")), "d")
+    assert ("a", "1 of 3 runs on `there` fit at once") in summaries(world)
+    assert ("d", "elsewhere") in summaries(world)
+
+
+def test_runs_that_come_after_each_other_need_no_room_at_the_same_time(world: Any) -> None:
+    chained = placement(id="2", room=Seats(seats=3))
+    wanting(world, chained, "a")
+    wanting(world, chained, "b", after=("a",))
+    wanting(world, chained, "c", after=("b",))
+    assert summaries(world) == [(None, "GPUs come on demand")]
+    wanting(world, chained, "d", after=("b",))  # beside c
+    assert summaries(world) == [(None, "GPUs come on demand; 1 of 2 runs fit at once")]
+
+
 def test_more_launches_than_a_backend_stands_are_said_once(world: Any) -> None:
-    beyond = Diagnostic(code="head_memory", severity=Severity.WARNING, summary="too many")
     for number, said in enumerate([[], [], ["too many"]]):
-        wanting(world, placement(limit=2, beyond=beyond), f"run-{number}")
-        summaries = [check.summary for check in checks(world)]
-        assert sorted(summaries) == ["GPUs come on demand", *said]
+        chosen = placement(str(number % 2), id="0", room=Seats(limit=2))
+        wanting(world, chosen, f"run-{number}")
+        assert [item for _, item in summaries(world) if item == "too many"] == said
 
 
 def test_another_placement_forces_nothing(world: Any) -> None:

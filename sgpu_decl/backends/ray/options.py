@@ -19,6 +19,7 @@ from sgpu_decl.config.block import Flag, Positive
 from sgpu_decl.config.cross_field import Contradiction
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Size
+from sgpu_decl.model.gpu import type_of_device
 
 __all__ = ["RayOptions"]
 
@@ -28,6 +29,7 @@ _OWN_NAMES = {  # of Ray, each with what to write instead
 }
 _SMALLEST = 0.0001  # Ray counts in steps of it (`src/ray/common/scheduling/fixed_point.h`)
 _LEAST_MEMORY = 1 << 20
+_PLAIN_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 # Names of Kubernetes, which labels of Ray follow (`ray._private.label_utils`).
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([A-Za-z0-9.-]{{1,253}}/)?{_LABEL}")
@@ -54,7 +56,9 @@ def _rank_resource_name(name: str) -> str:
             raise problem("reserved_resource", "{path} is a resource of Ray's own", hint)
     if name.startswith("accelerator_type:"):
         summary = "{path} stands for a type of GPU"
-        raise problem("reserved_resource", summary, f"write `type: {name.partition(':')[2]}`")
+        given = name.partition(":")[2]
+        kind = type_of_device(given)
+        raise problem("reserved_resource", summary, f"write `type: {kind.name if kind else given}`")
     if not name or name.startswith("node:"):
         raise problem(
             "reserved_resource", "{path} is not a name for a custom resource", "remove it"
@@ -68,7 +72,9 @@ def _rank_amount(value: object) -> object:
         raise problem("wrong_type", "{path} must be a number or a size", "write `4` or `16GB`")
     if isinstance(value, float) and not math.isfinite(value):
         raise problem("wrong_type", "{path} must be a number, not {given}", "write `4` or `16GB`")
-    return Size.read(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return float(value) if _PLAIN_NUMBER.fullmatch(value) else Size.read(value)
+    return value
 
 
 def _number(amount: Size | float) -> int | float:
@@ -81,17 +87,20 @@ def _written(amount: Size | float) -> str | int | float:
     return str(amount) if isinstance(amount, Size) else _number(amount)
 
 
-def _large_enough(resources: Mapping[str, Size | float]) -> Mapping[str, Size | float]:
-    found = tuple(_too_small(resources))
+def _usable(resources: Mapping[str, Size | float]) -> Mapping[str, Size | float]:
+    found = tuple(_refused_amounts(resources))
     if found:
         raise problem(found[0].code, found[0].summary, found[0].hint, all=found)
     return resources
 
 
-def _too_small(resources: Mapping[str, Size | float]) -> Iterator[Contradiction]:
+def _refused_amounts(resources: Mapping[str, Size | float]) -> Iterator[Contradiction]:
     for name, amount in resources.items():
         number = _number(amount)
-        if number < _SMALLEST:
+        if name == "CPU" and isinstance(amount, Size):
+            code, hint = "wrong_type", "write how many CPUs a rank needs, as in `4` or `0.5`"
+            summary = f"`CPU` of `resources_per_rank` must be a number, not the size `{amount}`"
+        elif number < _SMALLEST:
             code = "out_of_range"
             summary = f"`{name}` of `resources_per_rank` must be at least {_SMALLEST}, not {number}"
             hint = "remove it where a rank needs none"
@@ -131,7 +140,7 @@ RankResourceName = Annotated[str, AfterValidator(_rank_resource_name)]
 RankAmount = Annotated[
     Any, BeforeValidator(_rank_amount), PlainSerializer(_written), WithJsonSchema(_AMOUNT_SCHEMA)
 ]
-Resources = Annotated[dict[RankResourceName, RankAmount], AfterValidator(_large_enough)]
+Resources = Annotated[dict[RankResourceName, RankAmount], AfterValidator(_usable)]
 Labels = dict[
     Annotated[str, AfterValidator(_label_key)], Annotated[str, AfterValidator(_label_value)]
 ]

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["RayPlacement", "Strategy"]
+__all__ = ["RayPlacement", "Strategy", "whole_cpus"]
 
 
 class Strategy(StrEnum):
@@ -63,3 +63,8 @@ class RayPlacement:
             return cls(**{**parts, "strategy": Strategy(parts["strategy"])})
         except (TypeError, KeyError) as error:
             raise ValueError(f"no placement of a Ray cluster: {text}") from error
+
+
+def whole_cpus(bundle: Mapping[str, int | float]) -> int:
+    """The CPUs that a rank group with that bundle may use: whole ones, and at least one."""
+    return max(1, int(round(bundle["CPU"], 4)))  # 100 times 0.29 is 28.999999999999996

@@ -12,6 +12,7 @@ import pytest
 
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.launching.launcher import RayLauncher
+from sgpu_decl.backends.ray.launching.node_program import RayNodes
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
@@ -46,6 +47,13 @@ class Machine:
         self.launching = replace(launching, record=replace(launching.record, inputs=inputs))
         self.job = f"{JOBS}{launching.record.token}"
         self.folder = Path(self._shared.folder(self.launching))
+
+    @contextmanager
+    def launches(self) -> Iterator[RayLaunches]:
+        area = self._shared.area
+        with closing(Clusters()) as clusters:
+            layout = self._shared.context().layout
+            yield RayLaunches(layout, lambda _: area, lambda _: area, clusters)
 
     @contextmanager
     def launcher(self) -> Iterator[RayLauncher]:
@@ -104,6 +112,19 @@ def machine(tmp_path: Path, answers: Answers) -> Machine:
         made.launch()
     answers.requests.clear()
     return made
+
+
+@pytest.mark.parametrize(("set_aside", "cpus"), [(0.5, 1), (1, 1), (2.5, 2), (100 * 0.29, 29)])
+def test_a_rank_group_has_whole_cpus(
+    tmp_path: Path, answers: Answers, set_aside: float, cpus: int
+) -> None:
+    """None would be all that the node has."""
+    made = Machine(tmp_path, answers)
+    placement = replace(PLACEMENT, bundle={"CPU": set_aside})
+    inputs = replace(made.launching.record.inputs, placement=placement.id)
+    launching = replace(made.launching, record=replace(made.launching.record, inputs=inputs))
+    with made.launches() as launches:
+        assert RayNodes(launches).processors(launching) == cpus
 
 
 def submissions(answers: Answers) -> int:

@@ -13,3 +13,17 @@ def test_an_amount_that_is_not_finite_is_no_number(amount: float) -> None:
     with pytest.raises(ValidationError) as raised:
         RayOptions.model_validate({"kind": "ray", "resources_per_rank": {"CPU": amount}})
     assert [error["type"] for error in raised.value.errors()] == ["wrong_type"]
+
+
+@pytest.mark.parametrize(("written", "amount"), [("4", 4), ("0.5", 0.5), ("2.50", 2.5)])
+def test_a_number_in_quotes_is_a_number(written: str, amount: float) -> None:
+    options = RayOptions.model_validate({"kind": "ray", "resources_per_rank": {"CPU": written}})
+    assert options.rank_resources == {"CPU": amount}
+
+
+def test_a_type_of_gpu_as_a_resource_is_named_as_types_are() -> None:
+    resources = {"accelerator_type:A100-80G": 1}
+    with pytest.raises(ValidationError) as raised:
+        RayOptions.model_validate({"kind": "ray", "resources_per_rank": resources})
+    (error,) = raised.value.errors()
+    assert error["ctx"]["hint"] == "write `type: A100_80GB`"

@@ -8,10 +8,11 @@ import json
 import os
 import random
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,11 +23,13 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.cluster.cluster_room import has_room
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
-from sgpu_decl.backends.ray.planning.group_shape import Fit, fit_of, placement_of
+from sgpu_decl.backends.ray.planning.group_shape import Fit, fit_of
+from sgpu_decl.backends.ray.planning.launch_placement import placement_of
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from tests.backends.ray.answers import answering
 from tests.ray_versions import NEWEST_RAY
-from tests.support import until
+from tests.support import PATIENCE, until
 
 pytestmark = pytest.mark.ray
 
@@ -60,8 +63,32 @@ for line in sys.stdin:
 """
 
 
+Devices = Mapping[float, tuple[str, int]]
+"""The name and the MiB of the GPUs of nodes, by their CPUs."""
+
+NO_DEVICES: Devices = {}
+ANSWERS = ("/api/v0/cluster_metadata", "/api/v0/nodes?detail=1", "/nodes?view=summary&nocache=1")
+
+
 def state_of(cluster: RayCluster) -> ClusterState:
     with closing(Dashboard(DashboardAddress(url=cluster.url), Credentials())) as dashboard:
+        return read_cluster(dashboard)
+
+
+def state_with(cluster: RayCluster, devices: Devices) -> ClusterState:
+    """What a cluster says, with the GPUs that this machine does not have."""
+    said = {}
+    for path in ANSWERS:
+        with urlopen(f"{cluster.url}{path}", timeout=PATIENCE) as answer:
+            said[path.partition("?")[0]] = json.load(answer)
+    rows = said["/api/v0/nodes"]["data"]["result"]["result"]
+    cpus = {row["node_id"]: row["resources_total"].get("CPU", 0) for row in rows}
+    for machine in said["/nodes"]["data"]["summary"]:
+        found = devices.get(cpus.get(machine["raylet"].get("nodeId"), 0))
+        if found is not None:
+            machine["gpus"] = [{"name": found[0], "memoryTotal": found[1]}]
+    said["/api/version"] = {"session_name": "one"}
+    with answering(said) as answers, closing(answers.dashboard()) as dashboard:
         return read_cluster(dashboard)
 
 
@@ -101,9 +128,10 @@ def compare(
     folder: Path,
     held: list[dict[str, float]],
     configs: Iterable[RunConfig],
+    devices: Devices = NO_DEVICES,
 ) -> list[str]:
     """Ask the plan and Ray about each run, while somebody holds these bundles; return what the plan
-    says."""
+    says, with the type that the run names."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
     until(lambda: all(dict(node.free) == dict(node.total) for node in state_of(cluster).nodes))
@@ -117,7 +145,7 @@ def compare(
             assert ray.stdout is not None
             nodes = json.loads(ray.stdout.readline())
             until(lambda: free_gpus(cluster) == before - sum(item["GPU"] for item in held))
-            state = state_of(cluster)
+            state = state_with(cluster, devices)
             said = []
             for config in configs:
                 fit = fit_of(config, state)
@@ -128,7 +156,7 @@ def compare(
                 if own == "INFEASIBLE":
                     # Ray looks at bundles one by one in some cases, and waits for their sum.
                     answer = answer.replace("NO_RESOURCES", own)
-                said.append(own)
+                said.append(f"{config.type.name} {own}")
                 assert own == answer, (config, fit)
                 placement = json.loads(placement_of(config, state, fit).id)
                 assert has_room(placement, nodes) is bool(fit.in_all), (config, nodes)
@@ -144,24 +172,31 @@ def free_gpus(cluster: RayCluster) -> float:
 def test_ray_places_what_a_plan_says_that_fits(cluster: RayCluster, tmp_path: Path) -> None:
     draw = random.Random(16)
 
-    said = compare(cluster, tmp_path, HELD, [config_of(draw) for _ in range(15)])
+    said = compare(cluster, tmp_path, HELD, [config_of(draw) for _ in range(40)])
 
-    assert {*said} == {"FINISHED", "NO_RESOURCES", "INFEASIBLE"}
+    assert {word.split()[1] for word in said} == {"FINISHED", "NO_RESOURCES", "INFEASIBLE"}
 
 
-# Nodes beside the head, each of another shape. The type of one is told by a resource alone.
+# Nodes beside the head, each of another shape. The type of one is told by a resource alone, that of
+# one by its devices.
 SHAPES = (
     ("--num-cpus", "4", "--num-gpus", "4", "--resources", '{"ssd": 3}',
-     "--labels", "ray.io/accelerator-type=H100,zone=a"),
+     "--labels", "ray.io/accelerator-type=A100,zone=a"),
     ("--num-cpus", "6", "--num-gpus", "2", "--labels", "zone=a",
      "--resources", '{"accelerator_type:A10G": 1, "ssd": 1}'),
-    ("--num-cpus", "5", "--num-gpus", "0", "--resources", '{"ssd": 2}', "--labels", "zone=b"),
+    ("--num-cpus", "5", "--num-gpus", "2", "--resources", '{"ssd": 2}', "--labels", "zone=b"),
+)  # fmt: skip
+# What the drivers of the head and of these nodes may say.
+SAID: tuple[Devices, ...] = (
+    {},
+    {3: ("NVIDIA A100", 81920), 4: ("NVIDIA A100", 40960), 5: ("NVIDIA RTX A6000", 49140)},
+    {3: ("NVIDIA A100", 81920), 4: ("NVIDIA A100", 81920), 5: ("Foo Mega 1", 8000)},
 )  # fmt: skip
 
 
 def mixed_config(draw: random.Random) -> RunConfig:
-    groups, ranks = draw.randint(1, 4), draw.randint(1, 4)
-    kind = draw.choice(["H100", "A10", "GPU", "CPU", "CPU", "A100"])
+    groups, ranks = draw.choice([1, 1, 2, 3, 4]), draw.choice([1, 1, 2, 3, 4])
+    kinds = ["A100", "A100_80GB", "A100_40GB", "A10", "RTX_A6000", "GPU", "GPU", "CPU", "L4"]
     block: dict[str, Any] = {"kind": "ray", "ranks_per_node": ranks}
     block["strategy"] = draw.choice(["spread", "pack"])
     resources = {"CPU": draw.choice([0.1, 0.3, 0.5, 1, 2])}
@@ -170,6 +205,7 @@ def mixed_config(draw: random.Random) -> RunConfig:
     if draw.random() < 0.3:
         block["labels"] = {"zone": draw.choice(["a", "b"])}
     block["resources_per_rank"] = resources
+    kind = draw.choice(kinds)
     return RunConfig.model_validate(
         {"name": "a", "gpus": groups * ranks, "type": kind, "command": ["x"], "backend": block}
     )
@@ -182,7 +218,7 @@ def test_nodes_of_many_shapes(ray_python: str, tmp_path: Path) -> None:
     folder = host_lock_folder("ports")
     with (
         ExitStack() as claims,
-        ray_cluster(nodes=1, cpus=3, gpus=2, gpu_type="H100", python=ray_python) as cluster,
+        ray_cluster(nodes=1, cpus=3, gpus=2, gpu_type="A100", python=ray_python) as cluster,
     ):
         for number, shape in enumerate(SHAPES, start=1):
             claimed = [claim_port(folder, os.getpid() * 16 + number) for _ in range(3)]
@@ -190,10 +226,16 @@ def test_nodes_of_many_shapes(ray_python: str, tmp_path: Path) -> None:
                 claims.callback(os.close, lock)
             join(cluster, number, [port for port, _ in claimed], shape)
 
-        configs = [mixed_config(draw) for _ in range(60)]
-        said = compare(cluster, tmp_path, [{"CPU": 2, "GPU": 3}, {"CPU": 4, "GPU": 1}], configs)
+        said = []
+        for devices in SAID:
+            configs = [mixed_config(draw) for _ in range(60)]
+            held: list[dict[str, float]] = [{"CPU": 2, "GPU": 3}, {"CPU": 4, "GPU": 1}]
+            said += compare(cluster, tmp_path, held, configs, devices)
 
-        assert min(said.count(word) for word in ("FINISHED", "NO_RESOURCES", "INFEASIBLE")) > 5
+        known = {word.split()[0] for word in said if not word.endswith("INFEASIBLE")}
+        assert known == {"A100", "A100_80GB", "A100_40GB", "A10", "RTX_A6000", "GPU", "CPU"}
+        words = [word.split()[1] for word in said]
+        assert min(words.count(word) for word in ("FINISHED", "NO_RESOURCES", "INFEASIBLE")) > 15
 
 
 def join(cluster: RayCluster, number: int, ports: Sequence[int], shape: Sequence[str]) -> None:

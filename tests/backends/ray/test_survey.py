@@ -1,6 +1,6 @@
 """What a plan says of a run on a Ray cluster, with the cluster's recorded answers."""
 
-import sys
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +16,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.plan import Check, Plan
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.backends.ray.answers import Answers, answering, recorded
+from tests.mounts import bound, mount
 
 RUN = "name: train\ntype: {type}\ngpus: {gpus}\nentrypoint: train.py:main\n"
 CODE = "def main():\n    pass\n"
@@ -167,7 +168,25 @@ def test_any_type_is_one_type_for_all_groups(cluster: Answers, planned: Planned)
     plan = planned(2, kind="GPU", backend="  ranks_per_node: 1\n  strategy: pack\n")
     assert ", pack, with " in checks(plan)["ray_placement"].summary
     two = planned(2, kind="GPU", backend="  ranks_per_node: 1\n")  # one node of each type
-    assert checks(two)["never_fits"].summary.startswith("needs 2 nodes with 1 GPUs")
+    words = checks(two)["never_fits"].summary
+    assert words.startswith("needs 2 nodes with 1 GPU of one type; the cluster has ")
+    assert ("8 H100 (vm (" in words, "4 A10 (vm (" in words) == (True, True)
+
+
+def test_models_that_no_table_has_are_types_too(cluster: Answers, planned: Planned) -> None:
+    for row in cluster.by_path[NODES]["data"]["result"]["result"]:
+        del row["labels"]["ray.io/accelerator-type"]
+        row["resources_total"] |= {"CPU": 64, "GPU": 4}
+    machines = cluster.by_path["/nodes"]["data"]["summary"]
+    for machine, name in zip(machines, ("Foo Mega 1", "Bar Ultra 2"), strict=True):
+        machine["gpus"] = [{"name": name, "memoryTotal": 8000}]
+    cluster.by_path["/nodes"]["data"]["nodeLogicalResources"] = {}
+    both = checks(planned(8, kind="GPU", backend="  ranks_per_node: 4\n"))["never_fits"].summary
+    assert "needs 2 nodes with 4 GPUs of one type; the cluster has 4 GPUs `" in both
+    assert ("`Foo Mega 1` (vm (" in both, "`Bar Ultra 2` (vm (" in both) == (True, True)
+    one = planned(4, kind="GPU", backend="  ranks_per_node: 2\n  strategy: pack\n")
+    assert ", with Foo Mega 1, on" in checks(one)["ray_placement"].summary
+    assert set(placement(one).labels) == {"ray.io/node-id"}
 
 
 def test_ranks_without_gpus_take_cpus(planned: Planned) -> None:
@@ -184,6 +203,55 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
     assert words.count("has 8") == words.count("has 4") == 1
     assert found["never_fits"].place.line == 3
     assert "ray_placement" not in found
+
+
+def test_labels_that_no_node_has_together(cluster: Answers, planned: Planned) -> None:
+    head, node = cluster.by_path[NODES]["data"]["result"]["result"]
+    head["labels"]["zone"], node["labels"]["area"] = "a", "b"
+    both = "  labels: {zone: a, area: b}\n" + HALF
+    for kind, what in (("H100", "1 H100"), ("CPU", "0.5 CPUs"), ("GPU", "1 GPU")):
+        found = checks(planned(1, kind=kind, backend=both))["never_fits"]
+        assert f"needs 1 node with {what} and the labels `zone: a` and `area: b`; vm (" in (
+            found.summary
+        )
+        assert ("has `zone: a`, vm (" in found.summary, found.place.line) == (True, 8)
+        assert found.summary.endswith("has `area: b`")
+    node["labels"]["ray.io/accelerator-type"] = "A10G"
+    found = checks(planned(1, backend="  labels: {area: b}\n" + HALF))["never_fits"]
+    assert "1 H100 and the label `area: b`; the nodes with that label have 4 A10 (vm (" in (
+        found.summary
+    )
+    assert found.place.line == 8
+    absent = planned(1, kind="L4", backend="  labels: {area: b}\n" + HALF)
+    assert checks(absent)["never_fits"].place.line == 2  # the label is not what is wrong
+
+
+def test_resources_that_no_node_has_together(cluster: Answers, planned: Planned) -> None:
+    head, node = cluster.by_path[NODES]["data"]["result"]["result"]
+    head["resources_total"] |= {"GPU": 8, "CPU": 2}
+    node["resources_total"] |= {"GPU": 1, "CPU": 32}
+    found = checks(planned(4, backend="  ranks_per_node: 4\n"))["never_fits"]
+    assert found.summary.startswith("needs 1 node with 4 H100 and 4 CPUs; vm (")
+    assert " has 8 H100 and 2 CPUs, vm (" in found.summary
+    assert (found.summary.endswith(" has 1 H100 and 32 CPUs"), found.place.line) == (True, 3)
+    written = "  ranks_per_node: 4\n  resources_per_rank: {memory: 100MB, CPU: 1}\n"
+    found = checks(planned(4, backend=written))["never_fits"]
+    assert ("memory" in found.summary, found.place.line) == (False, 9)
+
+
+def test_resources_that_are_not_free_together(planned: Planned) -> None:
+    words = checks(planned(2))["not_now"].summary
+    assert words.startswith("needs 1 node with 2 H100 and 2 CPUs, and has to wait for room; ")
+    assert " has 5 H100 and 1 CPU, vm (" in words
+    assert " has 1 H100 and 2 CPUs" in words
+
+
+@pytest.mark.parametrize("kind", ["H100", "GPU", "CPU"])
+def test_a_cluster_without_nodes(cluster: Answers, planned: Planned, kind: str) -> None:
+    cluster.by_path[NODES]["data"]["result"]["result"] = []
+    found = checks(planned(1, kind=kind))["never_fits"]
+    assert found.summary.endswith("; the cluster has no nodes")
+    assert found.place is not None
 
 
 @pytest.mark.parametrize(
@@ -208,8 +276,8 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
         ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 9),
         ({"more": "on_active: queue\n"}, "cannot_queue", "no attempt can wait there", 9),
         ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
-        ({"backend": "  storage: /dev/null\n"}, "bad_storage", "`/dev/null` is no folder", 8),
-        ({"backend": f"  storage: {sys.executable}\n"}, "bad_storage", "is no folder", 8),
+        ({"backend": "  storage: /dev/null\n"}, "bad_storage", "is not a folder", 8),
+        ({"backend": "  storage: /bin/sh\n"}, "bad_storage", "/bin/sh` is not a folder", 8),
     ],
 )  # fmt: skip
 def test_what_is_refused_has_a_place_and_a_way_out(
@@ -220,6 +288,19 @@ def test_what_is_refused_has_a_place_and_a_way_out(
     assert summary in found.summary
     assert found.place.line == line
     assert found.hint
+
+
+def test_a_storage_that_cannot_be_written(planned: Planned, tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o500)
+    if os.geteuid() != 0:
+        found = checks(planned(backend=f"  storage: {folder}\n"))["bad_storage"]
+    else:
+        with bound(folder):
+            mount("-o", "remount,bind,ro", str(folder))
+            found = checks(planned(backend=f"  storage: {folder}\n"))["bad_storage"]
+    assert f"`storage: {folder}` is not writable on this machine" in found.summary
+    assert found.place.line == 8
 
 
 def test_near_names_are_offered(planned: Planned) -> None:
@@ -309,6 +390,36 @@ def test_several_runs_count_the_room_together(planned: Planned) -> None:
     assert found.summary.endswith("; 1 of 5 runs fit at once")  # the head has one CPU left
 
 
+SHAPES = """\
+project: {name: p}
+runs:
+  big: {type: H100, gpus: 8, command: [x], backend: BACKEND}
+  small: {type: H100, gpus: 6, command: [x], backend: BACKEND}
+  middle: {type: H100, gpus: 7, command: [x], backend: BACKEND}
+"""
+
+
+def test_runs_of_several_shapes_count_the_room_together(project: Path, cluster: Answers) -> None:
+    cluster.by_path["/nodes"]["data"]["nodeLogicalResources"] = {}
+
+    def found(text: str, *, memory: int = 10**10) -> list[tuple[str, str | None, str]]:
+        for machine in cluster.by_path["/nodes"]["data"]["summary"]:
+            machine["mem"][1] = memory
+        backend = f"{{kind: ray, address: '{cluster.url}', resources_per_rank: {{CPU: 0.1}}}}"
+        (project / "sgpu.yml").write_text(text.replace("BACKEND", backend))
+        with Session.open(Location(project=project)) as session:
+            made = session.plan().plan.checks
+        return [(one.id, one.address.name if one.address else None, one.summary) for one in made]
+
+    shared = f"1 of 3 runs on `{cluster.url}` fit at once"
+    assert ("ray_placement", None, shared) in found(SHAPES)
+    both = found(SHAPES.replace("7", "4"))  # 4 on the node that has no more
+    assert ("ray_placement", None, shared.replace("1 of 3", "2 of 3")) in both
+    assert "head_memory" not in [code for code, _, _ in both]
+    few = found(SHAPES, memory=500_000_000)
+    assert [address for code, address, _ in few if code == "head_memory"] == [None]
+
+
 def test_a_cluster_that_grows_is_warned_of(cluster: Answers, planned: Planned) -> None:
     backend = "  ranks_per_node: 8\n  autoscaling: true\n"
     found = checks(planned(16, backend=backend))
@@ -321,6 +432,77 @@ def test_a_cluster_that_grows_is_warned_of(cluster: Answers, planned: Planned) -
     found = checks(planned(8, kind="A100"))
     assert found["ranks_per_node_missing"].severity == "error"
     assert "`ranks_per_node`" in found["ranks_per_node_missing"].hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "resource", "words"),
+    [
+        ("L4", {}, "accelerator_type:L4", "nodes with the resource `accelerator_type:L4`"),
+        ("A10", {"ray.io/accelerator-type": "in(A10,A10G)"}, None,
+         "the label `ray.io/accelerator-type: A10` or `ray.io/accelerator-type: A10G`"),
+        ("MI300X",
+         {"ray.io/accelerator-type": "in(AMD-Instinct-MI300X-HF,AMD-Instinct-MI300X-OAM)"}, None,
+         "`ray.io/accelerator-type: AMD-Instinct-MI300X-OAM`"),
+        ("RTX_4090", {}, "accelerator_type:GeForce-RTX-4090", "GeForce-RTX-4090`"),
+        ("A100", {}, "accelerator_type:A100", "nodes with the resource `accelerator_type:A100`"),
+        ("A100_80GB", {}, "accelerator_type:A100-80G", "which Ray gives to no node by itself"),
+    ],
+)  # fmt: skip
+def test_new_nodes_are_asked_for_by_the_names_that_ray_gives_them(
+    planned: Planned, kind: str, labels: dict[str, str], resource: str | None, words: str
+) -> None:
+    growing = "  ranks_per_node: 2\n  autoscaling: true\n"
+    plan = planned(4, kind=kind, backend=growing)
+    found, wanted = checks(plan)["needs_new_nodes"], placement(plan)
+    assert (wanted.labels, set(wanted.bundle) - {"CPU", "GPU"}) == (
+        labels,
+        {resource} - {None},
+    )
+    assert words in found.summary
+    by_hand = resource is not None and resource.endswith("-80G")
+    assert ("`type: A100`" in found.hint, '"accelerator_type:A100-80G": 1' in found.hint) == (
+        by_hand,
+        by_hand,
+    )
+
+
+def test_an_old_ray_has_no_name_for_cards_of_workstations(
+    cluster: Answers, planned: Planned
+) -> None:
+    cluster.by_path |= recorded("2.49.1")
+    growing = "  ranks_per_node: 2\n  autoscaling: true\n"
+    found = checks(planned(4, kind="RTX_4090", backend=growing))["needs_new_nodes"]
+    assert "which Ray gives to no node by itself" in found.summary
+    assert "or write `type: GPU`" in found.hint
+
+
+def test_nodes_that_are_there_are_taken_on_a_cluster_that_grows(
+    cluster: Answers, planned: Planned
+) -> None:
+    """The label of two sizes is one: the nodes of the right size are named."""
+    rows = cluster.by_path[NODES]["data"]["result"]["result"]
+    for row in rows:
+        row["labels"]["ray.io/accelerator-type"] = "A100"
+    machines = cluster.by_path["/nodes"]["data"]["summary"]
+    for machine, mib in zip(machines, (81920, 40960), strict=True):
+        machine["gpus"] = [{"name": "NVIDIA A100-SXM4", "memoryTotal": mib}]
+    growing = "  ranks_per_node: 1\n  autoscaling: true\n"
+    found = placement(planned(1, kind="A100_80GB", backend=growing))
+    head = machines[0]["raylet"]["nodeId"]
+    assert (found.labels, found.scales) == ({"ray.io/node-id": head}, True)
+    more = planned(2, kind="A100_80GB", backend=growing)
+    assert "accelerator_type:A100-80G" in placement(more).bundle
+    assert "accelerator_type:A100-80G" in checks(more)["needs_new_nodes"].summary
+
+
+def test_new_nodes_of_any_type_may_differ(cluster: Answers, planned: Planned) -> None:
+    cluster.by_path[NODES]["data"]["result"]["result"] = []
+    growing = "  ranks_per_node: 1\n  autoscaling: true\n"
+    found = checks(planned(2, kind="GPU", backend=growing))["needs_new_nodes"]
+    assert "GPUs of several types" in found.summary
+    assert "several types" not in checks(planned(1, kind="GPU", backend=growing))[
+        "needs_new_nodes"
+    ].summary  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -343,8 +525,19 @@ def test_an_unknown_name_on_a_cluster_that_grows_leaves_no_launch_without_a_shap
     assert found["ranks_per_node_missing"].place is not None
     shaped = planned(4, kind=kind, backend=f"{growing}  ranks_per_node: 2\n")
     assert checks(shaped)[code].severity == "warning"
+    assert checks(shaped)["needs_new_nodes"].severity == "warning"
     assert "ranks_per_node_missing" not in checks(shaped)
     assert placement(shaped).ranks_per_node == 2
+
+
+@pytest.mark.parametrize(("share", "cpus"), [(0.1, 1), (0.5, 1), (0.75, 1), (1.5, 3)])
+def test_a_cluster_inside_a_run_counts_whole_cpus(
+    planned: Planned, share: float, cpus: int
+) -> None:
+    backend = f"  resources_per_rank: {{CPU: {share}}}\n  ranks_per_node: 2\n"
+    plan = planned(2, kind="CPU", backend=backend, more="ray: true\n")
+    words = checks(plan)["ray_cluster"].summary
+    assert words == f"Ray cluster: 1 node, {cpus} CPU{'' if cpus == 1 else 's'}"
 
 
 def test_a_head_without_cpus_takes_no_ranks(cluster: Answers, planned: Planned) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["has_room", "need", "shortage"]
+__all__ = ["has_room", "has_selected_labels", "need", "shortage"]
 
 _TYPE = "accelerator_type:"
 _EITHER = re.compile(r"in\((.*)\)")  # a label selector of several values
@@ -64,7 +64,7 @@ def _eligible(
         node
         for node in nodes
         if node["Alive"]
-        and _has_labels(node.get("Labels") or {}, wanted["labels"])
+        and has_selected_labels(node.get("Labels") or {}, wanted["labels"])
         and all(name in node["Resources"] for name in types)
     ]
 
@@ -82,7 +82,7 @@ def _amount(amount: float, name: str) -> str:
     return f"{amount / 1e9:.1f} GB" if name == "memory" else f"{round(amount, 4):g}"
 
 
-def _has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def has_selected_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(name) in _values(selector) for name, selector in wanted.items())
 
 

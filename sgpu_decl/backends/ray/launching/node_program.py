@@ -10,7 +10,7 @@ from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.ray.head.head_reader import below_root
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
-from sgpu_decl.backends.ray.placement import RayPlacement
+from sgpu_decl.backends.ray.placement import RayPlacement, whole_cpus
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart, input_folder
 from sgpu_decl.backends.remote.launches import RemoteLaunches
@@ -44,7 +44,7 @@ class RayNodes(NodeProgram):
 
     def processors(self, launching: LaunchRequest) -> int | None:
         """Those that Ray sets aside for a rank group."""
-        return int(planned_placement(launching).bundle.get("CPU", 0)) or None
+        return whole_cpus(planned_placement(launching).bundle)
 
     def inputs(self, launching: LaunchRequest) -> str | None:
         """Without storage, the driver sends the outputs to its nodes."""

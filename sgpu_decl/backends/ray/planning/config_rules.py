@@ -47,22 +47,23 @@ def machine_findings(config: "RunConfig", places: Places, folder: Path) -> Itera
     """Findings about what the run needs of this machine; `folder` as in `config_findings`."""
     yield from missing_secrets(config.env.secrets, places, os.environ, folder)
     storage = options_of(config).storage
-    if storage is None:
-        return
-    if os.path.isdir(storage):
-        if os.access(storage, os.R_OK | os.W_OK | os.X_OK):
-            return
-        fault = f"the folder `{storage}` is not writable"
-    elif os.path.exists(storage):
-        fault = f"`{storage}` is no folder"
-    else:
-        fault = f"the folder `{storage}` is not there"
-    yield Diagnostic(
-        code="bad_storage",
-        summary=f"{fault} on this machine",
-        place=places.get("backend.storage"),
-        hint="mount it, or name another folder that this machine and all nodes have",
-    )
+    fault = _storage_fault(storage) if storage is not None else None
+    if fault is not None:
+        yield Diagnostic(
+            code="bad_storage",
+            summary=f"`storage: {storage}` {fault} on this machine",
+            place=places.get("backend.storage"),
+            hint="mount it, or name another folder that this machine and all nodes have",
+        )
+
+
+def _storage_fault(folder: str) -> str | None:
+    if not os.path.exists(folder):
+        return "is not there"
+    if not os.path.isdir(folder):
+        return "is not a folder"
+    usable = os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+    return None if usable else "is not writable"
 
 
 def _ranks_per_node(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:

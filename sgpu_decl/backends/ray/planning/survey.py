@@ -13,10 +13,10 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress, address_of
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.placement import whole_cpus
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
-    head_limit,
 )
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.config_rules import config_findings, machine_findings
@@ -27,9 +27,9 @@ from sgpu_decl.backends.ray.planning.group_shape import (
     in_words,
     is_gpu_run,
     options_of,
-    placement_of,
-    scales,
 )
+from sgpu_decl.backends.ray.planning.launch_placement import placement_of
+from sgpu_decl.backends.ray.planning.launch_room import room_of
 from sgpu_decl.backends.ray.planning.room_checks import room_findings
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
@@ -91,13 +91,12 @@ class RaySurvey(RemoteSurvey):
         fit, options = fit_of(config, answered.state), options_of(config)
         if not has_shape(config, answered.state, fit):
             return None, ()  # `check` says that it never fits
-        growing = scales(config, answered.state)
-        kind = f", with {fit.kind.name}" if config.type.kind is GPUType.GPU and fit.kind else ""
+        model = f", with {fit.model}" if config.type.kind is GPUType.GPU and fit.model else ""
         url = answered.dashboard.address.url
         note = Diagnostic(
             code="ray_placement",
             severity=Severity.INFO,
-            summary=f"{in_words(fit, options.strategy)}{kind}, on `{url}`",
+            summary=f"{in_words(fit, options.strategy)}{model}, on `{url}`",
             hint="`ranks_per_node` and `strategy` in `backend` change it",
         )
         placement = replace(
@@ -105,15 +104,8 @@ class RaySurvey(RemoteSurvey):
             address=url,
             head=answered.state.head_id,
         )
-        limit, beyond = head_limit(answered.state)
-        return Placement(
-            id=placement.id,
-            note=note,
-            field="backend",
-            room=None if growing else fit.now,
-            limit=limit,
-            beyond=beyond,
-        ), ()
+        room = room_of(answered.state, url)
+        return Placement(id=placement.id, note=note, field="backend", room=room), ()
 
     def nodes(self, config: "RunConfig") -> NodeShape | None:
         if not has_equal_groups(config):
@@ -125,7 +117,7 @@ class RaySurvey(RemoteSurvey):
         return NodeShape(
             nodes=fit.groups,
             gpus=fit.ranks if is_gpu_run(config) else 0,
-            cpus=int(fit.bundle.get("CPU", 0)) or None,
+            cpus=whole_cpus(fit.bundle),
         )
 
     def site(self, config: "RunConfig") -> str:
