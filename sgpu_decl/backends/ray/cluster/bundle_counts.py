@@ -44,15 +44,17 @@ def launches_at_once(counts: Iterable[int], groups: int, strategy: str) -> int:
 
 def short_of(
     nodes: Sequence[Mapping[str, float]], bundle: Mapping[str, float], groups: int, strategy: str
-) -> str:
-    """The resource that keeps a launch from fitting on nodes with these resources. It is the GPU
-    where no resource alone does, or the CPU of a launch without GPUs."""
-    first = "GPU" if "GPU" in bundle else "CPU"
-    for name in sorted(bundle, key=lambda item: item != first):
-        counts = [bundles_in(resources, {name: bundle[name]}) for resources in nodes]
-        if not launches_at_once(counts, groups, strategy):
-            return name
-    return first
+) -> Sequence[str]:
+    """The resources that keep a launch from fitting on nodes with these resources: as few as do so
+    together, the GPU before others, or the CPU of a launch without GPUs. All, where it fits."""
+    unit = "GPU" if "GPU" in bundle else "CPU"
+    names = sorted(bundle, key=lambda name: name != unit)
+    for name in names[::-1]:
+        rest = {other: bundle[other] for other in names if other != name}
+        counts = [bundles_in(resources, rest) for resources in nodes] if rest else []
+        if rest and not launches_at_once(counts, groups, strategy):
+            names.remove(name)
+    return names
 
 
 def divisors(number: int) -> Sequence[int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from sgpu_decl.agent.byte_size import size
 from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, launches_at_once, short_of
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ def _eligible(
 
 
 def _short(wanted: Mapping[str, Any], resources: Sequence[Mapping[str, float]]) -> str:
-    return short_of(resources, wanted["bundle"], int(wanted["nodes"]), wanted["strategy"])
+    return short_of(resources, wanted["bundle"], int(wanted["nodes"]), wanted["strategy"])[0]
 
 
 def _need(wanted: Mapping[str, Any], name: str) -> str:
@@ -79,7 +80,7 @@ def _need(wanted: Mapping[str, Any], name: str) -> str:
 
 
 def _amount(amount: float, name: str) -> str:
-    return f"{amount / 1e9:.1f} GB" if name == "memory" else f"{round(amount, 4):g}"
+    return size(round(amount)) if name == "memory" else f"{round(amount, 4):g}"
 
 
 def has_selected_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, launches_at_once
+from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, short_of
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import (
@@ -88,16 +88,8 @@ def _own_labels(node: ClusterNode, labels: Mapping[str, str]) -> str:
 def _short_of(
     config: "RunConfig", fit: Fit, resources: Callable[[ClusterNode], Mapping[str, float]]
 ) -> Sequence[str]:
-    """The resources that keep a run from fitting: as few as do so together, the GPU before
-    others."""
-    strategy = options_of(config).strategy
-    names = sorted(fit.bundle, key=lambda name: name != unit_of(config))
-    for name in names[::-1]:
-        rest = {other: fit.bundle[other] for other in names if other != name}
-        counts = [bundles_in(resources(node), rest) for node in fit.nodes] if rest else []
-        if rest and not launches_at_once(counts, fit.groups, strategy):
-            names.remove(name)
-    return names
+    nodes = [resources(node) for node in fit.nodes]
+    return short_of(nodes, fit.bundle, fit.groups, options_of(config).strategy)
 
 
 def _total(node: ClusterNode) -> Mapping[str, float]:
