@@ -12,7 +12,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["can_bind", "claim_port", "lowest_ephemeral", "port_holder", "port_range"]
+__all__ = [
+    "can_bind",
+    "claim_port",
+    "lowest_ephemeral",
+    "port_failure",
+    "port_holder",
+    "port_range",
+]
 
 _LOWEST = 12_000
 _DEFAULT_EPHEMERAL = 32_768
@@ -47,6 +54,13 @@ def claim_port(
             return port, descriptor
         os.close(descriptor)
     raise OSError(errno.EADDRINUSE, f"no free port from {ports[0]} to {ports[-1]}")
+
+
+def port_failure(error: OSError, fixed: int | None) -> str:
+    """The class of a launch that ends with an error of `claim_port`: a mistake of the user, if a
+    chosen port cannot be had."""
+    refused = fixed is not None and error.errno in (errno.EADDRINUSE, errno.EACCES)
+    return "launch_failed_user" if refused else "launch_failed"
 
 
 def _lock_fixed(path: str, port: int, field: str) -> int:

@@ -26,7 +26,7 @@ from sgpu_decl.agent import processes
 from sgpu_decl.agent.attempt_files import encode, parse_object
 from sgpu_decl.agent.byte_size import size
 from sgpu_decl.agent.fast_stdlib import dumps, signal, signal_name
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.ports import claim_port, port_failure
 from sgpu_decl.agent.rank_start import (
     LaunchError,
     exec_error,
@@ -308,8 +308,7 @@ class RayProcess:
                     raise
                 port, lock = claim_port(folder, seed)
         except OSError as error:
-            failure = "launch_failed" if port is None else "launch_failed_user"
-            raise LaunchError(failure, error.strerror or str(error)) from error
+            raise LaunchError(port_failure(error, port), error.strerror or str(error)) from error
         self._locks.append(lock)
         return port
 

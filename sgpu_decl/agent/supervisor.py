@@ -28,7 +28,7 @@ from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.node_group import FIRST, Node, join_team
 from sgpu_decl.agent.orphan_sweep import Sweep
 from sgpu_decl.agent.outcome import CANCELLED, Outcome, failed, judged, stopped
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.ports import claim_port, port_failure
 from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
 from sgpu_decl.agent.rank_group import RankGroup
 from sgpu_decl.agent.rank_start import LaunchError
@@ -215,8 +215,7 @@ class Supervisor:
                     self._spec["master_port"],
                 )  # fmt: skip
             except OSError as error:
-                chosen = self._spec["master_port"] is not None
-                failure = "launch_failed_user" if chosen else "launch_failed"
+                failure = port_failure(error, self._spec["master_port"])
                 self._conclude(failed(failure, error.strerror or str(error)))
                 return
             if self._spec["timeout"] is not None:

@@ -173,8 +173,7 @@ def command(
         if proposing:
             note(_proposed_words(proposal, session))
         if out is not None and error is None:
-            what = "exactly this" if plan.complete else "what is known now"
-            note(f"saved to `{out}`: apply {what} with `sgpu apply {shlex.quote(out)}`")
+            note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
         return stream.ended(error, 2 if detailed_exitcode and has_changes(plan) else 0)
 
 

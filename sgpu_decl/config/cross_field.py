@@ -177,8 +177,8 @@ def _beside_ray(run: ComparedFields) -> list[Contradiction]:
         Contradiction(
             path=("env", block, name),
             code="reserved_variable",
-            summary=f"sgpu sets `{name}` itself, for the Ray cluster of the run",
-            hint=f"{way_out}, or remove `ray` to use a cluster of your own",
+            summary=f"sgpu decides about `{name}` itself, for the Ray cluster of the run",
+            hint=f"{way_out}; or remove `ray` to use a cluster of your own",
             key=True,
         )
         for block, names in (("variables", run.variables), ("secrets", run.secrets))

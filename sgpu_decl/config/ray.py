@@ -36,7 +36,7 @@ _BUILT_IN = {  # the names of Ray's own resources in small letters, each with wh
     "memory": "remove it: Ray counts the memory that the run has on the node",
     "object_store_memory": "use `object_store_memory`",
 }
-_IN_OTHER_FIELDS = {  # variables that would have no effect in `env`, each with the way out
+_IN_OTHER_FIELDS = {  # variables that must not be set in `env`, each with the way out
     "PYTHONPATH": "write it in `env.variables` of the run, where it holds for Ray's processes too",
     "CUDA_VISIBLE_DEVICES": "use `num_gpus`: the nodes have the GPUs of the run",
     "RAY_TMPDIR": "use `temp_dir`",
@@ -114,9 +114,10 @@ def _other_port(number: int | None, block: ValidationInfo) -> int | None:
 
 
 def _variable(name: str) -> str:
-    way_out = reserved_for_ray(name) or _IN_OTHER_FIELDS.get(name)
-    if way_out is not None:
-        raise problem("reserved_variable", f"sgpu sets `{name}` itself, for the cluster", way_out)
+    if (way_out := reserved_for_ray(name)) is not None:
+        raise problem("reserved_variable", f"sgpu decides about `{name}` itself", way_out)
+    if (way_out := _IN_OTHER_FIELDS.get(name)) is not None:
+        raise problem("reserved_variable", f"`{name}` must not be set in `ray.env`", way_out)
     return name
 
 

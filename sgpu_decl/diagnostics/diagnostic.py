@@ -27,8 +27,8 @@ class Related:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One finding. `code` is stable (`unknown_key`); `summary` starts in lower case, without a full
-    stop, literals in backticks; `hint` is the next step. `unasked`: it says that somebody could not
-    be asked, so that what is planned without the answer is not complete."""
+    stop, literals in backticks; `hint` is the next step. `incomplete`: somebody could not be asked,
+    so that a plan without the answer is not complete."""
 
     code: str
     summary: str
@@ -36,7 +36,7 @@ class Diagnostic:
     place: Place | None = None
     hint: str | None = None
     related: tuple[Related, ...] = ()
-    unasked: bool = False
+    incomplete: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The diagnostic of the public JSON contract."""

@@ -24,7 +24,7 @@ class LaunchRoom(Protocol):
 
     Attributes:
         name: what people call it.
-        limit: how many launches the backend stands at all, also while they wait; None for any
+        limit: how many launches the backend can hold, those that wait included; None for any
             number.
         beyond: what a plan says of more.
     """

@@ -48,13 +48,12 @@ class RayStatus:
 
 _RESERVED = {  # each with what to do instead
     "RAY_ADDRESS": "remove it",
-    "RAY_AUTH_MODE": "remove it",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "remove it: the cluster of one node listens on loopback",
     "RAY_OVERRIDE_RESOURCES": "use `num_cpus`, `num_gpus` and `resources` of `ray`",
 }
 
 
 def reserved_for_ray(variable: str) -> str | None:
-    """What to do instead, if sgpu sets this environment variable itself in a run with a Ray
-    cluster; None for others."""
-    return _RESERVED.get("RAY_AUTH_MODE" if variable.startswith("RAY_AUTH_") else variable)
+    """What to do instead, if sgpu decides about this environment variable itself in a run with a
+    Ray cluster; None for others."""
+    return "remove it" if variable.startswith("RAY_AUTH_") else _RESERVED.get(variable)

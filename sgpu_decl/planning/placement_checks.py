@@ -24,17 +24,17 @@ def placement_checks(launched: _Runs, changes: Iterable[Change]) -> tuple[Check,
     """
     placed = _by(launched, lambda run: run.placement)
     sharing = _by(launched, lambda run: run.placement.room if run.placement else None)
-    stages = _stages(sharing, changes)
+    fitting = _fitting_in_words(sharing, changes)
     checks = []
     for placement, runs in placed.items():
         note, room = placement.note, placement.room
-        if room is not None and room in stages and len(runs) == len(sharing[room]):
-            note = replace(note, summary=f"{note.summary}; {stages.pop(room)} fit at once")
+        if room is not None and room in fitting and len(runs) == len(sharing[room]):
+            note = replace(note, summary=f"{note.summary}; {fitting.pop(room)} fit at once")
         checks.append(_check(note, runs, launched))
     for room, runs in sharing.items():
         first = runs[0].placement
-        if room in stages and first is not None:
-            note = replace(first.note, summary=f"{stages[room]} on {room.name} fit at once")
+        if room in fitting and first is not None:
+            note = replace(first.note, summary=f"{fitting[room]} on {room.name} fit at once")
             checks.append(_check(replace(note, hint=None), runs, launched))
         if room.limit is not None and room.beyond is not None and len(runs) > room.limit:
             checks.append(_check(room.beyond, runs, launched))
@@ -50,7 +50,7 @@ def _by(launched: _Runs, key: Callable[[DesiredRun], _Key | None]) -> dict[_Key,
     return found
 
 
-def _stages(
+def _fitting_in_words(
     sharing: dict[LaunchRoom, list[DesiredRun]], changes: Iterable[Change]
 ) -> dict[LaunchRoom, str]:
     """How many runs find room at the same time, as `3 of 8 runs`, where several could start at the

@@ -116,7 +116,7 @@ def plan(
     listed = desired_runs.keys() | desired_jobs.keys()
     owned = _owned(known, listed, request, owner)
     parts = _PlanParts(state, known, request)
-    considered, asked = set(owned), True
+    considered, all_answered = set(owned), True
     if request.destroy:
         parts.end(owned, now, destroyed)
     else:
@@ -142,7 +142,7 @@ def plan(
         }
         parts.end(unlisted, now, removed)
         parts.checks += [check_of(finding, None) for finding in findings]
-        asked = not any(finding.unasked for finding in findings)
+        all_answered = not any(finding.incomplete for finding in findings)
         parts.checks += run_checks((*selected_runs, *by_jobs), capabilities)
         parts.checks += [
             _by_job(item, request.target) for one, item in resting.items() if request.selects(one)
@@ -170,7 +170,7 @@ def plan(
         serial=state.serial,
         created_at=now,
         config_digest=config_digest,
-        complete=asked and len(planned) == len(considered),
+        complete=all_answered and len(planned) == len(considered),
         applyable=is_applyable(changes, checks),
         changes=changes,
         checks=_in_order(checks),

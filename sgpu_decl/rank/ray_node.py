@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-__all__ = ["be_ray_node"]
+__all__ = ["OTHER_COMMANDS", "be_ray_node"]
 
 # What the module of `ray start` imports for the other commands of Ray. A plain `ray` comes without
 # their dependencies, so it does without them; where pandas and fastapi are installed, they would
 # triple the time of the import.
-_OTHER_COMMANDS = (
+OTHER_COMMANDS = (
     "ray.dashboard.modules.job.cli",
     "ray.serve.scripts",
     "ray.util.state.state_cli",
@@ -71,7 +71,7 @@ class _Node:
         _adopt_orphans()
         faulthandler.enable(2, all_threads=False)  # the log shows what crashed
         threading.Thread(target=self._listen, daemon=True).start()
-        sys.modules.update(dict.fromkeys(_OTHER_COMMANDS))  # type: ignore[arg-type]  # None: no import
+        sys.modules.update(dict.fromkeys(OTHER_COMMANDS))  # type: ignore[arg-type]  # None: no import
         try:
             from ray import __version__
             from ray.scripts.scripts import cli

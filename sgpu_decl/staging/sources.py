@@ -1,8 +1,9 @@
 """Finds the files that an entrypoint executes, by following imports.
 
-An import counts if it always happens when its module, or a function in it, is executed: not below
-`try` or a condition, and not for type checkers alone. What is below `if __name__ == "__main__"`
-counts in a file that is started as a script, and in no other. Nothing is run.
+An import counts if it always happens when its module, or a function in it, is executed: not below a
+`try` with `except`, nor a condition, and not for type checkers alone. What is below
+`if __name__ == "__main__"` counts in a file that is started as a script, and in no other. Nothing
+is run.
 """
 
 import ast

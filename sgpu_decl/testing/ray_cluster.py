@@ -28,6 +28,7 @@ from typing import Any
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import command_line, descendants, related
+from sgpu_decl.rank.ray_node import OTHER_COMMANDS
 
 __all__ = ["RayCluster", "ray_cluster"]
 
@@ -40,10 +41,9 @@ _MEMORY = 100_000_000  # bytes of the object store of each node
 _PORTS = 5  # of each node
 _STORAGES = ("memory", "rocksdb")
 # `ray start`, without what its module imports for the other commands: see `rank/ray_node.py`.
-_START = """\
+_START = f"""\
 import sys
-others = "ray.dashboard.modules.job.cli", "ray.serve.scripts", "ray.util.state.state_cli"
-sys.modules.update(dict.fromkeys(others))
+sys.modules.update(dict.fromkeys({OTHER_COMMANDS}))
 from ray.scripts.scripts import main
 """
 # The dashboard starts a process for each of its parts; in Ray 2.49 each of them imports Ray.
@@ -186,8 +186,8 @@ def ray_cluster(
         environ: variables of Ray's processes.
 
     Raises:
-        ValueError: `environ` says how the cluster authenticates: `token` does that. There is no
-            such storage. Ray has no tokens yet.
+        ValueError: `environ` sets a variable `RAY_AUTH_…`, which `token` decides about; `storage`
+            is unknown; or `token` is set, and Ray is older than 2.52.
         RuntimeError: a node did not start, or this machine has no network address. At the end of
             the block: processes were left that are not Ray's own and whose parents had ended.
             They are ended before.

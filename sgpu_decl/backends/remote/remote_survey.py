@@ -103,6 +103,6 @@ class RemoteSurvey(Survey):
             summary=f"{summary}{then}",
             place=place,
             hint=error.hint,
-            unasked=True,
+            incomplete=True,
         )
         return [warning]

@@ -75,7 +75,7 @@ def test_a_cluster_that_the_driver_cannot_join_is_said_and_ends_the_job(
     assert main(str(package)) == NO_STORAGE
 
     said = capfd.readouterr().err
-    assert "`runs/1` cannot be written on the head node" in said
+    assert "it cannot join the cluster" in said
     assert "no cluster answers" in said
     assert list(package.iterdir()) == []
 

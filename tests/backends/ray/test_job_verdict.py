@@ -94,7 +94,7 @@ def test_a_driver_that_cannot_use_its_launch_folder_says_why(
     seen = judge(failed, RUNNING, None, driver_alive=True, now=NOW)
 
     assert seen["first_cause"]["summary"] == (
-        f"the driver could not use the launch folder on the head node: {reason}"
+        f"the driver could not start on the head node: {reason}"
     )
 
 

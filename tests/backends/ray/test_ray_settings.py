@@ -12,7 +12,7 @@ import pytest
 from sgpu_decl.backends.ray.cluster import job_verdict
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone
-from tests.backends.ray.test_kills import kill
+from tests.backends.ray.test_kills import assert_last_recorded, kill
 from tests.ray_versions import interpreter_with
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -46,12 +46,15 @@ def test_lost_requests_between_the_processes_of_ray_change_nothing(tmp_path: Pat
         run.bench.go()
 
 
+SUBREAPER = {"RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "1"}
+
+
 @pytest.fixture(scope="module")
 def unusual() -> Iterator[RayCluster]:
     """A cluster whose raylets end what workers leave, and take each disk for full, and whose
     workers are not told their GPUs."""
     settings = {
-        "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "1",
+        **SUBREAPER,
         "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
         "RAY_local_fs_capacity_threshold": "0.0001",
     }
@@ -60,7 +63,9 @@ def unusual() -> Iterator[RayCluster]:
         yield running
 
 
-@pytest.mark.parametrize("victims", ["driver", "actors", "node_programs", "supervisors", "ranks"])
+@pytest.mark.parametrize(
+    "victims", ["driver", "job_supervisor", "actors", "node_programs", "supervisors", "ranks"]
+)
 def test_nothing_is_left_where_ray_itself_ends_what_workers_leave(
     unusual: RayCluster, tmp_path: Path, victims: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +80,29 @@ def test_nothing_is_left_where_ray_itself_ends_what_workers_leave(
     assert_gone(processes)
     assert run.bench.ended()["state"] in ("failed", "lost")
     run.assert_frees_everything()
+
+
+@pytest.mark.parametrize("victim", ["raylet", "head"])
+def test_nothing_is_left_of_a_node_that_ends_what_workers_leave(
+    tmp_path: Path, victim: str
+) -> None:
+    python = interpreter_with("newest")
+    with ray_cluster(nodes=2, python=python, environ=SUBREAPER) as cluster:
+        run = ClusterRun(cluster, tmp_path)
+        run.hold()
+        processes = run.processes
+
+        if victim == "raylet":
+            kill(*cluster.processes(1, "raylet"))
+        else:
+            cluster.kill_node(0)
+
+        assert_gone(processes)
+        if victim == "raylet":
+            assert run.bench.ended()["first_cause"]["class"] == "node_lost"
+            run.assert_frees_everything()
+        else:
+            assert_last_recorded(run)
 
 
 SEEN = """\

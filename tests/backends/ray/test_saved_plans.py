@@ -89,7 +89,7 @@ def test_a_plan_of_a_cluster_that_does_not_answer_says_that_it_is_not_complete(
     answer = at(shell, "http://127.0.0.1:1", "plan", "--out", "a.plan")
     assert answer.code == 0
     assert "This plan is not complete: " in answer.out
-    assert "apply what is known now with `sgpu apply a.plan`" in answer.err
+    assert "apply exactly this with `sgpu apply a.plan`" in answer.err
     data = at(shell, "http://127.0.0.1:1", "plan", "-o", "json").json["data"]
     assert (data["complete"], data["applyable"]) == (False, True)
 

@@ -88,7 +88,7 @@ class Dashboard:
         return self.credentials.token is not None
 
     def get(self, path: str, /, **query: str | int) -> Json:
-        """The JSON that a path answers with which every dashboard has."""
+        """The JSON answer of a path that every dashboard has."""
         try:
             return self.parsed(path, self._request("GET", path, query=query).body)
         except RemoteMissing as error:
@@ -206,7 +206,7 @@ class Dashboard:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """The turn of a caller, whose requests count in the allowance."""
+        """Hold the lock for one caller, and take the time of its requests off the allowance."""
         with self._lock:
             started = time.monotonic()
             allowance = self.allowance if is_counted() else None

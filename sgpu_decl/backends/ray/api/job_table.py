@@ -35,8 +35,8 @@ class NoJobsApi(BackendError):
 
 def has_jobs(dashboard: Dashboard) -> bool:
     """Whether the dashboard has the Jobs API, which answers `/api/version` (`JobHead` in
-    `ray/dashboard/modules/job/job_head.py`). One request, the first of its dashboard: if that is
-    refused for want of the token, it is of a Ray that has the API."""
+    `ray/dashboard/modules/job/job_head.py`). It must be the first request to the dashboard: one
+    that is refused without a token has the API, because only Ray with the API asks for tokens."""
     return dashboard.has(_VERSION) is not False
 
 

@@ -66,7 +66,7 @@ def main(folder: str) -> int:
     try:
         join_cluster()
     except Exception as error:  # noqa: BLE001  any error ends the run, and is reported
-        return _end_outside(launch, error)
+        return _end_unjoined(launch, error)
     try:
         variables = _take_values(launch)
         reason = None
@@ -297,10 +297,12 @@ def _unwritten(launch: dict[str, Any], error: Exception) -> str:
     return f"`{launch['launch']}` cannot be written on the head node: {error!r}"
 
 
-def _end_outside(launch: dict[str, Any], error: Exception) -> int:
-    """End a launch whose driver cannot join the cluster; return the exit code."""
+def _end_unjoined(launch: dict[str, Any], error: Exception) -> int:
+    """End a launch whose driver cannot join the cluster; return the exit code. Without storage,
+    the log of the job alone can say why."""
     folder = launch["launch"]
-    reason = _unusable(folder) if launch["sent"] is None else _unwritten(launch, error)
+    without_storage = f"it cannot join the cluster: {error!r}"
+    reason = _unusable(folder) if launch["sent"] is None else without_storage
     if reason is not None:
         attempt_files.say(reason)
         return NO_STORAGE

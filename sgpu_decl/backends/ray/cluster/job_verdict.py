@@ -9,7 +9,7 @@ then Ray's job.
 | PENDING | starting; after a while it waits for Ray, which starts a process for each job |
 | RUNNING, and the driver's node is not alive | lost: Ray says RUNNING after the head restarted |
 | STOPPED | cancelled: by sgpu, or at the cluster |
-| FAILED with `NO_STORAGE` | failed: the driver could not use the launch folder |
+| FAILED with `NO_STORAGE` | failed: the driver could not use the launch folder, or not join |
 | SUCCEEDED, or FAILED with the exit code of a run | stopping for a minute, then lost: the outcome \
 of the driver is not visible |
 | FAILED | by `error_type`: the driver's own end is a lost supervisor, all else the platform's |
@@ -102,8 +102,8 @@ def judge(
     code = job.get("driver_exit_code")
     if code == NO_STORAGE:
         said = str(job.get("message") or "see the log of its job").strip().rpartition("\n")[2]
-        return _failed(driver, "staging_failed", "the driver could not use the launch folder on "
-                       f"the head node: {said.removeprefix('sgpu: ')}")  # fmt: skip
+        return _failed(driver, "staging_failed", "the driver could not start on the head node: "
+                       f"{said.removeprefix('sgpu: ')}")  # fmt: skip
     # Ray 2.49 names no type for that.
     own_end = job.get("error_type") == _OWN_END or (not job.get("error_type") and code is not None)
     own = status == "SUCCEEDED" or (own_end and (code or 0) > 0)

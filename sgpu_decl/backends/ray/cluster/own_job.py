@@ -13,8 +13,8 @@ __all__ = ["empty_folder", "join_cluster"]
 
 
 def empty_folder(folder: str) -> None:
-    """Delete what is in the working folder of the job, and leave that: it is the one of the process
-    of Ray above this one, too. Ray itself keeps it, until it has 10 GB of such folders."""
+    """Delete the content of the job's working folder. The folder itself stays: the process of Ray
+    above this one works in it, too. Ray deletes it once such folders have 10 GB."""
     os.chdir("/")
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _CLUSTER = "cluster.json"
 _ELSEWHERE = "on another cluster or with another `storage`"
 _SILENT = 15.0  # seconds beyond the grace before Ray is asked to stop a job, at the least
-_UNSTARTED = "it was cancelled before Ray had started its driver"
-_SILENT_DRIVER = "it was cancelled; its driver did not stop it, so Ray ended the job"
+_PENDING_STOP = "it was cancelled before Ray had started its driver"
+_FORCED_STOP = "it was cancelled; its driver did not stop it, so Ray ended the job"
 _UNANSWERED = 5.0  # seconds after which a cluster that did not answer is asked again
 
 
@@ -161,9 +161,10 @@ class RayLauncher(RemoteLauncher):
             return
         # No rank runs yet, and the request to the driver would be deleted before it comes.
         if job["status"] == "PENDING":
-            self._launches.memory.remember(record, stop=_UNSTARTED)
+            self._launches.memory.remember(record, stop=_PENDING_STOP)
             if stop_job(dashboard, record.token):
                 return
+            self._launches.memory.remember(record, stop=None)
         cancel_job(dashboard, record.token)
 
     def forced_stop(self, record: LaunchRecord, patience: float | None) -> ForcedStop | None:
@@ -171,7 +172,7 @@ class RayLauncher(RemoteLauncher):
         if dashboard is None:
             return None
         grace = self._launches.config(record).grace.seconds
-        stopping = partial(self._launches.memory.remember, record, stop=_SILENT_DRIVER)
+        stopping = partial(self._launches.memory.remember, record, stop=_FORCED_STOP)
         return _RayStop(dashboard, record, grace + max(patience or 0, _SILENT), stopping)
 
     def _dashboard(self, record: LaunchRecord) -> "Dashboard | None":

@@ -101,7 +101,7 @@ def _free(node: ClusterNode) -> Mapping[str, float]:
 
 
 def unit_of(config: "RunConfig") -> str:
-    """The resource that each rank has one of, or some."""
+    """`GPU` for a run with GPUs, else `CPU`."""
     return "GPU" if is_gpu_run(config) else "CPU"
 
 
