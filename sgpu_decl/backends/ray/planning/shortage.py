@@ -22,14 +22,14 @@ from sgpu_decl.model.gpu import GPUType
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["Shortage", "amount_in_words", "shortage_in_all", "shortage_now", "unit_of"]
+__all__ = ["ResourceShortage", "amount_in_words", "shortage_in_all", "shortage_now", "unit_of"]
 
 Places = Mapping[str, Place]
 _SHOWN = 4  # nodes in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
+class ResourceShortage:
     """What a run asks for and does not get, in words, and the field that asks for it."""
 
     needs: str
@@ -37,7 +37,9 @@ class Shortage:
     field: str
 
 
-def shortage_in_all(config: "RunConfig", places: Places, state: ClusterState, fit: Fit) -> Shortage:
+def shortage_in_all(
+    config: "RunConfig", places: Places, state: ClusterState, fit: Fit
+) -> ResourceShortage:
     """Why a run does not fit, whatever else runs there."""
     labels = options_of(config).labels
     labelled = [node for node in state.nodes if has_labels(node, labels)]
@@ -47,29 +49,29 @@ def shortage_in_all(config: "RunConfig", places: Places, state: ClusterState, fi
     models = {gpu_model(node) for node in labelled if node.gpus}
     if fit.nodes and config.type.kind is GPUType.GPU and names == ["GPU"] and len(models) > 1:
         has = f"{_whose(labels)} {_types(labelled)}"
-        return Shortage(needs=f"{needs} of one type", has=has, field=field)
+        return ResourceShortage(needs=f"{needs} of one type", has=has, field=field)
     if fit.nodes:
-        return Shortage(needs=needs, has=_amounts(config, fit, names, _total), field=field)
+        return ResourceShortage(needs=needs, has=_amounts(config, fit, names, _total), field=field)
     field = "type" if is_gpu_run(config) else "gpus"
     if not state.nodes:
-        return Shortage(needs=needs, has="the cluster has no nodes", field=field)
+        return ResourceShortage(needs=needs, has="the cluster has no nodes", field=field)
     label = next((f"backend.labels.{name}" for name in labels), field)
     if labels:
         needs += f" and the {_labels_in_words(labels)}"
     if labelled:
         elsewhere = any(has_type(config, node) for node in state.nodes)
         has = f"{_whose(labels)} {_types(labelled)}"
-        return Shortage(needs=needs, has=has, field=label if elsewhere else field)
+        return ResourceShortage(needs=needs, has=has, field=label if elsewhere else field)
     having = [(node.name, _own_labels(node, labels)) for node in state.nodes]
     words = [f"{name} has {own}" for name, own in having if own]
-    return Shortage(needs=needs, has=_first(words, "no node has one"), field=label)
+    return ResourceShortage(needs=needs, has=_first(words, "no node has one"), field=label)
 
 
-def shortage_now(config: "RunConfig", fit: Fit) -> Shortage:
+def shortage_now(config: "RunConfig", fit: Fit) -> ResourceShortage:
     """Why a run does not fit beside what runs there."""
     names = _short_of(config, fit, _free)
     needs, has = _need(config, fit, names), _amounts(config, fit, names, _free)
-    return Shortage(needs=needs, has=has, field="gpus")
+    return ResourceShortage(needs=needs, has=has, field="gpus")
 
 
 def _whose(labels: Mapping[str, str]) -> str:
