@@ -29,14 +29,14 @@ from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.ray_size import OLDEST_RAY
 
-__all__ = ["Dashboard", "Refused"]
+__all__ = ["VERSION", "Dashboard", "Refused"]
 
 _PAUSE = 10.0  # seconds for which a dashboard that was silent is not asked again
 _SHOWN = 300  # characters of an answer in a message
 _TRACEBACK = "Traceback (most recent call last):"
 _REFUSALS = (401, 403)
 _BUSY = (429, 502, 503, 504)  # of proxies in front of it, too
-_VERSION = "/api/version"
+VERSION = "/api/version"
 _T = TypeVar("_T")
 
 
@@ -195,7 +195,7 @@ class Dashboard:
         with self._turn():
             if method != "GET" and self.has_token and self._requires_token is None:
                 # A request that changes something is not sent twice to find that out.
-                self._deliver("GET", _VERSION, None, None)
+                self._deliver("GET", VERSION, None, None)
             learning = self._requires_token is None
             answer = self._deliver(method, target, content, kind)
             if learning and self._requires_token and self.has_token:

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.dashboard import VERSION, Dashboard
 from sgpu_decl.errors import BackendError
 
 __all__ = ["JOBS", "NO_JOBS_HINT", "NoJobsApi", "find_job", "has_jobs", "list_jobs", "session_of"]
 
 JOBS = "/api/jobs/"
-_VERSION = "/api/version"
 NO_JOBS_HINT = "run `pip install 'ray[default]'` on the head node, and start Ray there again"
 
 _OPTIONAL_FIELDS: Mapping[str, type] = {
@@ -37,16 +36,16 @@ def has_jobs(dashboard: Dashboard) -> bool:
     """Whether the dashboard has the Jobs API, which answers `/api/version` (`JobHead` in
     `ray/dashboard/modules/job/job_head.py`). It must be the first request to the dashboard: one
     that is refused without a token has the API, because only Ray with the API asks for tokens."""
-    return dashboard.has(_VERSION) is not False
+    return dashboard.has(VERSION) is not False
 
 
 def session_of(dashboard: Dashboard) -> str:
     """Return the name of the cluster's session: what it holds ends with that. Raises NoJobsApi,
     too."""
-    answer = dashboard.find(_VERSION)
+    answer = dashboard.find(VERSION)
     if answer is None:
         raise NoJobsApi(dashboard.address.url)
-    return str(dashboard.part(_VERSION, answer, "session_name", str))
+    return str(dashboard.part(VERSION, answer, "session_name", str))
 
 
 def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:

@@ -75,7 +75,7 @@ def type_terms(config: "RunConfig", state: ClusterState, fit: Fit) -> TypeTerms:
     values = {node.labels.get(TYPE_LABEL) for node in fit.nodes}
     taken = {node.labels.get(TYPE_LABEL) for node in others}
     if None not in values and not values & taken:
-        also = {*named.names} - taken if growing and not named.by_hand else {}
+        also = {*named.names} - taken if growing and not named.by_hand else set[str]()
         return TypeTerms(labels={TYPE_LABEL: _either({*filter(None, values), *also})})
     resources = {node.type_resources for node in fit.nodes}
     only = resources.pop() if len(resources) == 1 else ()
