@@ -103,7 +103,7 @@ faults: .venv/.test
 
 soak: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; for warm in '' SGPU_WARM=1; do env $$warm $(BIN)/python -m pytest -q -x -n 2 tests/agent; done; done
-	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 2 --dist worksteal -m expensive
+	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 2 --dist worksteal
 	SGPU_KILLS=$(KILLS) $(BIN)/python -m pytest -q -n 2 tests/agent/test_random_kills.py
 	SGPU_LAUNCHES=$(LAUNCHES) $(BIN)/python -m pytest -q tests/agent/test_ports.py
 	SGPU_STOPPED=60 $(BIN)/python -m pytest -q tests/agent/test_faults.py -k stopped

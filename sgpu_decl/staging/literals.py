@@ -24,8 +24,10 @@ def literal(node: ast.expr) -> Json:
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether a run file may hold a text as it is: it refers to nothing and is no secret."""
-    return text.isprintable() and "$" not in text and find_token(text) is None
+    """Whether a run file may hold a text as it is: it is no secret, and refers to nothing, as
+    `${var.x}`, `$HOME` and `~/data` do."""
+    refers = "$" in text or text.startswith("~/")
+    return text.isprintable() and not refers and find_token(text) is None
 
 
 def shown_source(node: ast.expr) -> str:

@@ -23,8 +23,8 @@ _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(
     lambda name: not keyword.iskeyword(name) and name not in ("h", "help")
 )
 _TEXTS = st.text(max_size=12) | st.sampled_from(
-    ["", "true", "null", "1e3", "a: b", "# x", "-x", "--y=1", "${var.x}", "$HOME", "{a}", "[1", "é",
-     "hf_" + "a" * 34, "*", "yes", "0x10", "a\nb", "'\"", "…"]
+    ["", "true", "null", "1e3", "a: b", "# x", "-x", "--y=1", "${var.x}", "$HOME", "~/x", "{a}",
+     "[1", "é", "hf_" + "a" * 34, "*", "yes", "0x10", "a\nb", "'\"", "…"]
 )  # fmt: skip
 _INTS = st.integers(-(10**20), 10**20)
 _FLOATS = st.floats()
@@ -123,6 +123,14 @@ def test_what_is_written_for_a_function_validates_and_gives_the_defaults(
         elif name in args:
             assert args[name] == one[0]
             assert type(args[name]) is type(one[0])
+
+
+@pytest.mark.parametrize("default", ["~/data", "$HOME/data", "${var.data}", "hf_" + "a" * 34])
+def test_a_default_that_a_run_file_cannot_hold_stays_in_the_source(default: str) -> None:
+    entry = entry_arguments(ast.parse(f"def main(data={default!r}): pass\n"))
+    assert _written(entry).config.args is None
+    option = f"argparse.ArgumentParser().add_argument('--data', default={default!r})"
+    assert _written(entry_arguments(ast.parse(f"import argparse\n{option}"))).config.args is None
 
 
 @pytest.mark.parametrize(
