@@ -381,6 +381,7 @@ class Attempts(Protocol):
 
         Raises:
             BackendError: they cannot be had yet, or not any more.
+            NotFound: they were deleted.
         """
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  a default

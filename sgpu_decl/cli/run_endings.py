@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.terminal_output import note, show, takes_colour
-from sgpu_decl.errors import BackendError, Interrupted, RunFailed, SgpuError
+from sgpu_decl.errors import BackendError, Interrupted, NotFound, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.views.status_text import ending, failure, working_files_note
 from sgpu_decl.views.tracking_text import tracking_notes
@@ -87,11 +87,9 @@ def _last_lines(session: "Session", view: "AttemptView", shown: tuple[int, ...] 
     if rank is None or shown is None or rank in shown:
         return ""
     try:
-        lines = _lines(session, view, rank, view.restart)
-    except BackendError as error:
-        if error.code != "no_restarts":
-            raise
-        lines = _lines(session, view, rank, None)  # the last ones are those of the last start
+        lines = _lines_of(session, view, rank)
+    except NotFound:
+        return ""  # the log is gone; how the run ended is known
     if not lines:
         return ""
     from sgpu_decl.views.logs_text import clean_lines
@@ -99,7 +97,16 @@ def _last_lines(session: "Session", view: "AttemptView", shown: tuple[int, ...] 
     return f"the last lines of rank {rank}:\n" + clean_lines("\n".join(lines), "    ")
 
 
-def _lines(session: "Session", view: "AttemptView", rank: int, restart: int | None) -> deque[str]:
+def _lines_of(session: "Session", view: "AttemptView", rank: int) -> deque[str]:
+    try:
+        return _tail(session, view, rank, view.restart)
+    except BackendError as error:
+        if error.code != "no_restarts":
+            raise
+        return _tail(session, view, rank, None)  # the last ones are those of the last start
+
+
+def _tail(session: "Session", view: "AttemptView", rank: int, restart: int | None) -> deque[str]:
     log = session.runs.logs(view.ref, ranks=(rank,), follow=False, restart=restart)
     return deque((line for item in log if item for line in item.lines), maxlen=LAST_LINES)
 

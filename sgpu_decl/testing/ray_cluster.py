@@ -170,6 +170,7 @@ def ray_cluster(
     whole: bool = False,
     python: str = sys.executable,
     environ: Mapping[str, str] | None = None,
+    system_config: Mapping[str, Any] | None = None,
 ) -> Iterator[RayCluster]:
     """A cluster that ends with the block, with all processes that carry its environment.
 
@@ -184,6 +185,7 @@ def ray_cluster(
             about half as long again.
         python: the interpreter that has Ray.
         environ: variables of Ray's processes.
+        system_config: internal settings of Ray (`ray_config_def.h`), for all its processes.
 
     Raises:
         ValueError: `environ` sets a variable `RAY_AUTH_…`, which `token` decides about; `storage`
@@ -232,6 +234,8 @@ def ray_cluster(
             own = ports[2 + number * _PORTS :]
             words = ["--head", "--port", str(ports[0]), "--dashboard-port", str(ports[1])]
             words += ["--ray-client-server-port", str(own[4])]
+            if system_config is not None:  # the other nodes and drivers ask the head for it
+                words += ["--system-config", json.dumps(dict(system_config))]
             # No `--no-monitor`: the monitor tells the dashboard, and so plans, what is in use.
             if number > 0:
                 words = ["--address", cluster.address]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, Launcher, LogReader
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
@@ -159,6 +159,7 @@ class RemoteAttempts(Attempts):
                 hint=f"`sgpu show '{record.ref}'` says how it ended",
                 code="nothing_yet",
             )
+        self.require_folder(record)
         return back.results.output(back.attempt, progress)
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:
@@ -177,6 +178,29 @@ class RemoteAttempts(Attempts):
         if back is None or node is None:
             return None
         return back.results.error(back.attempt, rank, node, back.view.restart)
+
+    def require_folder(self, record: LaunchRecord) -> None:
+        """Refuse to read an attempt whose nodes brought something back, and whose launch folder is
+        gone.
+
+        Raises:
+            NotFound: it is.
+        """
+        if self._returned(record) is None or self.place(record) is not None:
+            return
+        fetched = self._launches.kept(record) / "output"
+        before = f"Files that were fetched before are in `{fetched}`. " if fetched.exists() else ""
+        raise NotFound(
+            f"the files of `{record.ref}` are gone: there is no folder "
+            f"`{self._launches.folder(record)}`",
+            hint=f"{self.why_gone(record)}. {before}`sgpu show '{record.ref}'` has what is "
+            "recorded",
+            code="attempt_freed",
+        )
+
+    def why_gone(self, record: LaunchRecord) -> str:  # noqa: ARG002  a default
+        """What may be the reason that a launch folder is gone."""
+        return "`sgpu gc`, `sgpu destroy` or a person deleted it, or it cannot be seen from here"
 
     def _answer(self, record: LaunchRecord) -> "RemoteStatus | Elsewhere | None":
         """How an attempt stands, or why that cannot be said here; None where nothing was begun."""

@@ -1,13 +1,14 @@
 """What ranks leave in SGPU_OUTPUT_DIR, brought here from the nodes."""
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.api import Session
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
@@ -98,6 +99,19 @@ def test_files_of_all_nodes_come_into_one_folder_once(
     read = [item.query["path"] for item in asked if item.query["path"].partition("/back/")[2]]
     assert len(read) == len(set(read)), "each file and each part once"
     assert not list((kept.folder.parent / ".fetching").iterdir())
+
+
+def test_a_launch_folder_that_was_deleted_is_reported_gone(ended: Session, tenant: Path) -> None:
+    (ref,) = ended.runs.find("hello")
+    kept = ended.runs.output(ref)
+    for launch in tenant.glob("Workspace/Users/*/.sgpu/runs/*/hello/*"):
+        shutil.rmtree(launch)
+
+    with pytest.raises(NotFound) as gone:
+        ended.runs.output(ref)
+
+    assert gone.value.code == "attempt_freed"
+    assert f"Files that were fetched before are in `{kept.folder}`." in (gone.value.hint or "")
 
 
 def exports(server: WorkspaceServer, key: str) -> list[str]:

@@ -37,14 +37,38 @@ def main(n):
 """
 
 
-def with_ray(folder: Path, file: str, mark: Path) -> None:
+ON_EACH_NODE = """\
+def main(n):
+    import place
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    ray.init()
+    there = [row["NodeID"] for row in ray.nodes() if row["Alive"]]
+    ask = ray.remote(place.found)
+    on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in there]
+    found = ray.get([ask.options(scheduling_strategy=one).remote(n) for one in on])
+    return [ray.cluster_resources()["CPU"], found, place.found(n)]
+"""
+PLACE = """\
+import os
+
+def found(n):
+    \"\"\"The number, and what a library would take a rank by.\"\"\"
+    return [n, [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")]]
+"""
+
+
+def with_ray(folder: Path, file: str, mark: Path, nodes: int = 1) -> None:
     """Have the run of that file start a cluster; its first driver kills the raylet, unless the
     mark is there."""
     text = (folder / file).read_text()
     block = next(line for line in text.splitlines() if line.strip().startswith("env:"))
     indent = block[: block.index("env:")]
     there = f"{indent}env: {THERE.replace('MARK: MARK', f'MARK: {mark}')}"
-    text = text.replace(block, f"{there}\n{indent}ray: {CLUSTER}").replace("gpus: 2", "gpus: 1")
+    text = text.replace(block, f"{there}\n{indent}ray: {CLUSTER}").replace(
+        "gpus: 2", f"gpus: {nodes}"
+    )
     (folder / file).write_text(text)
     (folder / "train.py").write_text(CODE)
 
@@ -76,6 +100,22 @@ def test_a_command_may_be_the_driver(
     assert opened.runs.status(ref).state is AttemptState.SUCCEEDED
     lines = [log.text for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
     assert "CPUs: 2.0" in lines
+
+
+def test_the_nodes_of_a_task_make_one_cluster(
+    session: Callable[[], Session], project: Path, tmp_path: Path
+) -> None:
+    with_ray(project, "run.yaml", tmp_path / "mark", nodes=2)
+    (project / "train.py").write_text(ON_EACH_NODE)
+    (project / "place.py").write_text(PLACE)
+    opened = session()
+
+    ref = ended(opened)
+
+    status = opened.runs.status(ref)
+    assert (status.state, len(status.ranks)) == (AttemptState.SUCCEEDED, 1)
+    no_rank = [3, [None, None]]
+    assert [one["value"] for one in opened.runs.results(ref)] == [[4.0, [no_rank] * 2, no_rank]]
 
 
 def test_a_job_launches_its_driver_with_a_cluster(shop: Shop, tmp_path: Path) -> None:

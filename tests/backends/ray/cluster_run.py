@@ -139,6 +139,11 @@ class ClusterRun:
         )  # fmt: skip
         return answer.stdout.splitlines()
 
+    def unowned(self) -> set[str]:
+        """The names of the packages that no job has."""
+        packages = {key for key in self.stored() if key.startswith("gcs://")}
+        return packages - {_package(job) for job in self.cluster.get("/api/jobs/")}
+
     @property
     def waiting(self) -> list[Path]:
         """What waits here of launch folders until it travels in a package."""

@@ -3,7 +3,7 @@
 import http.client
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -61,7 +61,8 @@ def lossy_proxy(target: str) -> Iterator[LossyProxy]:
             self.send_response(answer.status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # a client that was killed
+                self.wfile.write(content)
 
         do_GET = do_PUT = do_POST = _pass_on  # noqa: N815  names of the base class
 

@@ -9,7 +9,7 @@ import pytest
 from sgpu_decl.testing.contracts.backend_bench import RECORDED
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun
-from tests.ray_versions import OLDEST_RAY
+from tests.ray_versions import NEWEST_CLUSTER, OLDEST_RAY
 from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -93,6 +93,22 @@ def test_a_client_that_dies_without_storage_is_followed_by_one_launch(
     assert run.bench.launches == 1
     assert run.waiting == []
     run.assert_frees_everything()
+
+
+@NEWEST_CLUSTER
+@pytest.mark.parametrize("storage", [True, False])
+def test_the_next_apply_uses_the_package_that_a_killed_client_sent(
+    cluster: RayCluster, tmp_path: Path, *, storage: bool
+) -> None:
+    run = ClusterRun(cluster, tmp_path, storage=storage)
+    run.bench.declare("value", args={"gate": str(run.bench.gate)}, gpus=1)
+    before = run.unowned()
+    run.bench.killed(PACKAGED_STEPS["package put"], "apply", "-y", "--detach")
+    assert len(run.unowned() - before) == 1
+
+    assert run.bench.ran()["state"] == "succeeded"
+
+    assert run.unowned() <= before
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tests.ray_versions import OLDEST_RAY
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
+PACKAGE = "PUT /api/packages/gcs/sgpu_"
 TRIES = 30
 """More than a command has requests."""
 
@@ -45,8 +46,11 @@ def test_a_launch_is_one_job_although_the_first_answer_to_each_request_is_lost(
 
     assert run.bench.ended()["state"] == "succeeded"
     assert "POST /api/jobs/" in proxy.lost
-    assert any(request.startswith("PUT /api/packages/gcs/sgpu_") for request in proxy.lost)
+    assert any(request.startswith(PACKAGE) for request in proxy.lost)
     assert (len(run.jobs), run.bench.launches) == (before + 1, before + 1)
+    put = {one.rpartition("/")[2] for one in proxy.requests if one.startswith(PACKAGE)}
+    jobs = cluster.get("/api/jobs/")
+    assert put <= {job["runtime_env"]["working_dir"].removeprefix("gcs://") for job in jobs}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import time
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -106,6 +106,9 @@ class NodeGroup:
         for number, answer in enumerate(answers):
             try:
                 self.places.append(ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
+            except GetTimeoutError as error:
+                summary = f"the actor of node {number} did not answer within {_STARTUP:.0f} s"
+                raise LostNode("platform", summary) from error
             except RayError as error:
                 raise _loss(number, None, error) from error
         absent = self._connections.accept(_CONNECTED)

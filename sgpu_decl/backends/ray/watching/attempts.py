@@ -139,7 +139,22 @@ class RayAttempts(RemoteAttempts):
         folder = f"{self._launches.folder(record)}/logs"
         files = self._launches.area(record).files
         logs = HeadLogs(files, folder) if isinstance(files, RayFiles) else SharedLogs(folder)
-        return RayLog(record.ref, logs, lambda: self.active(record), ranks, follow=follow)
+        return RayLog(
+            record.ref,
+            logs,
+            lambda: self.active(record),
+            lambda: self.require_folder(record),
+            ranks,
+            follow=follow,
+        )
+
+    def why_gone(self, record: LaunchRecord) -> str:
+        if not isinstance(self._launches.area(record).files, RayFiles):
+            return super().why_gone(record)
+        return (
+            "files on the head node end with their session of Ray; `backend.storage` keeps them "
+            "longer"
+        )
 
     def _attempt_status(
         self, record: LaunchRecord, marker: Mapping[str, Any]

@@ -21,13 +21,15 @@ class NodeLogs(Protocol):
 
 
 class RayLog(LogReader):
-    """`active` tells whether the attempt goes on."""
+    """`active` tells whether the attempt goes on; `require_folder` raises NotFound if its launch
+    folder is gone."""
 
     def __init__(
         self,
         ref: AttemptRef,
         logs: NodeLogs,
         active: Callable[[], bool],
+        require_folder: Callable[[], None],
         ranks: Sequence[int] | None,
         *,
         follow: bool,
@@ -35,8 +37,10 @@ class RayLog(LogReader):
         self._ref = ref
         self._logs = logs
         self._active = active
+        self._require_folder = require_folder
         self._ranks = None if ranks is None else frozenset(ranks)
         self._follow = follow
+        self._has_lines = False
 
     def read(self) -> tuple[Iterable[LogLines], bool]:
         # Asked before the logs are read: if the attempt has ended, they are complete.
@@ -45,10 +49,13 @@ class RayLog(LogReader):
 
     def _lines(self, *, active: bool) -> Iterator[LogLines]:
         for node, lines in self._logs.new_lines(last=not active):
+            self._has_lines = True
             for text in lines.decode(errors="replace").split("\n"):
                 line = line_of(self._ref, NodeLine(0, node, text))
                 if self._ranks is None or line.rank in self._ranks:
                     yield line
+        if not (active or self._follow or self._has_lines):
+            self._require_folder()
 
 
 class SharedLogs(NodeLogs):
