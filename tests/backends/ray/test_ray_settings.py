@@ -76,7 +76,9 @@ def test_a_run_with_lost_calls_of_actors_ends_and_leaves_nothing(
         launches = run.bench.gate / "launches"
         assert not launches.exists() or run.bench.launches == 2
         until(lambda: not run.actors)
-        run.assert_frees_everything()
+        assert len(run.jobs) == 1
+        assert run.keys() == []
+        run.assert_is_freed()  # Ray itself keeps what it unpacked for a driver that never started
 
 
 SUBREAPER = {"RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "1"}
