@@ -27,7 +27,7 @@ RETRIED_CALLS = (
     "ray::rpc::ActorInfoGcsService.grpc_client.CreateActor",
 )
 LEASES = "NodeManagerService.grpc_client.RequestWorkerLease"
-"""If the answer is lost, Ray 2.49 leases the same CPU again, and waits for ever."""
+"""If some of these are lost, Ray 2.49 may never start the actor."""
 
 CALLS_OF_ACTORS = ("CoreWorkerService.grpc_client.PushTask",)
 """Ray does not make these again, and it starts jobs with one."""
