@@ -129,6 +129,7 @@ def test_a_whole_cluster_has_the_pages_of_the_dashboard(*, whole: bool, ray_pyth
         lines = b"".join(command_line(pid) for pid in descendants(cluster.nodes[0].pid))
         assert (b"log_monitor.py" in lines) is whole
         assert (b"ray.util.client" in lines) is whole
+        assert b"/monitor.py" in lines  # it tells the dashboard what is in use
 
 
 def test_ports_are_given_back_although_a_node_does_not_end(

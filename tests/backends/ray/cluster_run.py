@@ -118,9 +118,8 @@ class ClusterRun:
         return [job for job in jobs if (job["metadata"] or {}).get("sgpu.lineage") == lineage]
 
     def keys(self) -> list[str]:
-        """The names of what the run has in the key-value store, beside its package. Ray deletes
-        that some minutes after its job, and one that no job has as late: a cluster that tests share
-        may have those of others."""
+        """The names of what the run has in the key-value store, without packages: Ray deletes these
+        minutes later, and a cluster that tests share has those of other tests; see `unowned`."""
         token = self.bench.record("hello").token
         return [key for key in self.stored() if token in key]
 

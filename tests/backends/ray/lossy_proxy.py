@@ -58,10 +58,10 @@ def lossy_proxy(target: str) -> Iterator[LossyProxy]:
             if proxy.loses(request):
                 self.close_connection = True
                 return
-            self.send_response(answer.status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            with suppress(ConnectionError):  # a client that was killed
+            with suppress(ConnectionError):  # of a client that was killed
+                self.send_response(answer.status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
                 self.wfile.write(content)
 
         do_GET = do_PUT = do_POST = _pass_on  # noqa: N815  names of the base class

@@ -74,7 +74,8 @@ def test_a_run_with_lost_calls_of_actors_ends_and_leaves_nothing(
 
         assert state == "succeeded" or failure in ("platform", "node_lost")
         launches = run.bench.gate / "launches"
-        assert not launches.exists() or run.bench.launches == 2
+        ranks = launches.read_text().split() if launches.exists() else []
+        assert len(ranks) == len(set(ranks))  # none was started twice
         until(lambda: not run.actors)
         assert len(run.jobs) == 1
         assert run.keys() == []

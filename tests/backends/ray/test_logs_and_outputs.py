@@ -1,5 +1,5 @@
-"""What is read of runs on clusters: while they write much, when a fetch was killed, after their
-session of Ray, and when their launch folder is gone."""
+"""Logs and outputs of runs on clusters: of a rank that writes much, after a fetch was killed, after
+the session of Ray has ended, and when the launch folder is gone."""
 
 import hashlib
 import re
