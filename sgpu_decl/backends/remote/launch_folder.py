@@ -58,7 +58,7 @@ from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.call_files import write_call
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
 from sgpu_decl.backends.node_tracker import ARCHIVE, node_tracker
-from sgpu_decl.backends.remote.remote_layout import BACK, RemoteLayout
+from sgpu_decl.backends.remote.remote_layout import BACK, INPUTS, RemoteLayout
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.rendering.entrypoint import render_air
@@ -200,7 +200,7 @@ def launch_files(
     nodes = program.nodes(launching)
     call = launching.call
     inputs = program.inputs(launching)
-    told = with_outputs(launching, lambda ref: input_folder(inputs or f"{folder}/inputs", ref))
+    told = with_outputs(launching, lambda ref: input_folder(inputs or f"{folder}/{INPUTS}", ref))
     spec = launch_spec(
         # The caller's folders are not on any node.
         replace(told, call=replace(call, path=())) if call is not None else told,

@@ -8,9 +8,17 @@ from typing import Any
 
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
-from sgpu_decl.backends.remote.launch_folder import manifest_name
-from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
-from sgpu_decl.backends.remote.remote_layout import BACK, MARKER, Uses, uses_in
+from sgpu_decl.backends.remote.launch_folder import FILES, manifest_name
+from sgpu_decl.backends.remote.lease import LEASE, gc_lock, has_lease, is_locked
+from sgpu_decl.backends.remote.remote_layout import (
+    BACK,
+    INPUTS,
+    LOGS,
+    MARKER,
+    Uses,
+    uses_in,
+    without_uses,
+)
 from sgpu_decl.backends.remote.staging_area import StagingArea
 
 __all__ = ["collect", "free_launch", "unstage_launch"]
@@ -19,21 +27,31 @@ _LOOKS = 8  # at once
 
 
 def unstage_launch(area: StagingArea, folder: str) -> None:
-    """Delete the files of a launch folder except those that nodes brought back; harmless if it is
-    gone.
+    """Delete what was staged in a launch folder, and all of it if no node was started; harmless
+    if it is gone. What the launch left can be read on all machines as before.
 
     Raises:
         BackendError: the storage refuses it.
     """
     _free_commands(area, folder)
-    there = area.files.list(folder)
-    if any(item.name == BACK for item in there):
-        names = [item.name for item in there if item.name not in (BACK, MARKER)]
-        # The marker goes last: until then the launch counts as one that needs its objects.
-        for name in (*names, *(item.name for item in there if item.name == MARKER)):
-            area.files.delete(f"{folder}/{name}")
-    else:
+    names = {item.name for item in area.files.list(folder)}
+    if not names & {BACK, LOGS}:
         area.files.delete(folder)
+        return
+    for name in sorted(names & {*FILES, INPUTS, LEASE}):
+        area.files.delete(f"{folder}/{name}")
+    if MARKER in names:  # last: until then the launch counts as one that needs its objects
+        _give_back_objects(area, f"{folder}/{MARKER}")
+
+
+def _give_back_objects(area: StagingArea, marker: str) -> None:
+    """Let the marker go on saying what the launch became, on other machines too."""
+    try:
+        area.files.put(marker, without_uses(area.files.get(marker)))
+    except RemoteMissing:
+        pass  # gc on another machine
+    except ValueError:
+        area.files.delete(marker)
 
 
 def free_launch(area: StagingArea, folder: str) -> None:
@@ -78,7 +96,7 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     }
     needed = {
         layout.codes: {layout.code(item.code) for item in uses if item.code},
-        layout.agents: {layout.agent(item.agent) for item in uses},
+        layout.agents: {layout.agent(item.agent) for item in uses if item.agent},
         layout.packs: {f"{layout.packs}/{name}" for name in packs},
     }
     # Asked last: a launch may have looked for its objects before this gc had its lock.

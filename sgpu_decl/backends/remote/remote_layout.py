@@ -11,10 +11,26 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["BACK", "MARKER", "RemoteLayout", "Uses", "render_marker", "uses_in"]
+__all__ = [
+    "BACK",
+    "INPUTS",
+    "LOGS",
+    "MARKER",
+    "RemoteLayout",
+    "Uses",
+    "render_marker",
+    "uses_in",
+    "without_uses",
+]
 
 BACK = "back"
 """What nodes bring back to a launch folder lies below it."""
+
+INPUTS = "inputs"
+"""The outputs of other runs that a launch reads lie below it."""
+
+LOGS = "logs"
+"""The lines of ranks lie below it, where it is nodes that keep them."""
 
 MARKER = "submitted.json"
 """The file that says what a launch folder became, and which shared objects it needs."""
@@ -23,9 +39,9 @@ MARKER = "submitted.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
     """Which shared objects a launch needs: digests of its code, of the agent, of the manifest of
-    its environment. The marker says it."""
+    its environment. The marker says it. One that was destroyed needs none."""
 
-    agent: str
+    agent: str | None = None
     code: str | None = None
     environment: str | None = None
 
@@ -44,6 +60,13 @@ def uses_in(marker: bytes) -> Uses | None:
         return Uses(**uses)
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def without_uses(marker: bytes) -> bytes:
+    """The same marker for a launch that needs no shared object any more. Raises ValueError: it is
+    damaged."""
+    known: dict[str, Json] = json.loads(marker)
+    return canonical({**known, "uses": {}}).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +147,7 @@ class RemoteLayout:
         """What a launch needs beside its folder. An environment is known by its index, which is
         sent last."""
         return (
-            self.agent(uses.agent),
+            *((self.agent(uses.agent),) if uses.agent else ()),
             *((self.code(uses.code),) if uses.code else ()),
             *((f"{self.packs}/{index_name(uses.environment)}",) if uses.environment else ()),
         )

@@ -408,12 +408,15 @@ class BackendContract:
         assert bench.results() == [(0, {"rank": 0, "n": 0})]
         assert "up 0" in bench.done("logs", "hello").out
 
-    def test_what_has_ended_is_found_under_its_new_name(self, bench: BackendBench) -> None:
+    def test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy(
+        self, bench: BackendBench
+    ) -> None:
         bench.declare("hold", args={"gate": str(bench.gate)})
         bench.go()
         bench.ran()
 
         bench.done("state", "mv", "hello", "other")
+        bench.done("destroy", "-y")
 
         assert bench.status("other")["state"] == "succeeded"
         assert bench.results("other") == [(0, {"rank": 0, "n": 0})]

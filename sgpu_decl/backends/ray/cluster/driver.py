@@ -190,7 +190,7 @@ class _Driver:
             nodes.await_actors()
         except LostNode as error:
             return [error]
-        logs = os.path.join(self._launch["launch"], "logs", str(number))
+        logs = os.path.join(self._launch["launch"], self._launch["logs"], str(number))
         os.makedirs(logs, exist_ok=True)
         now = attempt_files.stamp()
         self._status.write(state="starting", nodes=nodes.places, started_at=now, ray=None)

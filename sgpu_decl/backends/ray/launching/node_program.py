@@ -15,7 +15,7 @@ from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart, input_folder
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.lease import LOCK, STALE
-from sgpu_decl.backends.remote.remote_layout import BACK, MARKER
+from sgpu_decl.backends.remote.remote_layout import BACK, INPUTS, LOGS, MARKER
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
@@ -82,6 +82,7 @@ class RayNodes(NodeProgram):
             "token": token,
             "launch": launch_folder,
             "back": back,
+            "logs": LOGS,
             "sent": sent,
             "start": {
                 "arguments": list[Json](start.arguments("RUN", _PLATFORM)),
@@ -105,7 +106,7 @@ class RayNodes(NodeProgram):
         """One that the launch comes after, or reads the output of (`cluster.upstream_wait`)."""
         folder, ref = self._launches.folder(upstream), upstream.ref
         read = ref in outputs_read(launching.inputs.spec)
-        inputs = self.inputs(launching) or f"{start.launch}/inputs"
+        inputs = self.inputs(launching) or f"{start.launch}/{INPUTS}"
         return {
             "name": str(ref),
             "token": upstream.token,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
@@ -19,6 +20,7 @@ from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.remote_layout import LOGS
 from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
@@ -26,7 +28,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.launch import LaunchRecord
 
-_STATUS = "status.json"
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
 
 
@@ -136,7 +137,7 @@ class RayAttempts(RemoteAttempts):
         return self._clusters.answers(dashboard).lives(job)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
-        folder = f"{self._launches.folder(record)}/logs"
+        folder = f"{self._launches.folder(record)}/{LOGS}"
         files = self._launches.area(record).files
         logs = HeadLogs(files, folder) if isinstance(files, RayFiles) else SharedLogs(folder)
         return RayLog(
@@ -222,7 +223,7 @@ class RayAttempts(RemoteAttempts):
 
     def _driver_status(self, record: LaunchRecord) -> dict[str, Any]:
         """What the driver wrote last."""
-        path = f"{self._launches.folder(record)}/{_STATUS}"
+        path = f"{self._launches.folder(record)}/{STATUS}"
         try:
             status: dict[str, Any] = json.loads(self._launches.area(record).files.get(path))
         except RemoteMissing:
