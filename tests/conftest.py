@@ -18,6 +18,7 @@ from tests.object_server import ObjectServer, running_object_server
 from tests.postgres_server import binaries, running_server
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with, one_version
 from tests.sampling import SAMPLE, every_second
+from tests.support import require
 from tests.workspace_login import log_in
 
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
@@ -84,7 +85,7 @@ def postgres() -> Iterator[str]:
 def object_server() -> Iterator[ObjectServer]:
     """An S3 server. Each test uses a bucket of its own."""
     for library in ("obstore", "moto"):
-        pytest.importorskip(library)
+        require(library)
     with running_object_server() as running:
         yield running
 
@@ -110,7 +111,7 @@ def files_token(
     files_server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> str:
     """A user of that workspace; the environment says so to the SDK."""
-    pytest.importorskip("databricks.sdk")
+    require("databricks.sdk")
     return log_in(files_server, monkeypatch, tmp_path)
 
 

@@ -3,8 +3,11 @@
 import os
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeVar
+
+import pytest
 
 __all__ = [
     "COMMAND_RUN",
@@ -12,6 +15,7 @@ __all__ = [
     "PATIENCE",
     "REGEN",
     "check_golden",
+    "require",
     "shell_program",
     "until",
 ]
@@ -48,6 +52,18 @@ def until(condition: Callable[[], _Found], context: Callable[[], object] | None 
         assert time.monotonic() < deadline, "it never happened" if context is None else context()
         time.sleep(0.01)
     return found
+
+
+def require(*modules: str) -> None:
+    """Skip a test, or all of a file, where a package is not installed. Nothing is imported: MLflow,
+    torch and the SDK take seconds each, in every process that collects tests."""
+    for module in modules:
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:  # nor what it is in
+            found = None
+        if found is None:
+            pytest.skip(f"`{module}` is not installed", allow_module_level=True)
 
 
 def shell_program(path: Path, text: str) -> Path:

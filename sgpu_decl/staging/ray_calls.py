@@ -1,8 +1,8 @@
 """What code does that does not go with the Ray cluster of its run, read from the source.
 
 A call counts where an import would (`sources`): one below a condition may never happen. What is an
-error has to happen for certain: at the top of a file that is executed, in the function that the run
-calls, or in functions that these call.
+error happens for certain: it is a statement of a file that is executed, or of the function that the
+run calls.
 """
 
 import ast
@@ -60,7 +60,7 @@ def _inits(source: Source) -> Iterator[Diagnostic]:
     tree = source.tree()
     names = _names_of_init(tree)
     possible = [call for call in _possible_calls(tree, source) if ast.unparse(call.func) in names]
-    certain = {id(call) for call in _Execution(tree, source).calls()} if possible else set()
+    certain = {id(call) for call in _certain_calls(tree, source)} if possible else set()
     for call in possible:
         place = Place(source.shown, call.lineno, call.col_offset + 1)
         if (address := _other_address(call)) is not None:
@@ -109,96 +109,28 @@ def _possible_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
             yield from (node for node in ast.walk(part) if isinstance(node, ast.Call))
 
 
-class _Execution:
-    """The calls that happen for certain when a source is executed, those in functions of the same
-    file included."""
-
-    def __init__(self, tree: ast.Module, source: Source) -> None:
-        self._tree = tree
-        self._source = source
-        self._entered: set[str] = set()
-
-    def calls(self) -> Iterator[ast.Call]:
-        yield from self._of_body(self._tree.body)
-        if self._source.function is not None:
-            yield from self._of_function(self._source.function, is_entry=True)
-
-    def _of_function(self, name: str, *, is_entry: bool = False) -> Iterator[ast.Call]:
-        if name in self._entered:
-            return
-        self._entered.add(name)
-        function = binding_of(self._tree, name, lambda *_: None).function
-        if function is None or function.decorator_list:
-            return  # a decorator may do anything with it
-        if not is_entry and not _runs_when_called(function):
-            return
-        yield from self._of_body(function.body)
-
-    def _of_body(self, body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
-        """Stop where the statements after it may not be executed."""
+def _certain_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
+    """Yield the calls that are statements, as far as what is executed gets to them."""
+    for body in _executed_bodies(tree, source):
         for statement in body:
-            for call in _calls_in(_expressions(statement)):
-                yield call
-                if isinstance(call.func, ast.Name):
-                    yield from self._of_function(call.func.id)
-            if isinstance(statement, ast.ClassDef) or (
-                isinstance(statement, ast.With) and not suppresses(statement)
-            ):
-                yield from self._of_body(statement.body)
-            elif isinstance(statement, ast.Try):
-                yield from self._of_body([] if statement.handlers else statement.body)
-                yield from self._of_body(statement.finalbody)
-            elif isinstance(statement, ast.If) and is_main_guard(statement.test):
-                if not self._source.is_main:
-                    continue
-                yield from self._of_body(statement.body)
+            value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
+            if isinstance(value, ast.Call):
+                yield value
             if _may_leave(statement):
-                return
+                break
 
 
-def _expressions(statement: ast.stmt) -> list[ast.expr]:
-    """The expressions that are evaluated whenever the statement is."""
-    match statement:
-        case ast.With() | ast.AsyncWith():
-            return [item.context_expr for item in statement.items]
-        case ast.If() | ast.While():
-            return [statement.test]
-        case ast.For() | ast.AsyncFor():
-            return [statement.iter]
-        case ast.Expr(value=value) | ast.Assign(value=value) | ast.AugAssign(value=value):
-            return [value]
-        case ast.AnnAssign(value=value) | ast.Return(value=value):
-            return [value] if value is not None else []
-    return []
-
-
-def _calls_in(expressions: Sequence[ast.expr]) -> Iterator[ast.Call]:
-    """Yield the calls that happen when these are evaluated, whatever their values are."""
-    waiting: list[ast.AST] = list(expressions)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Call):
-            yield node
-        match node:
-            case ast.IfExp(test=test):
-                waiting.append(test)
-            case ast.BoolOp(values=[first, *_]):
-                waiting.append(first)
-            case ast.ListComp(generators=[first, *_]) | ast.SetComp(generators=[first, *_]):
-                waiting.append(first.iter)
-            case ast.DictComp(generators=[first, *_]) | ast.GeneratorExp(generators=[first, *_]):
-                waiting.append(first.iter)
-            case ast.Lambda():
-                pass
-            case _:
-                waiting += ast.iter_child_nodes(node)
-
-
-def _runs_when_called(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether the call alone executes it: one of a generator or a coroutine does not."""
-    return isinstance(function, ast.FunctionDef) and not any(
-        isinstance(node, ast.Yield | ast.YieldFrom) for node in _inside(function)
-    )
+def _executed_bodies(tree: ast.Module, source: Source) -> Iterator[Sequence[ast.stmt]]:
+    """Yield that of the file, and that of the function which the run calls. A decorator may do
+    anything with a function."""
+    yield tree.body
+    for statement in tree.body:
+        if source.is_main and isinstance(statement, ast.If) and is_main_guard(statement.test):
+            yield statement.body
+    if source.function is not None:
+        function = binding_of(tree, source.function, lambda *_: None).function
+        if function is not None and not function.decorator_list:
+            yield function.body
 
 
 def _may_leave(statement: ast.stmt) -> bool:

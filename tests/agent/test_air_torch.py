@@ -13,7 +13,7 @@ import pytest
 
 from sgpu_decl.rank.store_loopback import NoNameServer, await_listener
 from sgpu_decl.rendering.spec import Entry, Warm
-from tests.support import PATIENCE
+from tests.support import PATIENCE, require
 
 pytestmark = pytest.mark.torch
 FUNCTION = Entry(kind="file_function", path="main.py", function="main")
@@ -53,7 +53,7 @@ def main():
 def test_the_rendezvous_listens_on_loopback_alone(
     make_attempt: Callable[..., Any], warm: Warm | None
 ) -> None:
-    pytest.importorskip("torch")
+    require("torch")
     attempt = make_attempt(SOURCE, entry=FUNCTION, warm=warm).launch()
     for total, listeners in attempt.values():
         assert total == 3.0
@@ -111,7 +111,7 @@ if __name__ == "__main__":
 
 @pytest.mark.expensive
 def test_torch_works_in_ranks_that_were_forked(make_attempt: Callable[..., Any]) -> None:
-    pytest.importorskip("torch")
+    require("torch")
     entry = Entry(kind="script", path="main.py")
     attempt = make_attempt(WORK, entry=entry, world_size=4, warm=WARM).launch()
     found = attempt.values()
@@ -135,7 +135,7 @@ def main():
 def test_cuda_is_first_used_in_ranks(
     make_attempt: Callable[..., Any], tmp_path: Path, used: bool
 ) -> None:
-    pytest.importorskip("torch")
+    require("torch")
     if not Path("/dev/nvidia0").exists():
         pytest.skip("this machine has no NVIDIA GPU")
     (tmp_path / "ahead.py").write_text("import torch\ntorch.ones(1, device='cuda')" if used else "")
@@ -213,7 +213,7 @@ main()
 def test_a_launcher_inside_of_a_run_starts_the_ranks_of_its_node(
     make_attempt: Callable[..., Any],
 ) -> None:
-    pytest.importorskip("torch")
+    require("torch")
     line = (
         f"{sys.executable} -m torch.distributed.run --nnodes $NUM_NODES --node-rank $NODE_RANK"
         " --nproc-per-node $LOCAL_WORLD_SIZE --master-addr $MASTER_ADDR"
@@ -232,7 +232,7 @@ def test_a_launcher_inside_of_a_run_starts_the_ranks_of_its_node(
 def test_a_script_for_torchrun_runs_unchanged_and_its_record_is_read(
     make_attempt: Callable[..., Any],
 ) -> None:
-    pytest.importorskip("torch")
+    require("torch")
     entry = Entry(kind="script", path="main.py")
     attempt = make_attempt(UNDER_TORCHRUN, entry=entry, warm=WARM, env={"FAIL": "1"}).launch()
     attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"))

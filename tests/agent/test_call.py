@@ -14,6 +14,7 @@ import cloudpickle
 import pytest
 
 from sgpu_decl.rendering.spec import RetrySpec, Warm
+from tests.support import require
 
 Make = Callable[..., Any]
 
@@ -223,7 +224,7 @@ def test_a_rank_can_tell_that_it_is_one(make_call: Make) -> None:
 @pytest.mark.expensive
 @pytest.mark.torch
 def test_a_process_group_is_there_for_the_call_and_gone_after_it(make_call: Make) -> None:
-    pytest.importorskip("torch")
+    require("torch")
 
     def train() -> list[object]:
         import torch

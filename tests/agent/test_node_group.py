@@ -19,7 +19,7 @@ from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.node_wire import _proof
 from sgpu_decl.agent.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
-from tests.support import PATIENCE
+from tests.support import PATIENCE, require
 
 Record = Callable[..., None]
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
@@ -464,7 +464,7 @@ def test_agents_and_ranks_run_on_other_pythons(make_nodes: Any, version: str) ->
 def test_torch_meets_over_the_network_of_two_nodes(
     make_nodes: Any, two_hosts: tuple[str, str, str]
 ) -> None:
-    pytest.importorskip("torch")
+    require("torch")
     source = """
 import torch
 import torch.distributed as dist

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.rendering.spec import Entry
+from tests.support import require
 
 Make = Callable[..., Any]
 MAIN = Entry(kind="file_function", path="main.py", function="main")
@@ -74,7 +75,7 @@ def test_a_process_that_starts_its_own_ranks_is_the_first_of_them(make_attempt: 
 
 @pytest.mark.torch
 def test_ranks_meet_once_and_the_group_must_agree(make_attempt: Make) -> None:
-    pytest.importorskip("torch")
+    require("torch")
     wrong = "`RANK` is 7, but the process group says {}"
     assert make_attempt(TOGETHER, entry=MAIN).launch().values() == [
         [rank, 2, 3.0, "group_differs", ["rank_unknown", wrong.format(rank)], 2]

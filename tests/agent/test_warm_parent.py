@@ -17,6 +17,7 @@ import pytest
 
 from sgpu_decl.agent.attempt_status import request_cancel
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
+from tests.support import require
 
 Make = Callable[..., Any]
 Record = Callable[..., None]
@@ -127,7 +128,7 @@ def test_a_warm_rank_sees_what_a_cold_one_sees(warm_attempt: Make) -> None:
 
 
 def test_what_is_random_is_so_in_every_rank(warm_attempt: Make) -> None:
-    pytest.importorskip("numpy")
+    require("numpy")
     source = """
         import multiprocessing, random
         import numpy
@@ -178,7 +179,7 @@ def test_what_an_import_prints_stands_in_every_log(warm_attempt: Make) -> None:
 
 
 def test_a_pool_of_openblas_is_no_hindrance_and_works_in_ranks(warm_attempt: Make) -> None:
-    pytest.importorskip("numpy")
+    require("numpy")
     source = (
         "import numpy\ndef main():\n    a = numpy.ones((300, 300))\n    return float((a @ a)[0, 0])"
     )

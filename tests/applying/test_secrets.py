@@ -9,7 +9,7 @@ import pytest
 
 from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.locks import wait_until_free
-from tests.support import until
+from tests.support import require, until
 
 VALUE = "canary-8c1f7e0d"
 RUN = """\
@@ -95,7 +95,7 @@ def test_a_crash_report_does_not_hold_it(written: Path) -> None:
 @pytest.mark.expensive
 @pytest.mark.mlflow
 def test_a_tracked_run_does_not_hand_it_on(written: Path) -> None:
-    pytest.importorskip("mlflow")
+    require("mlflow")
     assert sgpu(written, "apply", "-y").returncode == 5
     # The guardian stays until the tracker has told the run's end.
     wait_until_free(str(written / ".sgpu/default/runs/quiet/1/guardian.lock"))
@@ -143,7 +143,7 @@ def test_processes_of_ours_are_not_started_with_what_the_caller_exported(
     """Ranks inherit it, as under torchrun. /proc shows for all its life what a process started
     with."""
     if tracked:
-        pytest.importorskip("mlflow")
+        require("mlflow")
     monkeypatch.setenv("UNDECLARED_KEY", VALUE)
     (written / "train.py").write_text(WAITING)
     (written / "run.yaml").write_text(

@@ -19,9 +19,9 @@ from sgpu_decl.testing.workspace import Capacity, Effect, Fault, Offers, Workspa
 from sgpu_decl.testing.workspace.clock import ahead
 from tests.cli.conftest import Answer, Shell
 from tests.sampling import sampled
-from tests.support import PATIENCE
+from tests.support import PATIENCE, require
 
-pytest.importorskip("databricks.sdk")
+require("databricks.sdk")
 
 RUN = """\
 name: a

@@ -18,8 +18,9 @@ from tests.cli.conftest import Answer, Shell
 from tests.cli.test_shared_state import actions, where
 from tests.sampling import sampled
 from tests.shared_places import new_place
+from tests.support import require
 
-pytest.importorskip("databricks.sdk")
+require("databricks.sdk")
 
 PROJECT = """project: {{name: p}}
 state: {{kind: folder, {where}}}

@@ -3,11 +3,10 @@
 import importlib.util
 from types import SimpleNamespace
 
-import pytest
-
 from tests.docs.pages import ROOT
+from tests.support import require
 
-pytest.importorskip("mkdocs")
+require("mkdocs")
 FIELDS = (
     """<h3 id="resume"><code>resume</code></h3><h3 id="envsecrets"><code>env.secrets</code></h3>"""
 )

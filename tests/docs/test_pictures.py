@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, prose, script, title
+from tests.support import require
 
 IMAGES = ROOT / "docs" / "images"
 SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
@@ -49,7 +50,7 @@ def test_the_picture_of_the_plan_on_ray_shows_what_is_printed(tmp_path: Path) ->
 
 @pytest.mark.expensive
 def test_the_picture_of_the_plan_on_databricks_shows_what_is_printed(tmp_path: Path) -> None:
-    pytest.importorskip("databricks.sdk")
+    require("databricks.sdk")
     _is_drawn_as_printed("plan-databricks", tmp_path)
 
 

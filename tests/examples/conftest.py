@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell
-from tests.support import check_golden
+from tests.support import check_golden, require
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHORT = ("--set", "args.epochs=2", "--set", "args.samples=1024")
@@ -81,7 +81,7 @@ def example(tmp_path: Path) -> Callable[[str], Example]:
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A workspace that executes, here; the environment says so to the SDK."""
-    pytest.importorskip("databricks.sdk")
+    require("databricks.sdk")
     from sgpu_decl.testing.workspace import WorkspaceServer
 
     # Nodes see the GPUs of this machine, and would share them.
@@ -98,7 +98,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Example:
     """The FSDP2 training, applied on this machine; a short one, as `SHORT` says."""
     for package in ("torch", "mlflow"):
-        pytest.importorskip(package)
+        require(package)
     made = copy("fsdp", tmp_path_factory.mktemp("trained"))
     applied = made.sgpu("apply", "-y", *SHORT, "run.yaml")
     assert applied.returncode == 0, applied.stderr

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import PATIENCE
+from tests.support import PATIENCE, require
 
 jupyter_client = pytest.importorskip("jupyter_client")
-pytest.importorskip("ipykernel")
+require("ipykernel")
 
 CELL = """
 from sgpu_decl import distributed, runtime

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl import distributed
-from tests.support import PATIENCE
+from tests.support import PATIENCE, require
 from tests.tracking.conftest import mlflow_tables
 
 __all__ = ["mlflow_tables"]
@@ -94,7 +94,7 @@ if __name__ == "__main__":
 
 @pytest.mark.expensive
 def test_the_next_cell_finds_the_run_that_was_printed(project: Path) -> None:
-    pytest.importorskip("mlflow")
+    require("mlflow")
     (project / "cells.py").write_text(CELLS)
     done = subprocess.run(
         [sys.executable, "cells.py"], capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.programs.conftest import Project
+from tests.support import require
 
-pytest.importorskip("mlflow")
-pytest.importorskip("torch")
+require("mlflow")
+require("torch")
 pytestmark = [pytest.mark.mlflow, pytest.mark.torch, pytest.mark.expensive]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from sgpu_decl import runtime
 from sgpu_decl.errors import RankUnknown
+from tests.support import require
 
 NAMES = {
     "RANK": runtime.get_global_rank,
@@ -92,7 +93,7 @@ def test_the_address_of_a_node_is_that_of_its_way_to_rank_0(
 @pytest.mark.expensive
 @pytest.mark.torch
 def test_a_group_is_believed_where_the_environment_says_nothing() -> None:
-    pytest.importorskip("torch")
+    require("torch")
     done = subprocess.run(
         [sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=120, check=False
     )

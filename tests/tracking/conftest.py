@@ -22,7 +22,7 @@ import pytest
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
 from tests.cli.conftest import Shell, sgpu
-from tests.support import PATIENCE
+from tests.support import PATIENCE, require
 
 __all__ = ["Door", "sgpu"]
 
@@ -41,7 +41,7 @@ def mlflow_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a real `mlflow server`, which lasts as long as the tests."""
-    pytest.importorskip("mlflow")
+    require("mlflow")
     folder = tmp_path_factory.mktemp("mlflow-server")
     port, lock = free_port()
     words = [

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.cli.conftest import Shell
-from tests.support import PATIENCE, until
+from tests.support import PATIENCE, require, until
 from tests.tracking.conftest import Door
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 COMMAND = "name: echo\ngpus: 1\ntype: CPU\ngrace: 1s\ncommand: '{}'\n"

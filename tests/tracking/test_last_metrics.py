@@ -10,9 +10,10 @@ import pytest
 
 from sgpu_decl.tracking.last_metrics import TrackingStore, read_last_metrics
 from tests.cli.conftest import Shell
+from tests.support import require
 from tests.tracking.conftest import Door
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 SWEEP = """\

@@ -9,10 +9,10 @@ import pytest
 
 from sgpu_decl.testing.file_search import files_with
 from tests.cli.conftest import Shell
-from tests.support import until
+from tests.support import require, until
 from tests.tracking.conftest import Door
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 ROOT = Path(__file__).parents[2]

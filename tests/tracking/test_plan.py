@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.support import require
 
 RUN = "name: hello\ngpus: 1\ntype: CPU\ncommand: [echo, hello]\n"
 
@@ -53,14 +54,14 @@ def test_a_run_that_turns_tracking_off_needs_no_mlflow(sgpu: Shell) -> None:
 
 
 def test_an_experiment_that_is_said_twice_is_an_error(sgpu: Shell) -> None:
-    pytest.importorskip("mlflow")
+    require("mlflow")
     text = RUN + "mlflow: {experiment: a}\nenv: {variables: {MLFLOW_EXPERIMENT_NAME: b}}\n"
     (found,) = checks(sgpu, text)
     assert (found["severity"], found["id"]) == ("error", "mlflow_said_twice")
 
 
 def test_a_malformed_uri_is_an_error_before_anything_starts(sgpu: Shell) -> None:
-    pytest.importorskip("mlflow")
+    require("mlflow")
     malformed = RUN + 'mlflow: {tracking_uri: "http://[server"'
     (found,) = checks(sgpu, malformed + "}\n")
     assert (found["severity"], found["id"]) == ("error", "bad_tracking_uri")
@@ -70,7 +71,7 @@ def test_a_malformed_uri_is_an_error_before_anything_starts(sgpu: Shell) -> None
 def test_system_metrics_without_psutil_are_a_warning(
     sgpu: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("mlflow")
+    require("mlflow")
     monkeypatch.setitem(sys.modules, "psutil", None)
     (found,) = checks(sgpu, RUN + "mlflow: {system_metrics: true}\n")
     assert (found["severity"], found["id"]) == ("warning", "psutil_missing")

@@ -11,9 +11,9 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.sampling import strided
-from tests.support import until
+from tests.support import require, until
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 LAUNCHED = Path(__file__).parent / "launched" / "choices.py"

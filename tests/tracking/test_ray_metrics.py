@@ -13,12 +13,12 @@ import pytest
 from sgpu_decl.agent.attempt_status import read_attempt
 from tests.cli.conftest import Shell
 from tests.rank.test_ray_metrics import endpoint
-from tests.support import PATIENCE, until
+from tests.support import PATIENCE, require, until
 from tests.tracking.conftest import Door
 
 __all__ = ["endpoint"]
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 RUN = """

@@ -7,9 +7,10 @@ import pytest
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.stores.choice import open_tracking_store
 from sgpu_decl.tracking.tracking_request import TrackingRequest
+from tests.support import require
 from tests.tracking.conftest import Door
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 END = TrackedOutcome(status="FAILED", ended_at=1_767_225_600_000, tags={"sgpu.state": "lost"})

@@ -9,8 +9,9 @@ import pytest
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
 from sgpu_decl.tracking.tracking_request import TrackingRequest
+from tests.support import require
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = [pytest.mark.mlflow, pytest.mark.expensive]
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.support import require
 from tests.tracking.conftest import Door
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 RUN = "name: later\ngpus: 1\ntype: CPU\ngrace: 1s\nmlflow: {run_name: pushed-later}\n"

@@ -16,9 +16,9 @@ from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.store_location import default_uri
 from sgpu_decl.tracking.tracker_launch import tracker_spec
 from sgpu_decl.tracking.tracking_request import FILE, to_json
-from tests.support import PATIENCE, until
+from tests.support import PATIENCE, require, until
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = pytest.mark.mlflow
 
 SPEC = json.dumps({"gpus": 2, "args": {f"a{n}": n for n in range(130)}})

@@ -11,8 +11,9 @@ import pytest
 from sgpu_decl.agent.processes import variables
 from sgpu_decl.rendering.spec import RaySpec, TrackerSpec
 from tests.agent.ray.conftest import DRIVER, SMALL
+from tests.support import require
 
-pytest.importorskip("mlflow")
+require("mlflow")
 pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.expensive]
 
 # As the tracker does it, with a run that is there already.

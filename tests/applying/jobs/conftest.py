@@ -11,8 +11,9 @@ from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+from tests.support import require
 
-pytest.importorskip("databricks.sdk")
+require("databricks.sdk")
 
 NOTEBOOK = "notebook: {path: /Workspace/Shared/report}"
 JOB = f"""\

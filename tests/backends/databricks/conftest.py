@@ -8,9 +8,10 @@ import pytest
 from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.databricks.api import connection as connection_module
 from sgpu_decl.testing.workspace import ExecutionSettings, Offers, WorkspaceServer
+from tests.support import require
 from tests.workspace_login import log_in
 
-pytest.importorskip("databricks.sdk")
+require("databricks.sdk")
 
 POLICY = "00000000-0000-0000-0000-00000000beef"
 RUN = """\

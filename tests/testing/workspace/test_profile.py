@@ -8,8 +8,9 @@ import pytest
 
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace import WorkspaceServer
+from tests.support import require
 
-pytest.importorskip("databricks.sdk")
+require("databricks.sdk")
 
 TASK: dict[str, Any] = {
     "experiment": "e",
