@@ -17,7 +17,7 @@ from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.object_server import ObjectServer, running_object_server
 from tests.postgres_server import binaries, running_server
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with, one_version
-from tests.sampling import SAMPLE, every_second
+from tests.sampling import SAMPLE, thinned
 from tests.support import require
 from tests.workspace_login import log_in
 
@@ -143,7 +143,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
 
 @pytest.hookimpl(trylast=True)  # pytest's own order has the values of other parameters in it
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = every_second(one_version(items))
+    kept = thinned(one_version(items))
     config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
     items[:] = kept
     if SAMPLE != "all":  # `make soak` looks for what fails now and then

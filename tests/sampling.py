@@ -12,7 +12,7 @@ from zlib import crc32
 
 import pytest
 
-__all__ = ["SAMPLE", "every_second", "sampled", "strided"]
+__all__ = ["SAMPLE", "sampled", "strided", "thinned"]
 
 SAMPLE: Final = os.environ.get("SGPU_SAMPLE", "0")
 _Case = TypeVar("_Case")
@@ -40,18 +40,17 @@ def strided(cases: Sequence[_Case], stride: int) -> Sequence[_Case]:
     return cases if SAMPLE == "all" else cases[int(SAMPLE) % stride :: stride]
 
 
-def every_second(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests without every second case of those that have three or more expensive ones:
-    places of a state, moments of a kill, backends of a contract."""
+def thinned(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests with a sample of the expensive cases of one test, such as places of a state
+    or moments of a kill: both of two, every second of three to five, every third of more."""
     families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     if SAMPLE != "all":
         for item in items:
             if isinstance(item, pytest.Function) and item.get_closest_marker("expensive"):
                 families[f"{item.path.name} {item.originalname}"].append(item)
-    left_out = {
-        item
-        for name, cases in families.items()
-        if len(cases) > 2
-        for item in cases[(crc32(name.encode()) + int(SAMPLE)) % 2 :: 2]
-    }
+    left_out: set[pytest.Item] = set()
+    for name, cases in families.items():
+        stride = 1 if len(cases) < 3 else 2 if len(cases) < 6 else 3
+        shift = (crc32(name.encode()) + int(SAMPLE) + 1) % stride
+        left_out |= {*cases} - {*cases[shift::stride]}
     return [item for item in items if item not in left_out]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.sampling import sampled
 
 RUN = "name: a\ngpus: 1\ntype: GPU\ncommand: ['true']\nmlflow: {enabled: false}\n"
 H100 = "NVIDIA H100 80GB HBM3:85520809984"
@@ -41,7 +42,7 @@ def test_a_type_that_is_not_here_is_an_error_that_names_what_is(on: Callable[...
     assert machine("apply", "-y", "--set", "type=A100").code == 1
 
 
-@pytest.mark.parametrize("asked", ["H100", "h100_80gb", "GPU_8xH100"])
+@pytest.mark.parametrize("asked", sampled(["H100", "h100_80gb", "GPU_8xH100"], quick=1))
 def test_any_count_goes_up_to_what_is_there(on: Callable[..., Shell], asked: str) -> None:
     machine, counts = on(*[H100] * 8), [1, 3, 8] if asked != "GPU_8xH100" else [8]
     machine.write("run.yaml", RUN)

@@ -69,6 +69,7 @@ def test_a_run_that_is_launched_while_an_edit_waits_for_the_lock_is_left_alone(
     assert (run["name"], run["attempt"], run["state"]) == ("hello", 2, "running")
 
 
+@pytest.mark.expensive
 def test_three_applies_at_once_wait_for_the_lock_and_all_succeed(sgpu: Shell) -> None:
     files = [declare(sgpu, name) for name in ("one", "two", "three")]
     with ExitStack() as opened:

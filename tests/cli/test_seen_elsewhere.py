@@ -208,7 +208,7 @@ def test_a_run_goes_on_though_its_launch_folder_was_deleted(team: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", sampled(list(product([BEGUN, MARKED, SUBMITTED], HIDDEN)), quick=2), ids=str
+    "case", sampled(list(product([BEGUN, MARKED, SUBMITTED], HIDDEN)), quick=1), ids=str
 )
 def test_a_launch_that_another_user_began_stays_open(team: Make, case: tuple[str, str]) -> None:
     step, hidden = case

@@ -107,6 +107,7 @@ def test_ranks_end_when_their_folder_is_deleted(
     until(lambda: sorted((sgpu.folder / "launches.log").read_text()) == ["0", "0", "1", "1"])
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("what", [".sgpu/default/runs/train/1", ".sgpu"])
 def test_nothing_is_launched_beside_ranks_whose_folder_was_deleted(
     sgpu: Shell, start: Callable[..., Active], what: str

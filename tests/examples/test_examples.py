@@ -48,7 +48,13 @@ def _anywhere(plan: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["command", "hello", "matrix", pytest.param("ray", marks=pytest.mark.ray)]
+    "name",
+    [
+        "command",
+        "hello",
+        "matrix",
+        pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.expensive]),
+    ],
 )
 def test_an_example_applies_and_is_then_up_to_date(example: Copied, name: str) -> None:
     item = example(name)

@@ -172,6 +172,7 @@ def test_another_environment_than_the_planned_one_launches_nothing(
     assert not (again.state_dir / "runs").exists()
 
 
+@pytest.mark.expensive
 def test_a_tree_that_is_gone_is_made_once_more(
     venv: Venv, store: Path, apply: Apply, open_file: Open
 ) -> None:
@@ -302,6 +303,7 @@ def test_gc_keeps_what_states_refer_to(
     assert changes(open_file().plan().plan)["environment.train"][0] is Action.NO_OP
 
 
+@pytest.mark.expensive
 def test_an_environment_is_part_of_what_a_worker_of_another_project_shares(
     venv: Venv, folder: Path, store: Path
 ) -> None:
@@ -333,6 +335,7 @@ def test_invalid_combinations_never_look_at_an_interpreter(
         open_file().plan()
 
 
+@pytest.mark.expensive
 @pytest.mark.skipif(os.geteuid() != 0, reason="others cannot write to a tree")
 def test_what_root_wrote_into_an_environment_reaches_no_later_run(
     venv: Venv, folder: Path, apply: Apply, open_file: Open
@@ -395,6 +398,7 @@ def test_a_bare_name_is_that_of_the_run_and_an_environment_has_no_folder_to_move
     assert live == ["environment.other", "run.train"]
 
 
+@pytest.mark.expensive
 def test_a_declared_environment_can_be_looked_at_by_its_address(
     venv: Venv, folder: Path, apply: Apply
 ) -> None:

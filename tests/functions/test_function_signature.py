@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 from sgpu_decl import distributed, ray_launch
+from tests.sampling import sampled
 
 
 @distributed(gpus=2, gpu_type="CPU")
@@ -36,7 +37,9 @@ def test_a_builtin_without_a_signature_can_be_decorated() -> None:
     assert [*inspect.signature(distributed(gpus=1)(min).plan).parameters] == ["args", "kwargs"]
 
 
-@pytest.mark.parametrize("line", ["train(", "train.distributed(", "train.plan(", "train.func("])
+@pytest.mark.parametrize(
+    "line", sampled(["train(", "train.distributed(", "train.plan(", "train.func("])
+)
 def test_a_notebook_completes_the_arguments_of_a_call(line: str) -> None:
     jedi = pytest.importorskip("jedi")  # which IPython asks
     offered = {item.name for item in jedi.Interpreter(line, [{"train": train}]).complete()}

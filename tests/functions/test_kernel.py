@@ -179,6 +179,7 @@ def test_a_package_that_is_installed_meanwhile_is_seen(kernel: Kernel, tmp_path:
     assert "+ newcomer 1.0" in err
 
 
+@pytest.mark.expensive
 def test_a_kernel_that_is_killed_leaves_nothing_running(kernel: Kernel, project: Path) -> None:
     from sgpu_decl.functions.running_call import DistributedFunctionCall
 

@@ -61,6 +61,7 @@ def test_a_command_has_its_run_though_nobody_imports_mlflow(project: Shell) -> N
     until(lambda: row(project, told["run_id"]) == ("FINISHED", "echo"))
 
 
+@pytest.mark.expensive
 def test_a_command_has_its_run_on_a_server_though_nobody_imports_mlflow(
     project: Shell, door: Door
 ) -> None:
@@ -92,9 +93,10 @@ def test_an_experiment_that_is_made_keeps_its_artifacts_where_the_file_says(
     assert found.artifact_location == str(project.folder / "kept/here")
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize(
     ("kind", "state"),
-    [("command", "starting"), pytest.param("script", "running", marks=pytest.mark.expensive)],
+    [("command", "starting"), ("script", "running")],
 )
 def test_what_an_attempt_waits_for_is_on_the_screen(project: Shell, kind: str, state: str) -> None:
     """A command waits for its MLflow run before it starts, a script that needs none at its end."""

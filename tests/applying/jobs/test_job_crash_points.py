@@ -38,14 +38,14 @@ def converges(shop: Shop) -> None:
     assert {change.action for change in shop.plan().changes} <= {Action.NO_OP}
 
 
-@pytest.mark.parametrize("step", sampled(CREATING))
+@pytest.mark.parametrize("step", sampled(CREATING, quick=1))
 def test_killed_while_a_job_is_made_it_is_made_once(shop: Shop, step: str) -> None:
     dies(shop, step)
     converges(shop)
     assert len(shop.jobs()) == 1
 
 
-@pytest.mark.parametrize("step", sampled(CHANGING))
+@pytest.mark.parametrize("step", sampled(CHANGING, quick=1))
 def test_killed_while_a_job_is_changed_it_is_changed(shop: Shop, step: str) -> None:
     shop.apply()
     shop.write(JOB.replace("team: ml", "team: web"))
@@ -54,7 +54,7 @@ def test_killed_while_a_job_is_changed_it_is_changed(shop: Shop, step: str) -> N
     assert shop.job()[1]["tags"]["team"] == "web"
 
 
-@pytest.mark.parametrize("step", sampled(DELETING))
+@pytest.mark.parametrize("step", sampled(DELETING, quick=1))
 def test_killed_while_a_job_is_deleted_it_is_deleted(shop: Shop, step: str) -> None:
     shop.apply()
     shop.write("project: {name: empty}\n")

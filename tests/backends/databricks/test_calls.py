@@ -68,6 +68,7 @@ def test_a_function_is_called_on_nodes_with_what_it_imports(
     assert link == f"{server.url}/ml/experiments/{found.experiment_id}/runs/{identity}"
 
 
+@pytest.mark.expensive
 def test_what_is_installed_here_goes_along_unless_the_project_says_otherwise(
     caller: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

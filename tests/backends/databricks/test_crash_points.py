@@ -37,7 +37,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("step", sampled(STEPS))
+@pytest.mark.parametrize("step", sampled(STEPS, quick=1))
 def test_killed_at_a_step_and_applied_again_there_is_one_run(
     session: Callable[[], Session],
     project: Path,

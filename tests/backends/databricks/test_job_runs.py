@@ -16,6 +16,7 @@ from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import WorkspaceServer
+from tests.sampling import sampled
 
 PROJECT = """\
 project: {name: shop}
@@ -312,14 +313,13 @@ def test_a_job_with_a_run_is_adopted(shop: Shop) -> None:
     assert shop.launch() == "SUCCESS"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["stage", "create"])
-def test_killed_while_a_job_is_made_it_is_made_once_and_whole(
-    shop: Shop, step: str, when: str
-) -> None:
+@pytest.mark.parametrize(
+    "moment", sampled(["stage,before", "stage,after", "create,before", "create,after"], quick=1)
+)
+def test_killed_while_a_job_is_made_it_is_made_once_and_whole(shop: Shop, moment: str) -> None:
     owner = "sgpu_decl.backends.databricks.jobs.workspace_jobs,WorkspaceJobs"
     died = subprocess.run(
-        dying(f"{owner},{step},{when},1", "apply", "-y", "sgpu.yml"),
+        dying(f"{owner},{moment},1", "apply", "-y", "sgpu.yml"),
         cwd=shop.folder, capture_output=True, check=False,
     )  # fmt: skip
     assert died.returncode == -9, died.stderr.decode()
@@ -344,6 +344,7 @@ def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop, na
     assert shop.change().action is Action.NO_OP
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize("kind", ["code", "agent"])
 def test_what_launches_share_is_staged_again_too(shop: Shop, kind: str) -> None:
     shop.apply()
@@ -367,6 +368,7 @@ def test_a_job_that_was_forgotten_keeps_what_it_launches(shop: Shop) -> None:
     assert shop.change().action is Action.NO_OP
 
 
+@pytest.mark.expensive
 def test_a_notebook_instead_of_the_run_is_told_and_the_other_way_round(shop: Shop) -> None:
     def told() -> dict[str, tuple[object, object]]:
         (change,) = (item for item in shop.plan().changes if str(item.address) == "job.nightly")

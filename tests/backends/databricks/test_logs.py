@@ -150,6 +150,7 @@ def test_logs_that_are_nowhere_are_no_empty_ones(
         assert "has no log of `hello#1`" in said.out + said.err
 
 
+@pytest.mark.expensive
 def test_ranks_that_wrote_nothing_leave_empty_logs(
     session: Callable[[], Session], project: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_ranks_that_wrote_nothing_leave_empty_logs(
     assert list(opened.runs.logs(ref, ranks=(0,), follow=False)) == []
 
 
+@pytest.mark.expensive
 def test_chunks_are_read_where_the_workspace_has_no_log_service(
     session: Callable[[], Session], server: WorkspaceServer, token: str
 ) -> None:

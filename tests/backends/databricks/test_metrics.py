@@ -103,6 +103,7 @@ def test_a_search_goes_on_to_the_next_page(
     assert len(asked(server, token, SEARCH)) == 3
 
 
+@pytest.mark.expensive
 def test_a_run_that_could_not_be_tagged_is_found_by_its_id(
     session: Opened, server: WorkspaceServer, token: str
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_run_that_goes_on_has_metrics(session: Opened, project: Path) -> None:
     opened.runs.wait([ref], timeout=PATIENCE)
 
 
+@pytest.mark.expensive
 def test_metrics_that_may_not_be_read_are_a_problem_of_the_table(
     session: Opened, sweep: list[AttemptRef], server: WorkspaceServer, token: str
 ) -> None:

@@ -227,6 +227,7 @@ def main(n):
 """
 
 
+@pytest.mark.expensive
 def test_names_that_clash_or_are_long_are_all_brought(
     session: Callable[[], Session], project: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_run_is_launched_and_what_it_did_comes_back(session: Opened) -> None:
     assert (plan.action, plan.reason) == (Action.NO_OP, Reason.UP_TO_DATE)
 
 
+@pytest.mark.expensive
 def test_lines_of_one_rank_can_be_followed(session: Opened) -> None:
     opened = session()
     ref = launched(opened)
@@ -207,6 +208,7 @@ def test_a_cancelled_run_stays_cancelled(session: Opened, project: Path) -> None
     assert change.reason is Reason.CANCELLED_BY_USER
 
 
+@pytest.mark.expensive
 def test_what_was_uploaded_is_not_uploaded_again(
     session: Opened, server: WorkspaceServer, token: str
 ) -> None:
@@ -236,6 +238,7 @@ def test_an_answer_that_is_lost_after_the_submit_makes_no_second_run(
     assert runs_of(server, token) == 1
 
 
+@pytest.mark.expensive
 def test_a_run_that_somebody_deleted_is_lost_and_said_so(
     session: Opened, server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def main():
     assert run.back("ranks/1/output.json", node=1, attempt=1) == "1"
 
 
+@pytest.mark.expensive
 def test_a_cancelled_run_brings_back_what_it_has(submit: Any) -> None:
     source = """
 import signal, sys

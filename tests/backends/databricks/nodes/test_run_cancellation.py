@@ -79,6 +79,7 @@ def test_the_run_is_ended_with_what_the_sdk_would_take(
     assert "no further attempt is made" in failing.log()
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize(
     ("file", "variables"),
     [
