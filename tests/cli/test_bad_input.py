@@ -136,7 +136,7 @@ def test_a_state_folder_that_may_not_be_looked_into(sgpu: Shell) -> None:
 
 def test_an_address_that_matches_nothing_names_the_nearest(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y").code == 0
     for command in ("logs", "results", "wait", "cancel", "show"):
         assert "did you mean `hello`?" in refused(sgpu, command, "helo", code=1)
 
@@ -164,29 +164,29 @@ def test_a_rerun_that_is_left_out_of_the_plan(sgpu: Shell) -> None:
     for left_out in (("--select", "cmd"), ("--exclude", "grid")):
         message = refused(sgpu, "plan", "--rerun", "grid", *left_out, code=64)
         assert ": `--rerun grid` names nothing of this plan\n" in message
-    assert sgpu("plan", "--rerun", "*", "--select", "cmd").code == 0
+    assert sgpu.here("plan", "--rerun", "*", "--select", "cmd").code == 0
 
 
 def test_a_name_without_any_run_yet(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     assert "`hello`" in refused(sgpu, "logs", "hello", code=1)
-    assert sgpu("status").out == "no runs yet\n"
+    assert sgpu.here("status").out == "no runs yet\n"
 
 
 def test_a_name_that_was_applied_with_another_target(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
-    assert sgpu("apply", "-y", "-t", "old").code == 0
+    assert sgpu.here("apply", "-y", "-t", "old").code == 0
     for more in ((), ("-t", "new")):
         hint = "hint: something was applied with `-t old`: look there\n"
         assert hint in refused(sgpu, "logs", "hello", *more, code=1)
-        assert sgpu("status", *more).err == hint
-    assert sgpu("apply", "-y").code == 0
-    assert "with `-t default` and with `-t old`" in sgpu("status", "-t", "new").err
+        assert sgpu.here("status", *more).err == hint
+    assert sgpu.here("apply", "-y").code == 0
+    assert "with `-t default` and with `-t old`" in sgpu.here("status", "-t", "new").err
 
 
 def test_a_plan_that_was_cut_off(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu("plan", "--out", "p").code == 0
+    assert sgpu.here("plan", "--out", "p").code == 0
     whole = (sgpu.folder / "p").read_text()
     sgpu.write("p", whole[: len(whole) // 2])
     message = refused(sgpu, "apply", "p", code=1)
@@ -205,7 +205,7 @@ def test_a_plan_that_is_not_json_shows_where(sgpu: Shell) -> None:
 
 def test_a_plan_of_a_newer_format(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu("plan", "--out", "p").code == 0
+    assert sgpu.here("plan", "--out", "p").code == 0
     whole = (sgpu.folder / "p").read_text()
     sgpu.write("p", re.sub('"format_version": ?"1.[0-9]+"', '"format_version":"9.0"', whole))
     assert "9.0" in refused(sgpu, "apply", "p", code=1)
@@ -255,18 +255,18 @@ def test_saving_a_plan_refuses_a_taken_name_before_it_reads_anything(sgpu: Shell
 def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write("p", "")
-    assert sgpu("plan", "--out", "p").code == 0
+    assert sgpu.here("plan", "--out", "p").code == 0
     first = (sgpu.folder / "p").read_text()
     sgpu.write("run.yaml", RUN.replace("true", "false"))
-    assert sgpu("plan", "--out", "p").code == 0
+    assert sgpu.here("plan", "--out", "p").code == 0
     assert (sgpu.folder / "p").read_text() != first
-    assert sgpu("show", "p").code == 0
+    assert sgpu.here("show", "p").code == 0
 
 
 @pytest.mark.parametrize("command", [["plan"], ["validate"], ["destroy", "-y"]], ids=" ".join)
 def test_a_saved_plan_in_place_of_a_run_file(sgpu: Shell, command: list[str]) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu("plan", "--out", "a.plan").code == 0
+    assert sgpu.here("plan", "--out", "a.plan").code == 0
     message = refused(sgpu, *command, "a.plan", code=1)
     assert ": `a.plan` is a saved plan, not a run or project file\n" in message
     assert "hint: carry it out with `sgpu apply a.plan`, or look at it with " in message
@@ -351,7 +351,7 @@ def test_a_current_folder_that_was_deleted(sgpu: Shell, command: list[str]) -> N
 
 def test_an_address_that_is_none(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y").code == 0
     refused(sgpu, "state", "mv", "run.hello", "not an address", code=1)
     refused(sgpu, "state", "show", "run.nothing", code=1)
     refused(sgpu, "state", "unlock", "0", code=1)
@@ -359,7 +359,7 @@ def test_an_address_that_is_none(sgpu: Shell) -> None:
 
 def test_terminal_codes_in_a_file_name_do_not_reach_the_terminal(sgpu: Shell) -> None:
     name = "a\x1b[2Jb.yaml"
-    assert "\x1b[2J" not in sgpu("plan", name).err
+    assert "\x1b[2J" not in sgpu.here("plan", name).err
     assert Path(name).name == name
 
 
@@ -370,7 +370,7 @@ def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu: Shell) -> None:
     assert (
         "  --> sub/run.yaml:4:13\n   |\n 4 | entrypoint: train.py:main\n   |             ^\n"
     ) in message
-    assert sgpu("apply", "sub/run.yaml", "-y").err in message
+    assert sgpu.here("apply", "sub/run.yaml", "-y").err in message
     found = sgpu.here("plan", "sub/run.yaml", "-o", "json").json["error"]
     assert (found["code"], found["hint"]) == ("plan_has_errors", found["diagnostics"][0]["hint"])
 
@@ -399,18 +399,18 @@ def test_an_unknown_target_is_told_with_the_known_ones(sgpu: Shell, command: lis
 
 def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
-    assert sgpu("apply", "-y", "-t", "old").code == 0
+    assert sgpu.here("apply", "-y", "-t", "old").code == 0
     sgpu.write("run.yaml", RUN + "targets: {new: {}}\n")
-    assert "hello#1" in sgpu("status", "-t", "old").out
-    assert sgpu("status", "-t", "new").out == "no runs yet\n"
+    assert "hello#1" in sgpu.here("status", "-t", "old").out
+    assert sgpu.here("status", "-t", "new").out == "no runs yet\n"
     (sgpu.folder / "deep").mkdir()
-    assert sgpu("status", "-t", "new", cwd=sgpu.folder / "deep").out == "no runs yet\n"
+    assert sgpu.here("status", "-t", "new", cwd=sgpu.folder / "deep").out == "no runs yet\n"
     error = sgpu.here("status", "-t", "unheard", "-o", "json").json["error"]
     assert error["code"] == "unknown_target"
     assert error["hint"] == "`run.yaml` declares `new`; `.sgpu/` knows `old`"
     sgpu.write("run.yaml", "targets: [")
     assert "run.yaml:2:1" in refused(sgpu, "status", "-t", "unheard", code=1)
-    assert "hello#1" in sgpu("status", "-t", "old").out
+    assert "hello#1" in sgpu.here("status", "-t", "old").out
 
 
 def test_a_target_where_nothing_declares_any(sgpu: Shell) -> None:

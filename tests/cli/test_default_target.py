@@ -46,7 +46,7 @@ def test_the_option_wins_over_the_variable_and_that_over_the_file(project: Shell
 
 
 def test_every_command_is_about_the_same_target(project: Shell) -> None:
-    applied = project("apply", "-y", "-o", "json")
+    applied = project.here("apply", "-y", "-o", "json")
     assert applied.code == 0, applied.err
     assert (project.folder / ".sgpu" / "dev").is_dir()
     assert "dev" in project.here("logs", "train").out
@@ -58,8 +58,8 @@ def test_every_command_is_about_the_same_target(project: Shell) -> None:
 
 
 def test_a_plan_without_a_target_is_applied_without_one(project: Shell) -> None:
-    assert project("plan", "-t", "default", "--out", "x.plan").code == 0
-    applied = project("apply", "x.plan")
+    assert project.here("plan", "-t", "default", "--out", "x.plan").code == 0
+    applied = project.here("apply", "x.plan")
     assert applied.code == 0, applied.err
     assert (project.folder / ".sgpu" / "default").is_dir()
     assert not (project.folder / ".sgpu" / "dev").exists()
@@ -68,7 +68,7 @@ def test_a_plan_without_a_target_is_applied_without_one(project: Shell) -> None:
 def test_a_command_in_a_hint_names_the_base_where_another_target_is_the_default(
     project: Shell,
 ) -> None:
-    started = project("apply", "-y", "--detach", "-t", "default")
+    started = project.here("apply", "-y", "--detach", "-t", "default")
     assert started.code == 0, started.err
     assert "-t default`" in started.err + started.out
     assert project.here("wait", "train", "-t", "default").code == 0
@@ -76,7 +76,7 @@ def test_a_command_in_a_hint_names_the_base_where_another_target_is_the_default(
 
 def test_a_run_of_the_command_line_has_no_target(project: Shell) -> None:
     words = ("--gpus", "1", "--type", "CPU", "--set", "mlflow.enabled=false", "true")
-    ran = project("run", "-y", *words)
+    ran = project.here("run", "-y", *words)
     assert ran.code == 0, ran.err
     assert (project.folder / ".sgpu" / "default").is_dir()
 

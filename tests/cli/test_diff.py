@@ -30,13 +30,13 @@ def twice(sgpu: Shell) -> Shell:
     sgpu.write("lib.py", "FACTOR = 2\n")
     sgpu.write("old.txt", "old\n")
     (sgpu.folder / "data.bin").write_bytes(b"\0\1")
-    assert sgpu("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y").code == 0
     sgpu.write("run.yaml", RUN.replace("LR", "2").replace("[a, b]", "[a, c]"))
     sgpu.write("lib.py", "FACTOR = 3\x1b[31m".replace("\x1b[31m", "  # \x1b[31m") + "\n")
     sgpu.write("train.py", CODE.replace(', "gone": 1', ', "new": [1]'))
     (sgpu.folder / "data.bin").write_bytes(b"\0\2")
     (sgpu.folder / "old.txt").unlink()
-    assert sgpu("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y").code == 0
     return sgpu
 
 

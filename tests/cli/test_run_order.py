@@ -38,7 +38,7 @@ def test_runs_start_in_their_order_and_nobody_has_to_stay(project: Shell) -> Non
     plan = project.here("plan")
     assert "create evaluate#1 after train#1 has succeeded" in plan.out
     assert project.here("apply", "-y", "--detach").code == 0
-    assert project("wait", "report").code == 0
+    assert project.here("wait", "report").code == 0
     assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "1 succeeded")
     assert project.here("logs", "evaluate").out.split() == ["1", "1"]
     assert "No changes" in project.here("plan").out
@@ -46,7 +46,7 @@ def test_runs_start_in_their_order_and_nobody_has_to_stay(project: Shell) -> Non
 
 def test_a_failure_stops_those_after_it_until_it_is_mended(project: Shell) -> None:
     project.write("sgpu.yml", PROJECT.replace("CODE", "3"))
-    assert project("apply", "-y").code == 5
+    assert project.here("apply", "-y").code == 5
     assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "1 failed")
     assert "train#1 failed, and this run comes after it" in project.here("status", "evaluate").out
     kept = project.here("apply", "-y")
@@ -57,13 +57,13 @@ def test_a_failure_stops_those_after_it_until_it_is_mended(project: Shell) -> No
     assert held.code == 5
     assert "not launched, because a run that comes before has not succeeded: `evaluate`" in held.err
     project.write("sgpu.yml", PROJECT.replace("CODE", "0"))
-    assert project("apply", "-y").code == 0
+    assert project.here("apply", "-y").code == 0
     assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "2 succeeded")
 
 
 def test_a_saved_plan_keeps_the_order(project: Shell) -> None:
     assert project.here("plan", "--out", "saved.plan").code == 0
-    assert project("apply", "saved.plan").code == 0
+    assert project.here("apply", "saved.plan").code == 0
     assert states(project)["report"] == "1 succeeded"
 
 
@@ -78,12 +78,12 @@ def test_what_cannot_be_launched_is_not_waited_for(project: Shell) -> None:
 
 
 def test_an_output_that_gc_freed_is_made_again(project: Shell) -> None:
-    assert project("apply", "-y", "--select", "train").code == 0
+    assert project.here("apply", "-y", "--select", "train").code == 0
     assert project.here("gc", "--keep-last", "0").code == 0
     refused = project.here("apply", "-y", "--select", "evaluate")
     assert refused.code == 1
     assert "`evaluate#1` reads the output of `train#1`, which is gone" in refused.err
-    assert project("apply", "-y", "--rerun", "run.train").code == 0
+    assert project.here("apply", "-y", "--rerun", "run.train").code == 0
     assert states(project)["report"] == "1 succeeded"
 
 
@@ -93,12 +93,15 @@ def test_an_output_that_is_being_read_is_neither_freed_nor_moved(project: Shell)
         "sgpu.yml", PROJECT.replace("CODE", "0").replace('cat "$0/w" "$WEIGHTS/w"', waits)
     )
     gate = project.folder / ".sgpu/default/runs/evaluate/1/code/free"
-    assert project("apply", "-y", "--detach", "--select", "train", "--select", "evaluate").code == 0
-    assert project("wait", "train").code == 0
+    assert (
+        project.here("apply", "-y", "--detach", "--select", "train", "--select", "evaluate").code
+        == 0
+    )
+    assert project.here("wait", "train").code == 0
     refused = project.here("state", "mv", "run.train", "run.first")
     assert refused.code == 1
     assert "`evaluate#1` is active and looks at the folder of `train#1`" in refused.err
     assert project.here("gc", "--keep-last", "0").code == 0
     gate.touch()
-    assert project("wait", "evaluate").code == 0
+    assert project.here("wait", "evaluate").code == 0
     assert project.here("state", "mv", "run.train", "run.first").code == 0

@@ -27,7 +27,7 @@ def main(lr, seed):
 def swept(sgpu: Shell) -> Shell:
     sgpu.write("run.yaml", SWEEP)
     sgpu.write("train.py", TRAIN)
-    assert sgpu("apply", "-y").code == 5
+    assert sgpu.here("apply", "-y").code == 5
     return sgpu
 
 
@@ -115,7 +115,7 @@ def test_a_run_that_became_a_matrix_is_told_from_its_cells(sgpu: Shell) -> None:
 def test_a_matrix_of_one_run_is_a_table_too(sgpu: Shell) -> None:
     sgpu.write("run.yaml", SWEEP.replace("[10, 9], seed: [1, 2]", "[10], seed: [1]"))
     sgpu.write("train.py", TRAIN)
-    assert sgpu("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y").code == 0
     for command in ("results", "show"):
         for name in ("sweep", "run.sweep", "run.yaml", "sweep*"):
             (run,) = sgpu.here(command, name, "-o", "json").json["data"]["runs"]
@@ -131,7 +131,7 @@ def test_the_table_names_results_with_values_of_secrets(sgpu: Shell) -> None:
         "train.py",
         "import os\ndef main(lr, seed):\n    return {'t': os.environ['TOKEN'] if lr == 9 else 1}\n",
     )
-    assert sgpu("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y").code == 0
     answer = sgpu.here("results", "sweep", "-o", "json")
     assert [len(run["secrets"]) for run in answer.json["data"]["runs"]] == [0, 0, 1, 1]
     assert answer.err == (
