@@ -16,7 +16,6 @@ from sgpu_decl.staging.sources import (
     Source,
     certain_statements,
     is_main_guard,
-    suppresses,
 )
 
 __all__ = ["ray_calls"]

@@ -152,6 +152,7 @@ class RemoteAttempts(Attempts):
                 hint=f"`sgpu wait '{record.ref}'` waits for that",
                 code="nothing_yet",
             )
+        self.require_folder(record)
         back = self._returned(record)
         if back is None:
             raise BackendError(
@@ -159,7 +160,6 @@ class RemoteAttempts(Attempts):
                 hint=f"`sgpu show '{record.ref}'` says how it ended",
                 code="nothing_yet",
             )
-        self.require_folder(record)
         return back.results.output(back.attempt, progress)
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:
@@ -180,13 +180,12 @@ class RemoteAttempts(Attempts):
         return back.results.error(back.attempt, rank, node, back.view.restart)
 
     def require_folder(self, record: LaunchRecord) -> None:
-        """Refuse to read an attempt whose nodes brought something back, and whose launch folder is
-        gone.
+        """Refuse to read an attempt that was begun, and whose launch folder is gone.
 
         Raises:
             NotFound: it is.
         """
-        if self._returned(record) is None or self.place(record) is not None:
+        if self._status(record) is None or self.place(record) is not None:
             return
         fetched = self._launches.kept(record) / "output"
         before = f"Files that were fetched before are in `{fetched}`. " if fetched.exists() else ""

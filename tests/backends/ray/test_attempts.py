@@ -21,8 +21,10 @@ from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.errors import NotFound
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.step_progress import Quiet
 from tests.backends.launches import launching_of
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
@@ -198,3 +200,6 @@ def test_an_end_that_is_known_does_not_depend_on_results_that_cannot_be_read_now
             answers.by_path[NAMES] = {"data": {"result": {}}}
             view = attempts.look([RECORD])[RECORD.ref]
             assert (view.state, view.unavailable) == ("succeeded", None)
+            with pytest.raises(NotFound, match="are gone") as gone:
+                attempts.output(RECORD, Quiet())
+            assert gone.value.code == "attempt_freed"
