@@ -18,7 +18,7 @@ from sgpu_decl.environments.package_lists.base_checks import packages_on_base
 from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.ray_size import OLDEST_RAY, NodeShape, RaySize
+from sgpu_decl.model.ray_size import FIRST_RAY_WITH_TOKENS, OLDEST_RAY, NodeShape, RaySize
 
 if TYPE_CHECKING:
     from sgpu_decl.config.ray import Ray
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
 
-_FIRST_WITH_TOKEN = Version("2.52")
 # Of the extra `default`; its dashboard does not start without any of them either.
 _METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
 
@@ -182,12 +181,12 @@ def _of_version(text: str, place: Place | None, *, nodes: int) -> Iterator[Diagn
             place=place,
             hint=f"install `ray[default]>={OLDEST_RAY}`",
         )
-    elif version < _FIRST_WITH_TOKEN and nodes > 1:
+    elif version < Version(FIRST_RAY_WITH_TOKENS) and nodes > 1:
         yield Diagnostic(
             code="ray_without_token",
             severity=Severity.WARNING,
             summary=f"Ray {text} has no authentication: whoever reaches a port of the cluster can "
             "run code on its nodes",
             place=place,
-            hint=f"install `ray[default]>={_FIRST_WITH_TOKEN}`",
+            hint=f"install `ray[default]>={FIRST_RAY_WITH_TOKENS}`",
         )

@@ -2,10 +2,20 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["OLDEST_RAY", "NodeShape", "RaySize", "RayStatus", "reserved_for_ray"]
+__all__ = [
+    "FIRST_RAY_WITH_TOKENS",
+    "OLDEST_RAY",
+    "NodeShape",
+    "RaySize",
+    "RayStatus",
+    "reserved_for_ray",
+]
 
 OLDEST_RAY = "2.49"
 """The oldest version that sgpu works with: its labels of nodes and its HTTP API are needed."""
+
+FIRST_RAY_WITH_TOKENS = "2.52"
+"""The first version whose clusters can ask for a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import command_line, descendants, related
+from sgpu_decl.model.ray_size import FIRST_RAY_WITH_TOKENS
 from sgpu_decl.rank.ray_node import OTHER_COMMANDS
 
 __all__ = ["RayCluster", "ray_cluster"]
@@ -57,7 +60,6 @@ def start(command, name, *args, **kwargs):
     return start_process(command, name, *args, **kwargs)
 services.start_ray_process = start
 """
-_FIRST_WITH_TOKENS = (2, 52)
 # Ray starts workers before its first driver asks for any (`ray_config_def.h`). Each costs a second.
 # With the other one, processes that change their title keep their environment, and so their mark.
 _VARIABLES = {"RAY_prestart_worker_first_driver": "0", "SPT_NOENV": "1"}
@@ -249,8 +251,9 @@ def ray_cluster(
             cluster._starts.append(start)
             cluster.nodes.append(start())
             _await_nodes(cluster, number, number + 1)
-        if token and _version(cluster) < _FIRST_WITH_TOKENS:
-            raise ValueError("`token` needs Ray 2.52 or newer: earlier ones ask nobody for a token")
+        version = cluster.get("/api/version")["ray_version"]
+        if token and Version(version) < Version(FIRST_RAY_WITH_TOKENS):
+            raise ValueError(f"`token`: Ray {version} asks nobody for a token; newer ones do")
         yield cluster
         strays = cluster._strays()
     if strays:
@@ -276,11 +279,6 @@ def _started(
             env={**variables, **cluster.mark(number)},
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
-
-
-def _version(cluster: RayCluster) -> tuple[int, int]:
-    major, minor, *_ = cluster.get("/api/version")["ray_version"].split(".")
-    return int(major), int(minor)
 
 
 def _await_nodes(cluster: RayCluster, started: int, count: int) -> None:

@@ -13,6 +13,7 @@ from sgpu_decl.backends.ray.api.dashboard_address import (
     canonical_url,
     refuse_address,
 )
+from sgpu_decl.backends.ray.cluster.bundle_counts import TYPE_RESOURCE
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.block import Flag, Positive
@@ -54,7 +55,7 @@ def _rank_resource_name(name: str) -> str:
     for known, hint in _OWN_NAMES.items():
         if name.lower() == known.lower():
             raise problem("reserved_resource", "{path} is a resource of Ray's own", hint)
-    if name.startswith("accelerator_type:"):
+    if name.startswith(TYPE_RESOURCE):
         summary = "{path} stands for a type of GPU"
         given = name.partition(":")[2]
         kind = type_of_device(given)

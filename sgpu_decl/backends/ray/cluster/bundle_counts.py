@@ -10,7 +10,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["bundles_in", "divisors", "launches_at_once", "short_of"]
+__all__ = ["TYPE_RESOURCE", "bundles_in", "divisors", "launches_at_once", "short_of"]
+
+TYPE_RESOURCE = "accelerator_type:"
+"""How the names of resources begin that Ray gives to nodes with GPUs; their type follows."""
 
 _STEPS = 10_000  # Ray counts resources in parts of one (`fixed_point.h`)
 

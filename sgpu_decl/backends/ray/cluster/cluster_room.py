@@ -7,7 +7,12 @@ from __future__ import annotations
 import re
 
 from sgpu_decl.agent.byte_size import size
-from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, launches_at_once, short_of
+from sgpu_decl.backends.ray.cluster.bundle_counts import (
+    TYPE_RESOURCE,
+    bundles_in,
+    launches_at_once,
+    short_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["has_room", "has_selected_labels", "need", "shortage"]
 
-_TYPE = "accelerator_type:"
 _EITHER = re.compile(r"in\((.*)\)")  # a label selector of several values
 
 
@@ -60,7 +64,7 @@ def _eligible(
     wanted: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """The nodes that are alive, have the labels, and the type of GPU where a resource tells it."""
-    types = [name for name in wanted["bundle"] if name.startswith(_TYPE)]
+    types = [name for name in wanted["bundle"] if name.startswith(TYPE_RESOURCE)]
     return [
         node
         for node in nodes

@@ -12,7 +12,7 @@ from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
-from sgpu_decl.model.ray_size import OLDEST_RAY
+from sgpu_decl.model.ray_size import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -136,7 +136,8 @@ def access_findings(
         severity=Severity.WARNING,
         summary=f"`{address.url}` asks for no token: whoever reaches it can run code there",
         place=place,
-        hint="start the cluster with `RAY_AUTH_MODE=token` (Ray 2.52 and newer)",
+        hint="start the cluster with `RAY_AUTH_MODE=token` "
+        f"(Ray {FIRST_RAY_WITH_TOKENS} and newer)",
     )
 
 

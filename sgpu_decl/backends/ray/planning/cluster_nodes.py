@@ -9,15 +9,13 @@ from typing import Any
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.job_table import has_jobs
 from sgpu_decl.backends.ray.api.node_table import NODES, list_nodes
+from sgpu_decl.backends.ray.cluster.bundle_counts import TYPE_RESOURCE
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device
 
 TYPE_LABEL = "ray.io/accelerator-type"
 NODE_LABEL = "ray.io/node-id"
 """Labels that Ray gives to nodes (https://docs.ray.io/en/latest/ray-core/scheduling/labels.html)."""
-
-TYPE_RESOURCE = "accelerator_type:"
-"""How the names of resources begin that Ray gives to nodes with GPUs."""
 
 _METADATA = "/api/v0/cluster_metadata"
 _SUMMARY = "/nodes"

@@ -5,13 +5,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.ray.cluster.bundle_counts import TYPE_RESOURCE
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
-from sgpu_decl.backends.ray.planning.cluster_nodes import (
-    NODE_LABEL,
-    TYPE_LABEL,
-    TYPE_RESOURCE,
-    ClusterState,
-)
+from sgpu_decl.backends.ray.planning.cluster_nodes import NODE_LABEL, TYPE_LABEL, ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import (
     Fit,
     bundle_of,
