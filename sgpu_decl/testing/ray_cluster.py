@@ -253,7 +253,10 @@ def ray_cluster(
             _await_nodes(cluster, number, number + 1)
         version = cluster.get("/api/version")["ray_version"]
         if token and Version(version) < Version(FIRST_RAY_WITH_TOKENS):
-            raise ValueError(f"`token`: Ray {version} asks nobody for a token; newer ones do")
+            raise ValueError(
+                f"`token` needs Ray {FIRST_RAY_WITH_TOKENS} or newer: Ray {version} asks nobody "
+                "for a token"
+            )
         yield cluster
         strays = cluster._strays()
     if strays:
