@@ -68,7 +68,7 @@ def test_a_call_that_fails_is_named_with_its_number_and_its_file(
     assert ".tmp" not in refused.err  # files are named by the name that users know
     assert ".new-" not in refused.err
     assert re.search(r"^hint: ", refused.err, re.MULTILINE)
-    assert sgpu("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y").code == 0
 
 
 def test_an_error_of_sqlite_is_named_with_its_code(

@@ -201,6 +201,7 @@ def test_tensors_are_mapped_and_stay_what_they_are(project: Path) -> None:
     assert tied[0] == tied[1]
 
 
+@pytest.mark.expensive
 @pytest.mark.torch
 def test_tensors_whose_memory_cannot_be_sent_are_refused_in_words() -> None:
     torch = pytest.importorskip("torch")
@@ -238,6 +239,7 @@ def test_a_compiled_function_of_the_caller_travels() -> None:
     assert train.distributed() == [2.0]
 
 
+@pytest.mark.expensive
 @pytest.mark.torch
 def test_a_tensor_on_a_gpu_is_refused_with_the_way_to_send_it() -> None:
     torch = pytest.importorskip("torch")

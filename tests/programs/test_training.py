@@ -13,6 +13,7 @@ pytestmark = [
 NO_LIGHTNING = find_spec("pytorch_lightning") is None
 
 
+@pytest.mark.expensive
 def test_ddp_averages_gradients_and_keeps_weights_equal(project: Callable[..., Any]) -> None:
     first, second = project("averaging.py").launch(
         "entrypoint: averaging.py:main", "args: {steps: 20}"
