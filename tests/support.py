@@ -60,7 +60,7 @@ def require(*modules: str) -> None:
     for module in modules:
         try:
             found = find_spec(module)
-        except ModuleNotFoundError:  # nor what it is in
+        except ModuleNotFoundError:  # nor the package around it
             found = None
         if found is None:
             pytest.skip(f"`{module}` is not installed", allow_module_level=True)

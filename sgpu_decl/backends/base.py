@@ -427,7 +427,9 @@ class Storage(Protocol):
 
     @abstractmethod
     def release_code(self, record: LaunchRecord) -> None:
-        """Delete the copy of the code of an attempt that has ended; harmless otherwise."""
+        """Delete what was staged for an attempt that has ended, such as a copy of its code;
+        harmless otherwise. Its results, logs and output stay, for all machines that could read
+        them."""
 
     @abstractmethod
     def move(self, source: Address, destination: Address) -> None:

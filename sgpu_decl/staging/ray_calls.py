@@ -1,8 +1,8 @@
 """What code does that does not go with the Ray cluster of its run, read from the source.
 
-A call counts where an import would (`sources`): one below a condition may never happen. What is an
-error happens for certain: it is a statement of a file that is executed, or of the function that the
-run calls.
+A call counts where an import would (`sources`): one below a condition may never happen. It is an
+error where it is a statement of a file that is executed, or of the function that the run calls, and
+no statement before it may leave that; else it is a warning.
 """
 
 import ast
@@ -109,7 +109,8 @@ def _possible_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
 
 
 def _certain_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
-    """Yield the calls that are statements, as far as what is executed gets to them."""
+    """Yield the calls that are statements of what is executed, up to the first statement that may
+    leave it."""
     for body in _executed_bodies(tree, source):
         for statement in body:
             value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
@@ -120,12 +121,15 @@ def _certain_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
 
 
 def _executed_bodies(tree: ast.Module, source: Source) -> Iterator[Sequence[ast.stmt]]:
-    """Yield that of the file, and that of the function which the run calls. A decorator may do
-    anything with a function."""
-    yield tree.body
+    """Yield the statements of the file, with those that only a script executes where it is one, and
+    those of the function that the run calls. A decorator may do anything with a function."""
+    statements: list[ast.stmt] = []
     for statement in tree.body:
-        if source.is_main and isinstance(statement, ast.If) and is_main_guard(statement.test):
-            yield statement.body
+        if isinstance(statement, ast.If) and is_main_guard(statement.test):
+            statements += statement.body if source.is_main else []
+        else:
+            statements.append(statement)
+    yield statements
     if source.function is not None:
         function = binding_of(tree, source.function, lambda *_: None).function
         if function is not None and not function.decorator_list:

@@ -115,7 +115,7 @@ def test_the_targets_of_included_files_are_targets_of_the_project(project: Shell
 
 
 def test_a_run_that_moves_into_an_included_file_is_not_in_dispute(project: Shell) -> None:
-    assert project.here("apply", "eval/run.yml", "--project", ".", "-y").code == 0
+    assert project("apply", "eval/run.yml", "--project", ".", "-y").code == 0
     project.write("runs/train.yml", "runs: {}\n")
     assert changes(project)["run.eval"]["action"] == "update"
 
@@ -128,7 +128,7 @@ def test_a_secret_lies_beside_the_file_that_names_it(project: Shell) -> None:
     deep = project.folder / "eval" / "deep"
     deep.mkdir()
     there = ("--project", str(project.folder))
-    applied = project.here("apply", "-y", *there, cwd=deep)
+    applied = project("apply", "-y", *there, cwd=deep)
     assert applied.code == 0, applied.err
     printed = project.here("logs", "eval", *there, cwd=deep).out
     assert printed.strip() == "***"
@@ -137,8 +137,8 @@ def test_a_secret_lies_beside_the_file_that_names_it(project: Shell) -> None:
 
 
 def test_a_saved_plan_finds_the_code_again_from_the_checkout(project: Shell) -> None:
-    assert project.here("plan", "--out", "x.plan").code == 0
+    assert project("plan", "--out", "x.plan").code == 0
     Path(project.environ["XDG_DATA_HOME"], "sgpu").rename(project.folder / "../emptied")
-    applied = project.here("apply", "x.plan", "-o", "json")
+    applied = project("apply", "x.plan", "-o", "json")
     assert applied.code == 0, applied.err
     assert json.loads(applied.out)["data"]

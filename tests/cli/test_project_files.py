@@ -45,7 +45,7 @@ def test_a_fifo_in_the_place_of_a_run_file_is_refused_at_once(project: Shell, co
 
 
 def test_a_device_in_the_place_of_a_run_file_is_refused(project: Shell) -> None:
-    assert "it is a device, not a file" in project.here("validate", "/dev/zero").err
+    assert "it is a device, not a file" in project("validate", "/dev/zero").err
 
 
 def test_a_run_file_that_links_out_of_the_project_is_refused(
@@ -66,7 +66,7 @@ def test_a_fifo_in_the_place_of_an_ignore_file_is_refused_at_once(
 ) -> None:
     (project.folder / "lib").mkdir()
     os.mkfifo(project.folder / name)
-    refused = project.here("plan")
+    refused = project("plan")
     assert refused.code == 1
     assert f"`{name}` cannot be read: it is a FIFO, not a file" in refused.err
     assert "hint: put a file in its place, or move it away" in refused.err
@@ -79,7 +79,7 @@ def test_an_ignore_file_above_the_code_that_is_a_fifo_does_not_keep_a_plan_waiti
     sgpu.write("sub/train.py", TRAIN)
     (sgpu.folder / ".git").mkdir()
     os.mkfifo(sgpu.folder / ".gitignore")
-    assert sgpu.here("plan", "sub/run.yaml").code == 0
+    assert sgpu("plan", "sub/run.yaml").code == 0
 
 
 def test_an_ignore_file_that_links_out_of_the_project_is_refused(
@@ -110,7 +110,7 @@ def test_a_module_that_is_a_fifo_does_not_keep_a_plan_waiting(project: Shell, en
     project.write("train.py", "import helper\n" + TRAIN)
     (project.folder / entry).unlink(missing_ok=True)
     os.mkfifo(project.folder / entry)
-    refused = project.here("plan")
+    refused = project("plan")
     assert refused.code == 1
     assert f"`{entry}` is a FIFO" in refused.err
     assert f"did you mean `{entry}`" not in refused.err
@@ -131,7 +131,7 @@ def test_a_requirements_file_that_is_a_fifo_does_not_keep_a_plan_waiting(project
     project.write("run.yaml", RUN + "env: {requirements: wanted.txt}\n")
     os.mkfifo(project.folder / "wanted.txt")
     project.write(".gitignore", "wanted.txt\n")
-    refused = project.here("plan")
+    refused = project("plan")
     assert refused.code == 1
     assert "it is a fifo" in refused.err
 

@@ -19,6 +19,7 @@ QUICK = {
         "test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy",
     ),
     "TestDatabricks": (
+        "test_a_launch_with_a_token_that_was_launched_starts_nothing",
         "test_a_launch_whose_answer_is_lost_is_found_again",
         "test_what_was_never_launched_is_left_out_and_harmless",
         "test_results_come_in_the_order_of_ranks",
@@ -26,6 +27,7 @@ QUICK = {
         "test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy",
         "test_nothing_is_moved_onto_what_is_there",
         "test_an_attempt_whose_folder_was_deleted_is_whole_elsewhere_or_freed",
+        "test_what_an_apply_has_staged_survives_gc_of_another_project",
     ),
     "TestRay": (
         "test_a_launch_whose_answer_is_lost_is_found_again",

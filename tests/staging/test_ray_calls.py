@@ -163,6 +163,13 @@ def test_a_call_that_may_not_happen_is_a_warning(tmp_path: Path, source: str) ->
     assert [one[1] for one in calls(tmp_path, f"import ray\n{source}")] == ["warning"]
 
 
+def test_a_script_that_may_have_left_before_is_no_error(tmp_path: Path) -> None:
+    source = (
+        f"import ray, sys\nif not ready(): sys.exit(0)\nif __name__ == '__main__':\n    {INIT}\n"
+    )
+    assert [one[1] for one in calls(tmp_path, source, "train.py")] == ["warning"]
+
+
 def test_what_happens_for_certain_is_shown_before_what_may_happen(tmp_path: Path) -> None:
     source = f"import ray\ndef debug():\n    {INIT}\ndef main():\n    {INIT}\n"
     assert calls(tmp_path, source) == [("ray_init_resources", "error", "train.py:5:5")]

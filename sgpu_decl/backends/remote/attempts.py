@@ -180,12 +180,15 @@ class RemoteAttempts(Attempts):
         return back.results.error(back.attempt, rank, node, back.view.restart)
 
     def require_folder(self, record: LaunchRecord) -> None:
-        """Refuse to read an attempt that was begun, and whose launch folder is gone.
+        """Refuse to read an attempt that left something, and whose launch folder is gone.
 
         Raises:
             NotFound: it is.
         """
-        if self._status(record) is None or self.place(record) is not None:
+        left = self._returned(record) is not None
+        # A program of ours starts the nodes, and said how it ended.
+        left = left or "outcome" in self._launches.memory.get(record)
+        if not left or self.place(record) is not None:
             return
         fetched = self._launches.kept(record) / "output"
         before = f"Files that were fetched before are in `{fetched}`. " if fetched.exists() else ""

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
-from sgpu_decl.backends.remote.launch_folder import FILES, manifest_name
-from sgpu_decl.backends.remote.lease import LEASE, gc_lock, has_lease, is_locked
+from sgpu_decl.backends.remote.launch_folder import manifest_name
+from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import (
     BACK,
-    INPUTS,
     LOGS,
     MARKER,
     Uses,
@@ -24,34 +24,35 @@ from sgpu_decl.backends.remote.staging_area import StagingArea
 __all__ = ["collect", "free_launch", "unstage_launch"]
 
 _LOOKS = 8  # at once
+_LEFT = frozenset({BACK, LOGS, STATUS})  # what nodes and the program that starts them wrote
 
 
 def unstage_launch(area: StagingArea, folder: str) -> None:
-    """Delete what was staged in a launch folder, and all of it if no node was started; harmless
-    if it is gone. What the launch left can be read on all machines as before.
+    """Delete what was staged in a launch folder; harmless if the folder is gone. What the launch
+    left stays, and can be read on all machines.
 
     Raises:
         BackendError: the storage refuses it.
     """
     _free_commands(area, folder)
     names = {item.name for item in area.files.list(folder)}
-    if not names & {BACK, LOGS}:
+    if not names & _LEFT:
         area.files.delete(folder)
         return
-    for name in sorted(names & {*FILES, INPUTS, LEASE}):
+    for name in sorted(names - _LEFT - {MARKER}):
         area.files.delete(f"{folder}/{name}")
-    if MARKER in names:  # last: until then the launch counts as one that needs its objects
-        _give_back_objects(area, f"{folder}/{MARKER}")
+    # Last: until then the launch counts as one that needs its objects.
+    _clear_uses(area, f"{folder}/{MARKER}")
 
 
-def _give_back_objects(area: StagingArea, marker: str) -> None:
-    """Let the marker go on saying what the launch became, on other machines too."""
+def _clear_uses(area: StagingArea, path: str) -> None:
+    """Take the shared objects out of a marker. The rest stays: other machines know the launch by
+    it."""
     try:
-        area.files.put(marker, without_uses(area.files.get(marker)))
+        marker = area.files.get(path)
     except RemoteMissing:
-        pass  # gc on another machine
-    except ValueError:
-        area.files.delete(marker)
+        marker = b""
+    area.files.put(path, without_uses(marker))
 
 
 def free_launch(area: StagingArea, folder: str) -> None:

@@ -30,7 +30,7 @@ INPUTS = "inputs"
 """The outputs of other runs that a launch reads lie below it."""
 
 LOGS = "logs"
-"""The lines of ranks lie below it, where it is nodes that keep them."""
+"""The logs of nodes lie below it, where the platform does not keep them."""
 
 MARKER = "submitted.json"
 """The file that says what a launch folder became, and which shared objects it needs."""
@@ -39,7 +39,8 @@ MARKER = "submitted.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
     """Which shared objects a launch needs: digests of its code, of the agent, of the manifest of
-    its environment. The marker says it. One that was destroyed needs none."""
+    its environment. The marker says it. A launch that was destroyed needs none: all are
+    None."""
 
     agent: str | None = None
     code: str | None = None
@@ -63,10 +64,14 @@ def uses_in(marker: bytes) -> Uses | None:
 
 
 def without_uses(marker: bytes) -> bytes:
-    """The same marker for a launch that needs no shared object any more. Raises ValueError: it is
-    damaged."""
-    known: dict[str, Json] = json.loads(marker)
-    return canonical({**known, "uses": {}}).encode()
+    """The same marker for a launch that needs no shared object any more. Of a damaged one nothing
+    else is left."""
+    try:
+        known = json.loads(marker)
+    except ValueError:
+        known = None
+    facts: dict[str, Json] = known if isinstance(known, dict) else {}
+    return canonical({**facts, "uses": {}}).encode()
 
 
 @dataclass(frozen=True, slots=True)

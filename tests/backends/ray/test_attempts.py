@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -21,7 +21,7 @@ from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.errors import NotFound
+from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet
@@ -51,6 +51,19 @@ def attempts(tmp_path: Path) -> Iterator[RayAttempts]:
     launches = RemoteLaunches(AttemptLayout(tmp_path / "state"), lambda _: area)
     with closing(Clusters()) as clusters, closing(RayAttempts(launches, clusters)) as opened:
         yield opened
+
+
+@contextmanager
+def on_head(answers: Answers, folder: Path) -> Iterator[RayAttempts]:
+    """Attempts of a cluster without storage; the one of `RECORD` was begun."""
+    with closing(Clusters()) as clusters:
+        files = PackagedFiles(clusters.at(answers.url), folder / "waiting")
+        area = StagingArea(RemoteLayout(ROOT), files, key={})
+        layout = AttemptLayout(folder / "state")
+        launches = RayLaunches(layout, lambda _: area, lambda _: area, clusters)
+        launches.memory.remember(RECORD, marker={"address": answers.url, "session": "one"})
+        with closing(RayAttempts(launches, clusters)) as attempts:
+            yield attempts
 
 
 def write_status(folder: Path, status: Mapping[str, Any], *, age: float) -> None:
@@ -184,22 +197,31 @@ def test_an_end_that_is_known_does_not_depend_on_results_that_cannot_be_read_now
         return contents.get(name, (500, "the agent of this node does not answer"))
 
     answers.by_path[FILE] = content
-    with closing(Clusters()) as clusters:
-        files = PackagedFiles(clusters.at(answers.url), tmp_path / "waiting")
-        area = StagingArea(RemoteLayout(ROOT), files, key={})
-        layout = AttemptLayout(tmp_path / "state")
-        launches = RayLaunches(layout, lambda _: area, lambda _: area, clusters)
-        launches.memory.remember(RECORD, marker={"address": answers.url, "session": "one"})
-        with closing(RayAttempts(launches, clusters)) as attempts:
-            view = attempts.look([RECORD])[RECORD.ref]
-            assert view.state == "succeeded"
-            assert "cannot be read now" in (view.unavailable or "")
+    with on_head(answers, tmp_path) as attempts:
+        view = attempts.look([RECORD])[RECORD.ref]
+        assert view.state == "succeeded"
+        assert "cannot be read now" in (view.unavailable or "")
 
-            # The head restarted: it has nothing any more, and another session.
-            contents.clear()
-            answers.by_path[NAMES] = {"data": {"result": {}}}
-            view = attempts.look([RECORD])[RECORD.ref]
-            assert (view.state, view.unavailable) == ("succeeded", None)
-            with pytest.raises(NotFound, match="are gone") as gone:
-                attempts.output(RECORD, Quiet())
-            assert gone.value.code == "attempt_freed"
+        # The head restarted: it has nothing any more, and another session.
+        contents.clear()
+        answers.by_path[NAMES] = {"data": {"result": {}}}
+        view = attempts.look([RECORD])[RECORD.ref]
+        assert (view.state, view.unavailable) == ("succeeded", None)
+        with pytest.raises(NotFound, match="are gone") as gone:
+            attempts.output(RECORD, Quiet())
+        assert gone.value.code == "attempt_freed"
+
+
+def test_a_job_that_was_stopped_before_its_driver_began_left_nothing_that_could_be_gone(
+    answers: Answers, tmp_path: Path
+) -> None:
+    answers.by_path[NODES] = {"data": {"result": {"result": [HEAD]}}}
+    answers.by_path[NAMES] = {"data": {"result": {}}}
+    answers.by_path[f"/api/jobs/{RECORD.token}"] = STOPPED
+    with on_head(answers, tmp_path) as attempts:
+        assert attempts.look([RECORD])[RECORD.ref].state == "cancelled"
+        lines, _ = attempts.log(RECORD, None, follow=False).read()
+        assert list(lines) == []
+        with pytest.raises(BackendError, match="nothing of") as nothing:
+            attempts.output(RECORD, Quiet())
+        assert nothing.value.code == "nothing_yet"

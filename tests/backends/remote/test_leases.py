@@ -1,5 +1,6 @@
 """Leases of launches against gc, over a plain shared folder."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -58,6 +59,31 @@ def test_what_no_launch_needs_is_deleted(shared: Make) -> None:
     for path in Path(machine.area.layout.runs).glob("*/*/*"):
         free_launch(machine.area, str(path))
     collect(machine.area)
+    assert names(machine) == set()
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"[]", b"{"])
+def test_what_a_launch_left_stays_and_needs_nothing(shared: Make, damaged: bytes | None) -> None:
+    machine = shared()
+    launching = machine.launching(SOURCE)
+    (uses,) = machine.stage(launching)
+    machine.mark(launching, uses)
+    folder = Path(machine.folder(launching))
+    for name in ("back/0/node_0/outcome.json", "logs/0/0.log", "status.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    (folder / "command.sh").touch()
+    marker = folder / MARKER
+    before = json.loads(marker.read_text())
+    if damaged is not None:
+        marker.write_bytes(damaged)
+
+    unstage_launch(machine.area, str(folder))
+
+    assert sorted(os.listdir(folder)) == ["back", "logs", "status.json", MARKER]
+    known = before if damaged is None else {}
+    assert json.loads(marker.read_text()) == {**known, "uses": {}}
+    assert (collect(machine.area) or 0) > 0
     assert names(machine) == set()
 
 

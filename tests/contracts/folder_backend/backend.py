@@ -110,24 +110,26 @@ class FolderLauncher(RemoteLauncher):
 
     def cancel(self, record: LaunchRecord) -> None:
         if self.staged(record):
-            Path(self._launches.folder(record), "cancel").touch()
+            logs = Path(self._launches.folder(record), "logs")
+            logs.mkdir(exist_ok=True)
+            (logs / "cancel").touch()
 
 
 class FolderAttempts(RemoteAttempts):
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         folder = Path(self._launches.folder(record))
         lives = alive(folder)  # before the rest: what the keeper wrote last counts
-        started, ended = _moment(folder / "started"), _moment(folder / "ended")
+        started, ended = _moment(folder / "logs/started"), _moment(folder / "logs/ended")
         seen: dict[str, Any] = {"state": "running" if started else "queued"}
-        if not (folder / "keeper.lock").exists():
+        if not (folder / "logs/keeper.lock").exists():
             seen = {"state": "staging"}
         brought, outcome = None, None
-        if not lives and (folder / "keeper.lock").exists():
+        if not lives and (folder / "logs/keeper.lock").exists():
             results = self._launches.results(record)
             brought = results.newest()
             outcome = results.outcome(brought or 0)
             seen = outcome or {"state": "lost"}
-            if ended and (folder / "cancel").exists() and seen["state"] != "succeeded":
+            if ended and (folder / "logs/cancel").exists() and seen["state"] != "succeeded":
                 seen = {**seen, "state": "cancelled"}
         view = replace(
             view_in(record, seen),

@@ -2,9 +2,9 @@
 
     python -m tests.contracts.folder_backend.keeper LAUNCH
 
-`keeper.lock` in the launch folder is held while it lives; the file is there from then on. `started`
-has the time at which nodes were started; `ended` has the time of the end, and comes last. A file
-`cancel` asks it to stop.
+It writes to `logs` in the launch folder, which stays after a destroy. `keeper.lock` is held while
+it lives; the file is there from then on. `started` has the time at which nodes were started;
+`ended` has the time of the end, and comes last. A file `cancel` asks it to stop.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ _PAUSE = 0.02  # seconds between two looks into the folder
 def alive(launch: Path) -> bool:
     """Whether the keeper of a launch lives."""
     try:
-        with open(launch / "keeper.lock") as lock:
+        with open(launch / "logs/keeper.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -39,19 +39,21 @@ def alive(launch: Path) -> bool:
 
 
 def main(launch: Path) -> None:
-    mine = launch / f"keeper.{os.getpid()}"
+    logs = launch / "logs"
+    logs.mkdir(exist_ok=True)
+    mine = logs / f"keeper.{os.getpid()}"
     with open(mine, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            os.link(mine, launch / "keeper.lock")
+            os.link(mine, logs / "keeper.lock")
         except FileExistsError:
             return
         finally:
             mine.unlink()
             os.write(1, b"kept\n")  # the launch waits for that
-        if not (launch / "cancel").exists():
+        if not (logs / "cancel").exists():
             _run(launch)
-        write_atomic(launch / "ended", repr(time.time()).encode())
+        write_atomic(logs / "ended", repr(time.time()).encode())
 
 
 def _run(launch: Path) -> None:
@@ -59,11 +61,10 @@ def _run(launch: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    write_atomic(launch / "started", repr(time.time()).encode())
-    (launch / "logs").mkdir()
+    write_atomic(launch / "logs/started", repr(time.time()).encode())
     nodes = [_node(launch, program, number, port) for number in range(program["nodes"])]
     while any(node.poll() is None for node in nodes):
-        if (launch / "cancel").exists():
+        if (launch / "logs/cancel").exists():
             for node in nodes:
                 node.terminate()
             break

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["TYPE_RESOURCE", "bundles_in", "divisors", "launches_at_once", "short_of"]
 
 TYPE_RESOURCE = "accelerator_type:"
-"""How the names of resources begin that Ray gives to nodes with GPUs; their type follows."""
+"""The prefix of the resource that Ray gives to nodes for their type of GPU."""
 
 _STEPS = 10_000  # Ray counts resources in parts of one (`fixed_point.h`)
 
