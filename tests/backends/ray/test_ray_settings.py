@@ -36,13 +36,17 @@ CALLS_OF_ACTORS = ("CoreWorkerService.grpc_client.PushTask",)
 @contextmanager
 def cluster_that_loses(calls: Sequence[str], version: str) -> Iterator[RayCluster]:
     """Each process loses 30 % of these calls and 30 % of their answers, at most four of each call:
-    see `rpc_chaos.cc` of Ray. Ray 2.49 crashes if its environment sets this."""
+    see `rpc_chaos.cc` of Ray. Ray 2.49 crashes if its environment sets this. Where the call is lost
+    that starts a driver, Ray fails the job after a minute, instead of fifteen."""
     percent = {"num_failures": 4, "req_failure_prob": 30, "resp_failure_prob": 30}
     losses = json.dumps(dict.fromkeys(calls, percent))
     if version == OLDEST_RAY:
         losses = ",".join(f"{call}=4:30:30" for call in calls)
     with ray_cluster(
-        nodes=2, python=interpreter_with(version), system_config={"testing_rpc_failure": losses}
+        nodes=2,
+        python=interpreter_with(version),
+        environ={"RAY_JOB_START_TIMEOUT_SECONDS": "60"},
+        system_config={"testing_rpc_failure": losses},
     ) as running:
         yield running
 
