@@ -2,7 +2,7 @@
 
 A call counts where an import would (`sources`): one below a condition may never happen. It is an
 error where it is a statement of a file that is executed, or of the function that the run calls, and
-no statement before it may leave that; else it is a warning.
+nothing before it may return, raise or exit; else it is a warning.
 """
 
 import ast
@@ -110,7 +110,7 @@ def _possible_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
 
 def _certain_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
     """Yield the calls that are statements of what is executed, up to the first statement that may
-    leave it."""
+    return, raise or exit."""
     for body in _executed_bodies(tree, source):
         for statement in body:
             value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None

@@ -24,7 +24,6 @@ __all__ = [
     "function_source",
     "is_main_guard",
     "sources",
-    "suppresses",
 ]
 
 # At most half a second: a plan should not take longer for a warning.
@@ -180,7 +179,7 @@ def certain_statements(tree: ast.Module, *, is_main: bool) -> Iterator[ast.stmt 
             waiting += node.finalbody if node.handlers else [*node.body, *node.finalbody]
         elif isinstance(node, ast.If):
             waiting += node.body if is_main and is_main_guard(node.test) else []
-        elif isinstance(node, _WITH_A_BODY) and not suppresses(node):
+        elif isinstance(node, _WITH_A_BODY) and not _suppresses(node):
             waiting += node.body
 
 
@@ -189,7 +188,7 @@ def is_main_guard(test: ast.expr) -> bool:
     return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
-def suppresses(node: ast.AST) -> bool:
+def _suppresses(node: ast.AST) -> bool:
     """Whether an exception in the body of a statement may be caught by its `with`."""
     if not isinstance(node, ast.With | ast.AsyncWith):
         return False

@@ -185,9 +185,8 @@ class RemoteAttempts(Attempts):
         Raises:
             NotFound: it is.
         """
-        left = self._returned(record) is not None
-        # A program of ours starts the nodes, and said how it ended.
-        left = left or "outcome" in self._launches.memory.get(record)
+        # The second is remembered where a program of ours starts the nodes, and wrote how it ended.
+        left = self._returned(record) is not None or "outcome" in self._launches.memory.get(record)
         if not left or self.place(record) is not None:
             return
         fetched = self._launches.kept(record) / "output"

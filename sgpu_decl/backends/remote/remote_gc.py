@@ -11,14 +11,7 @@ from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
-from sgpu_decl.backends.remote.remote_layout import (
-    BACK,
-    LOGS,
-    MARKER,
-    Uses,
-    uses_in,
-    without_uses,
-)
+from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
 
 __all__ = ["collect", "free_launch", "unstage_launch"]

@@ -39,8 +39,7 @@ MARKER = "submitted.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
     """Which shared objects a launch needs: digests of its code, of the agent, of the manifest of
-    its environment. The marker says it. A launch that was destroyed needs none: all are
-    None."""
+    its environment. The marker says it. Of a launch that was destroyed all are None."""
 
     agent: str | None = None
     code: str | None = None
@@ -64,8 +63,8 @@ def uses_in(marker: bytes) -> Uses | None:
 
 
 def without_uses(marker: bytes) -> bytes:
-    """The same marker for a launch that needs no shared object any more. Of a damaged one nothing
-    else is left."""
+    """The same marker for a launch that needs no shared object any more. One that is damaged says
+    nothing else."""
     try:
         known = json.loads(marker)
     except ValueError:
