@@ -88,17 +88,13 @@ class Session:
             InvalidInput: the file is truncated, is not a plan, or was edited.
             StalePlan: the plan was made for another project, or from other files.
         """
-        from sgpu_decl.applying.plan_file import (
-            check_seal,
-            check_state,
-            load_plan,
-            planned_root,
-        )
+        from sgpu_decl.applying.plan_file import check_seal, check_state, load_plan, opened_root
         from sgpu_decl.applying.plan_tree import check_tree
+        from sgpu_decl.facts.checkout import Checkout
 
         prepared = load_plan(path)
         plan = prepared.plan
-        root = (location.project or planned_root(plan, current_folder())).resolve()
+        root = opened_root(plan, path, location.project, current_folder())
         check_tree(plan, root)
         owner = next((change.launch.owner for change in plan.changes if change.launch), None)
         file = root / owner if owner else None
@@ -112,7 +108,7 @@ class Session:
         )
         check_seal(session._project, prepared)
         check_state(session._project, plan)
-        return session, prepared
+        return session, replace(prepared, checkout=Checkout(root))
 
     @classmethod
     def for_call(

@@ -12,6 +12,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, SgpuError, StalePlan
 from sgpu_decl.facts.file_kind import holds_plan
 from sgpu_decl.facts.location import project_above
+from sgpu_decl.facts.remotes import project_identity
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
@@ -37,7 +38,7 @@ def save_plan(
     from sgpu_decl.planning.plan_json import saved_text
 
     refuse_taken(path)
-    plan = prepared.with_commit().plan
+    plan = replace(prepared.with_commit().plan, identity=project.identity)
     keep_environments(project, plan, prepared.environments, path.resolve(), progress)
     pin(project, plan, prepared.code, progress)
     try:
@@ -126,24 +127,58 @@ def check_seal(project: "OpenedProject", prepared: "Prepared") -> None:
     )
 
 
-def planned_root(plan: Plan, here: Path) -> Path:
-    """The folder of the project that a plan is for, or the project at `here` on a machine that has
-    no such folder.
+def opened_root(plan: Plan, path: Path, named: Path | None, here: Path) -> Path:
+    """The folder that an apply of a saved plan opens: the one of `--project`, else the project
+    around the current folder, else the one around the plan's file. What a plan says of its project
+    has to agree, and decides nothing, since anybody may have written it. Only where nothing else
+    names a project is it that of the plan.
+
+    Args:
+        path: the file of the plan.
+        named: the folder of `--project`.
+        here: the current folder.
 
     Raises:
-        StalePlan: it was made for another project than the one at `here`.
+        StalePlan: the plan was made for another project.
     """
     planned = Path(plan.project)
-    project = project_above(here)
+    if named is not None and not named.is_dir():
+        return named  # whoever opens it says that it is not there
+    opened = named or project_above(here) or project_above(path.resolve().parent)
+    if opened is None and planned.is_dir():
+        around = project_above(planned.resolve())
+        if around is None or around == planned.resolve():
+            return planned.resolve()
+        raise _other_project(planned, around)
+    root = (opened or here).resolve()
+    if not _is_planned(plan, root, named=named is not None):
+        raise _other_project(planned, root)
+    return root
+
+
+def _is_planned(plan: Plan, root: Path, *, named: bool) -> bool:
+    """Whether a plan is for the project in a folder. Its path means something on the machine where
+    the plan was made, its repository and the folder in it on any. Where git cannot tell, only what
+    the user `named` may be a copy of what lies on this machine too."""
+    planned = Path(plan.project).resolve()
+    if planned == root:
+        return True
+    here = project_identity(root)
+    if plan.identity is not None and here is not None:
+        same = plan.identity.is_same(here)
+        if same is not None:
+            return same
     if not planned.is_dir():
-        return project or here
-    if project is not None and not planned.resolve().is_relative_to(project):
-        raise StalePlan(
-            f"this plan was made for the project `{plan.project}`, not for `{project}`",
-            hint=f"apply it there, or with `--project {plan.project}`",
-            code="other_project",
-        )
-    return planned
+        return True
+    return named and not (planned.is_relative_to(root) or root.is_relative_to(planned))
+
+
+def _other_project(planned: Path, root: Path) -> StalePlan:
+    return StalePlan(
+        f"this plan was made for the project `{planned}`, not for `{root}`",
+        hint=f"apply it there, or name its folder on this machine: `--project {planned}`",
+        code="other_project",
+    )
 
 
 def check_state(project: "OpenedProject", plan: Plan) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
-    from sgpu_decl.model.project_home import ProjectHome
+    from sgpu_decl.model.project_home import ProjectHome, ProjectIdentity
     from sgpu_decl.staging.code_store import CodeStore
     from sgpu_decl.storing.proposals import ProposalStore
     from sgpu_decl.storing.stores import SharedPlace, SharedStateStore
@@ -116,9 +116,14 @@ class OpenedProject:
 
     def homes(self) -> "tuple[ProjectHome, ...]":
         """What the project may be known as: its folder in each remote of its checkout."""
-        from sgpu_decl.facts.remotes import project_homes
+        return self.identity.homes if self.identity is not None else ()
 
-        return project_homes(self.root)
+    @cached_property
+    def identity(self) -> "ProjectIdentity | None":
+        """What tells the project from others on any machine; None outside of a git checkout."""
+        from sgpu_decl.facts.remotes import project_identity
+
+        return project_identity(self.root)
 
     @cached_property
     def proposals(self) -> "ProposalStore":

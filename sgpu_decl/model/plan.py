@@ -16,6 +16,7 @@ from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.project_home import ProjectIdentity
 from sgpu_decl.model.reason import Reason
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
     "Upstream",
 ]
 
-FORMAT_VERSION = "1.1"
+FORMAT_VERSION = "1.2"
 """Of the plans that are written. Any 1.x is read."""
 
 
@@ -242,7 +243,8 @@ class Plan:
     left out of it (`--select`, an unreadable backend). `package_lists` are those that its launches
     speak of. `values_left_out` are files, relative to the project, that are no part of the code
     because the command of the plan named them with `--var-file`. `git` says which commit its files
-    are from, `None` outside of a checkout."""
+    are from, and `identity`, of a saved plan, which project of which repository it is: both are
+    `None` outside of a checkout."""
 
     tool_version: str
     target: str | None
@@ -262,6 +264,7 @@ class Plan:
     project_name: str | None = None
     values_left_out: tuple[str, ...] = ()
     git: GitFacts | None = field(default=None, compare=False)
+    identity: ProjectIdentity | None = field(default=None, compare=False)
 
     @property
     def launches(self) -> bool:

@@ -1,10 +1,8 @@
 """Which repository a project belongs to, and where it lies there."""
 
-from urllib.parse import urlsplit
-
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["ProjectHome", "repository_of"]
+__all__ = ["ProjectHome", "ProjectIdentity", "repository_of"]
 
 _SCHEMES = ("https", "http", "ssh", "git", "git+ssh")
 
@@ -27,6 +25,28 @@ class ProjectHome:
         return self.repository if self.folder == "." else f"{self.repository}, folder {self.folder}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectIdentity:
+    """What tells a project from another one, wherever its checkout lies. `folder` is that of the
+    project in its repository; `repositories` are those that the remotes of the checkout name."""
+
+    folder: str
+    repositories: tuple[str, ...] = ()
+
+    @property
+    def homes(self) -> tuple[ProjectHome, ...]:
+        """What the project may be known as in a shared state."""
+        return tuple(ProjectHome(repository=one, folder=self.folder) for one in self.repositories)
+
+    def is_same(self, other: "ProjectIdentity") -> bool | None:
+        """Whether both are one project; `None` where a checkout without remotes cannot tell."""
+        if self.folder != other.folder:
+            return False
+        if not self.repositories or not other.repositories:
+            return None
+        return any(mine.is_same(theirs) for mine in self.homes for theirs in other.homes)
+
+
 def repository_of(url: str) -> str | None:
     """The repository that the URL of a git remote names; None for a path of this machine, which
     means nothing on others.
@@ -34,6 +54,8 @@ def repository_of(url: str) -> str | None:
     Source: https://git-scm.com/docs/git-clone#_git_urls
     """
     if "://" in url:
+        from urllib.parse import urlsplit
+
         try:
             split = urlsplit(url)
             host, path = split.hostname, split.path

@@ -1,9 +1,10 @@
 """A plan as JSON: the public object, and the saved one that apply can be given later.
 
 Both are the fields of `model/plan`. The saved object has more keys than the public one: `project`,
-`destroy`, `values_left_out` and `package_lists`, and for each change `launch`, `unchanged`, `nulls`
-and `drifted`. It is read strictly, since apply carries it out without deciding again: a key that is
-unknown is refused, unless a newer 1.x wrote it, and one that is missing, unless an older 1.x did.
+`destroy`, `values_left_out`, `identity` and `package_lists`, and for each change `launch`,
+`unchanged`, `nulls` and `drifted`. It is read strictly, since apply carries it out without deciding
+again: a key that is unknown is refused, unless a newer 1.x wrote it, and one that is missing,
+unless an older 1.x did.
 """
 
 import json
@@ -30,7 +31,7 @@ from sgpu_decl.model.plan import (
 from sgpu_decl.planning.plan_seal import SEAL, has_good_seal, with_seal
 
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
-_SAVED = frozenset({"project", "destroy", "values_left_out"})
+_SAVED = frozenset({"project", "destroy", "values_left_out", "identity"})
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
 _LONGEST_BRANCH = 1000  # files have shorter names
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -241,6 +242,8 @@ def _saved_plan(value: object) -> Plan:
     minor, ours = (int(text.partition(".")[2]) for text in (version, FORMAT_VERSION))
     if minor == 0:
         value = _of_1_0(value)
+    if minor < 2:
+        value = {"identity": None, **value}
     return JsonObject(value, readers=readers, newer=minor > ours).whole(Plan)
 
 

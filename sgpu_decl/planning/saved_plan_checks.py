@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Address, Kind
@@ -43,6 +44,9 @@ def contradictions(plan: Plan) -> Iterator[str]:
     """The parts of a plan that contradict each other, in words that follow "the plan"."""
     if not _NAME.fullmatch(plan.lineage):
         yield "names a state that cannot be"
+    project = PurePosixPath(plan.project)
+    if not project.is_absolute() or ".." in project.parts or "\0" in plan.project:
+        yield "names no folder as its project"
     addresses = [str(change.address) for change in plan.changes]
     if addresses != sorted(set(addresses)):
         yield "lists its changes twice, or out of order"

@@ -67,7 +67,13 @@ def test_the_public_object_has_the_keys_of_the_contract(made: Any) -> None:
 def test_the_saved_object_is_the_public_one_and_more(made: Any) -> None:
     saved: Any = saved_to_json(made)
     public: Any = plan_to_json(made)
-    assert set(saved) == TOP | {"project", "destroy", "values_left_out", "package_lists"}
+    assert set(saved) == TOP | {
+        "project",
+        "destroy",
+        "values_left_out",
+        "identity",
+        "package_lists",
+    }
     for full, short in zip(saved["changes"], public["changes"], strict=True):
         assert set(full) == CHANGE | {"launch", "unchanged", "nulls", "drifted"}
         assert {key: full[key] for key in CHANGE} == short
@@ -181,7 +187,7 @@ def test_a_plan_of_a_newer_sgpu_with_the_same_major_number_is_read(made: Any) ->
 def test_another_major_format_is_refused(made: Any, version: object) -> None:
     found = refusal(resaved({**saved_to_json(made), "format_version": version}))
     assert found.code == "plan_format"
-    assert "reads `1.1`" in found.summary
+    assert "reads `1.2`" in found.summary
 
 
 @pytest.mark.parametrize(
