@@ -105,12 +105,12 @@ def _bad_references(run: DeclaredRun, matrices: Collection[str]) -> Iterator[Dia
 
 def _malformed(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]:
     """What begins like the output of a run of the project and is none: `${run.train.output/w.pt}`.
-    Other programs have such references too, so no other name is taken for one of ours; and text for
-    a shell stays, which reports it."""
+    Other programs have such references too, so no other name is taken for one of ours. Text for a
+    shell is checked before (`text/near_references.py`)."""
     for path, text in texts_in(json.loads(run.spec)):
         if path == "command" or not _is_read(path):
             continue
-        told = not path.startswith("command.") and has_near_references(text)
+        told = has_near_references(text)
         for written, name in _LIKE_OUTPUT.findall(text):
             if name in names and not (told or references(written) or pins(written)):
                 yield _bad(

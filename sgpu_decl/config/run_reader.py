@@ -24,6 +24,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
+from sgpu_decl.text.near_references import shell_references_of
 
 __all__ = [
     "DeclaredRun",
@@ -105,7 +106,9 @@ def read_run(
         changed = interpolate(node, scope)
         node = changed if isinstance(changed, yaml_nodes.Mapping) else node
         matrix = node.entries.get("matrix")
+        axes = matrix.entries if isinstance(matrix, yaml_nodes.Mapping) else {}
         findings += scope.findings
+        findings += shell_references_of(node, variables=context.variables, axes=axes)
     node, new_findings = with_shared_environment(node, context.environments)
     findings += new_findings
     if context.run_files.get(name or "") in context.folders:
@@ -124,10 +127,10 @@ def read_run(
     if not isinstance(matrix, yaml_nodes.Mapping):
         config, new_findings = _validated(explainer, node, name, context)
         findings += at_new_places(new_findings, findings)
-        if config is None or findings:
+        if config is None or has_errors(findings):
             return (), tuple(findings)
         run = DeclaredRun(config=config, key="", places=Places(node), spec=spec_of(config))
-        return (run,), _unused_limit(config, node)
+        return (run,), (*findings, *_unused_limit(config, node))
     runs, new_findings = _of_matrix(explainer, node, matrix, name, context)
     findings += at_new_places(new_findings, findings)
     return (() if has_errors(findings) else runs), tuple(findings)

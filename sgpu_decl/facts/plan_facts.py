@@ -12,6 +12,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
 from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.code_facts import CodeReader
+from sgpu_decl.facts.command_text import CommandTexts
 from sgpu_decl.facts.environment_checks import EnvironmentChecks
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments, Recipe
 from sgpu_decl.facts.finding_places import from_here, locator
@@ -167,6 +168,7 @@ class _FactReader:
             values=tuple(map(absolute, project.location.variable_files)),
         )
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
+        self._command_texts = CommandTexts()
         self.findings: list[Diagnostic] = []
 
     def desired_run(
@@ -295,6 +297,7 @@ class _FactReader:
     ) -> None:
         """Check the entrypoint, the arguments, and what the backend says."""
         config = run.config
+        self.findings += self._command_texts.check(config, run.places)
         if self._call_path is None:
             self.code_reader.check_entrypoint(run, code, _importable_by(interpreter))
             if code is not None:

@@ -1,17 +1,34 @@
-"""Misspelt references: `${vars.lr}`, `${ var.lr }`, `${{ matrix.lr }}`.
+"""Misspelt references: `${vars.lr}`, `${ var.lr }`, `${{ matrix.lr }}`, `${env.HOME`. They are not
+filled in.
 
-They are not filled in. A shell reports them, so text for a shell is not checked here. In other
-fields nothing else would report them."""
+In text for a shell, every name with a dot is one: a shell ends with "bad substitution" where it
+expands it, and that is when the run has its GPUs. What a shell does not expand belongs to the
+program that reads it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.secret_names import names_secret
 from sgpu_decl.text.interpolation import SPACES
+from sgpu_decl.text.shell_text import Expansion, expansions, shell_words
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
 _DOTTED = re.compile(r"\$\{\{?\s*([A-Za-z_]{2,20})\s*\.\s*([A-Za-z0-9_]+)\s*\}?\}")
 _OUTPUT = re.compile(r"\$\{\{?\s*runs?\s*\.\s*([A-Za-z0-9_-]+)\s*\.\s*output(?:s|_dir)?\s*\}?\}")
+_OPEN = re.compile(rf"(\$\{{(?:{'|'.join(SPACES)})\.[\w-]*)[^{{}}]*(?:\{{|\Z)")
+_MAYBE_OPEN = re.compile(rf"\$\{{(?:{'|'.join(SPACES)})\.[\w-]*(?![\w}}-])")
+_OURS = re.compile(rf"\$\{{(?:(?:{'|'.join(SPACES)})\.[^{{}}]*|run\.[^{{}}]*\.output)\}}")
+# What bash refuses. All that may stand after a name: Bash Reference Manual, 3.5.3.
+_NO_VARIABLE = re.compile(r"\$\{[!#]?(\w+)\.([^{}]*)\}?")
+# References of Databricks bundles that have one of ours for the same thing.
+_OF_BUNDLES = {
+    "bundle.target": "target.name", "bundle.environment": "target.name",
+    "bundle.name": "project.name", "bundle.git.commit": "git.commit",
+    "bundle.git.branch": "git.branch",
+}  # fmt: skip
+_BUNDLE = re.compile(r"\$\{(bundle\.[a-z.]+)\}")
 _OTHER_NAMES = {
     "vars": "var", "variable": "var", "variables": "var",
     "envs": "env", "environ": "env", "environment": "env",
@@ -19,12 +36,13 @@ _OTHER_NAMES = {
 _LONG = 6  # letters of a name that may have another one in it; three are soon another word
 # The fields of a run whose values a program gets as they are, and those that a shell may read.
 _ARGUMENTS = frozenset({"args", "matrix", "parameters"})
-_SHELL = "command"
+_COMMAND = "command"
+_EXAMPLES = ("var.NAME", "env.NAME", "matrix.AXIS", "target.name", "project.name", "git.commit")
 
 
 def has_near_references(text: str) -> bool:
     """Whether a text has one: a quick check of a whole file."""
-    return "${" in text and any(_misspelt(text))
+    return "${" in text and (_MAYBE_OPEN.search(text) is not None or any(_misspelt(text)))
 
 
 def near_references(root: Mapping, *, runs: bool) -> Iterator[Diagnostic]:
@@ -40,8 +58,12 @@ def _inside(node: Node, path: tuple[str, ...], *, runs: bool) -> Iterator[Diagno
     if isinstance(node, Scalar):
         yield from _of_scalar(node, path, runs=runs)
     elif isinstance(node, Sequence):
-        for item in node.items:
-            yield from _inside(item, path, runs=runs)
+        shells: frozenset[int] = frozenset()
+        if _field(path, runs=runs) == _COMMAND:
+            shells = frozenset(shell_words([_text(item) for item in node.items]))
+        for position, item in enumerate(node.items):
+            if position not in shells:
+                yield from _inside(item, (*path, ""), runs=runs)
     else:
         for key, value in node.entries.items():
             yield from _inside(value, (*path, key), runs=runs)
@@ -50,12 +72,12 @@ def _inside(node: Node, path: tuple[str, ...], *, runs: bool) -> Iterator[Diagno
 def _of_scalar(node: Scalar, path: tuple[str, ...], *, runs: bool) -> Iterator[Diagnostic]:
     if "${" not in node.text:
         return
-    in_run = (runs and path[:1] == ("runs",)) or path[:2] == ("defaults", "run")
-    field = path[2:3] if in_run else path[:1]
-    if field == (_SHELL,):
-        return
+    field = _field(path, runs=runs)
+    if field == _COMMAND and path[-1] == _COMMAND:
+        return  # text for a shell, which is checked with all references filled in
     for written, meant in _misspelt(node.text):
-        error = bool(field) and field[0] in _ARGUMENTS
+        # A program may have such references of its own, but none to the output of a run.
+        error = field in _ARGUMENTS or (field == _COMMAND and meant.startswith("${run."))
         yield Diagnostic(
             code="near_reference",
             severity=Severity.ERROR if error else Severity.WARNING,
@@ -64,6 +86,75 @@ def _of_scalar(node: Scalar, path: tuple[str, ...], *, runs: bool) -> Iterator[D
             hint=f"did you mean `{meant}`?",
         )
         return
+
+
+def _field(path: tuple[str, ...], *, runs: bool) -> str:
+    """The field of a run that a path leads to, or of the file."""
+    in_run = (runs and path[:1] == ("runs",)) or path[:2] == ("defaults", "run")
+    return next(iter(path[2:3] if in_run else path[:1]), "")
+
+
+def _text(node: Node) -> str:
+    return node.text if isinstance(node, Scalar) else ""
+
+
+def shell_references_of(
+    run: Mapping, *, variables: Collection[str], axes: Collection[str]
+) -> Iterator[Diagnostic]:
+    """One finding for each text of a run that a shell reads and would refuse.
+
+    Args:
+        run: with its references filled in, but for those to the matrix and to other runs.
+        variables, axes: what a reference could have meant.
+    """
+    command = run.entries.get("command")
+    texts: list[Node] = [command] if isinstance(command, Scalar) else []
+    if isinstance(command, Sequence):
+        texts = [command.items[at] for at in shell_words([_text(one) for one in command.items])]
+    for node in texts:
+        if isinstance(node, Scalar) and "${" in node.text:
+            found = (_refused(one, variables, axes) for one in expansions(node.text))
+            for summary, hint in [item for item in found if item is not None][:1]:
+                yield Diagnostic(
+                    code="near_reference", summary=summary, place=place_of(node), hint=hint
+                )
+
+
+def _refused(
+    one: Expansion, variables: Collection[str], axes: Collection[str]
+) -> tuple[str, str] | None:
+    """What a shell refuses, in words, and what to write instead. `${{ x }}` is left to the programs
+    that fill it in before."""
+    text = one.text
+    shown = text[:80]
+    if _OURS.match(text):
+        return None
+    meant = next((right for written, right in _misspelt(text) if text.startswith(written)), None)
+    if meant is not None:
+        summary = f"`{shown}` is not a reference, and the shell would refuse it: bad substitution"
+        return summary, f"did you mean `{meant}`?"
+    match = _NO_VARIABLE.match(text)
+    if match is None:
+        return None
+    summary = f"no shell has a variable with a dot: it would refuse `{shown}`: bad substitution"
+    return summary, _instead(match[1], match[2], variables, axes)
+
+
+def _instead(first: str, rest: str, variables: Collection[str], axes: Collection[str]) -> str:
+    name, output, _ = rest.partition(".output")
+    if first == "run" and output:
+        return f"write `${{run.{name}.output}}` for the folder, and a path behind the brace"
+    last = rest.rpartition(".")[2]
+    if names_secret(last):
+        return f"write `env: {{secrets: {{{last}: env:{last}}}}}`, and `${last}` here"
+    for space, names in (("matrix", axes), ("var", variables)):
+        near = nearest(last, names)
+        if near is not None:
+            return f"did you mean `${{{space}.{near}}}`?"
+    if first.isupper():
+        return f"write `${{{first}}}.{rest}` for the value of `{first}` before the dot"
+    known = ", ".join(f"`${{{name}}}`" for name in _EXAMPLES)
+    return f"references are {known}; quote it (`'…'`) if a program is to read it as it is"
 
 
 def _misspelt(text: str) -> Iterator[tuple[str, str]]:
@@ -75,6 +166,11 @@ def _misspelt(text: str) -> Iterator[tuple[str, str]]:
         meant = f"${{run.{match[1]}.output}}"
         if meant != match[0]:
             yield match[0], meant
+    for match in _BUNDLE.finditer(text):
+        if match[1] in _OF_BUNDLES:
+            yield match[0], f"${{{_OF_BUNDLES[match[1]]}}}"
+    for match in _OPEN.finditer(text):
+        yield match[1], f"{match[1]}}}"
 
 
 def _meant(match: re.Match[str]) -> str | None:

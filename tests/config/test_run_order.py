@@ -139,7 +139,7 @@ def test_what_is_nearly_an_output_is_an_error(
 def test_a_misspelt_output_in_a_list_of_words_is_told(bad: Callable[..., Any]) -> None:
     evaluate = "after: [train], command: [x, '${run.train.outputs}']"
     (found,) = bad(project(evaluate=evaluate, train=""), "sgpu.yml")
-    assert found.code == "bad_output"
+    assert (found.code, found.hint) == ("near_reference", "did you mean `${run.train.output}`?")
 
 
 def test_an_output_in_a_key_is_checked_like_one_in_a_value(bad: Callable[..., Any]) -> None:
@@ -149,9 +149,10 @@ def test_an_output_in_a_key_is_checked_like_one_in_a_value(bad: Callable[..., An
     assert str(found.place).startswith("sgpu.yml:3:")
 
 
-def test_a_shell_reads_what_is_nearly_an_output(good: Callable[..., Any]) -> None:
-    text = project(a="command: 'echo ${run.train}'", train="")
-    assert good(text, "sgpu.yml").runs[0].config.command == "echo ${run.train}"
+def test_a_shell_would_refuse_what_is_nearly_an_output(bad: Callable[..., Any]) -> None:
+    for written in ("${run.train}", "${run.train.output/w.pt}"):
+        (found,) = bad(project(a=f"command: 'echo {written}'", train=""), "sgpu.yml")
+        assert found.code == "near_reference"
 
 
 def test_references_of_other_programs_stay(good: Callable[..., Any]) -> None:

@@ -1,6 +1,8 @@
 """Whether the program of a command is there, where the PATH of its ranks is known."""
 
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +22,58 @@ __all__ = ["ProgramCheck"]
 _MOST_HINTS = 10
 
 
+# Names that bash knows without a PATH: `compgen -b; compgen -k` of bash 5.2.
+_OF_BASH = frozenset({
+    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command",
+    "compgen", "complete", "compopt", "continue", "declare", "dirs", "disown", "echo",
+    "enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash",
+    "help", "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf",
+    "pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt",
+    "source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit",
+    "umask", "unalias", "unset", "wait", "if", "then", "else", "elif", "fi", "case", "esac",
+    "for", "select", "while", "until", "do", "done", "in", "function", "time", "{", "}", "!",
+    "[[", "]]", "coproc",
+})  # fmt: skip
+_PLAIN = re.compile(r"[A-Za-z][\w.+-]*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
+_SEPARATOR = re.compile(r"[;&|()\n]+")
+_PREFIXES = frozenset({"exec", "time", "{"})
+# What brings no programs and takes none away.
+_QUIET = frozenset(
+    {"cd", "echo", "export", "mkdir", "printf", "pwd", "set", "ulimit", "umask", ":"}
+)
+
+
+def _first_program(text: str) -> str | None:
+    """The first program that the text of a command starts, if that is clear: its name is neither
+    quoted nor expanded, the text does not go on without it (`||`), and sets no PATH before."""
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=False, punctuation_chars=";&|()\n")
+    lexer.whitespace, lexer.whitespace_split = " \t\r", True
+    try:
+        words = list(lexer)
+    except ValueError:
+        return None
+    at_start, quiet = True, False
+    for position, word in enumerate(words):
+        assignment = _ASSIGNMENT.match(word)
+        if _SEPARATOR.fullmatch(word):
+            at_start = True
+        elif assignment is not None and (at_start or quiet):
+            if assignment[1] == "PATH":
+                return None
+        elif at_start and word not in _PREFIXES:
+            at_start, quiet = False, word in _QUIET
+            if not quiet:
+                after = next(filter(_SEPARATOR.fullmatch, words[position + 1 :]), "")
+                known = _PLAIN.fullmatch(word) and word not in _OF_BASH
+                return word if known and not after.startswith(("||", "(")) else None
+    return None
+
+
 class ProgramCheck:
-    """Warns of programs that ranks cannot start. A command of text is left to bash, and a declared
-    environment may bring the program: it comes first on the PATH, and need not be built yet."""
+    """Warns of programs that ranks cannot start. Of text, the first program counts: what comes
+    later, the first may have brought. A declared environment may bring the program: it comes first
+    on the PATH, and need not be built yet."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         """`environ` is the environment of this process, which ranks inherit."""
@@ -34,9 +85,10 @@ class ProgramCheck:
     ) -> Sequence[Diagnostic]:
         """What is wrong with the program of a run; `code.root` is relative to `folder`."""
         command = config.command
-        if not isinstance(command, Sequence) or isinstance(command, str) or config.ray is not None:
+        if command is None or config.ray is not None:
             return ()
-        missing = self._missing(command[0], config, folder)
+        program = _first_program(command) if isinstance(command, str) else command[0]
+        missing = self._missing(program, config, folder) if program is not None else None
         if missing is None:
             return ()
         summary, hint = missing

@@ -1,0 +1,73 @@
+"""Whether bash can read the text of a command. `bash -n` parses and executes nothing (Bash
+Reference Manual, 4.3.1, `set -n`)."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["CommandTexts"]
+
+_MOST = 50  # a process each: texts beyond are those of a large sweep, and differ in values
+_LONGEST = 64 << 10  # a word of a command line has at most 128 KiB
+_SIMPLE = re.compile(r"[\w\s./:=,@%+~^-]*")
+_NUMBERS = re.compile(r"\d[\w.+-]*")
+# What has to be executed before bash knows how to read what follows, or that nothing follows.
+_DECIDES = re.compile(r"^\s*(exit|exec|eval|alias|shopt|enable|source|\.)\b", re.MULTILINE)
+# The version is asked first: bash 3, that of macOS, does not know what nodes know.
+_PARSE = '((BASH_VERSINFO[0] >= 4)) || exit 0; exec "$BASH" $2 -n -c "$1"'
+_MESSAGE = re.compile(r"^.*?: (?:-c: )?line (\d+): (.*)$", re.MULTILINE)
+
+
+class CommandTexts:
+    """Texts that differ in numbers alone, as those of a sweep do, are parsed once."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def check(self, config: "RunConfig", places: Mapping[str, Place]) -> tuple[Diagnostic, ...]:
+        text = config.command
+        if not isinstance(text, str) or _SIMPLE.fullmatch(text) or len(text) > _LONGEST:
+            return ()
+        kind = _NUMBERS.sub("0", text)
+        if kind in self._seen or len(self._seen) >= _MOST:
+            return ()
+        self._seen.add(kind)
+        said = _parse(text)
+        match = _MESSAGE.search(said)
+        if match is None:
+            return ()
+        certain = _DECIDES.search(text) is None
+        return (
+            Diagnostic(
+                code="bad_command_text",
+                severity=Severity.ERROR if certain else Severity.WARNING,
+                summary=f"bash cannot read line {match[1]} of the command: {match[2]}",
+                place=places.get("command"),
+                hint="correct it: often a quote or a bracket has no end, or a `'` inside of quotes "
+                "is one quote too many",
+            ),
+        )
+
+
+@cache
+def _parse(text: str) -> str:
+    """What bash says of a text that it cannot read; nothing where it can, or where it is not."""
+    options = "-Oextglob" if "extglob" in text else ""
+    try:
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-c", _PARSE, "bash", text, options],
+            env={"LC_ALL": "C", "PATH": "/bin:/usr/bin:/usr/local/bin"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr.decode(errors="replace") if done.returncode else ""
