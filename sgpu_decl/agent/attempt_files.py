@@ -40,6 +40,8 @@ __all__ = [
     "TRACKED",
     "TRACKER",
     "EventLog",
+    "encode",
+    "parse_object",
     "read_json",
     "reserve_space",
     "say",

@@ -51,7 +51,11 @@ def bring_earlier_output(back: str, target: str) -> None:
     nodes = newest_output(back)
     if nodes:
         _bring(nodes, target)
-        say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{os.path.dirname(nodes[0])}`")
+        attempt = os.path.dirname(nodes[0])
+        say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{attempt}`")
+        whole = {os.path.basename(node) for node in _nodes(attempt)}
+        if cut := sorted(name for name in _node_names(attempt) if name not in whole):
+            say(f"it lacks that of {', '.join(cut)}, which did not upload all")
 
 
 def bring_output(back: str, target: str) -> None:
@@ -76,7 +80,7 @@ def absent_nodes(back: str, nodes: int) -> list[int]:
     for attempt in _numbered(back)[:1]:
         outcome = attempt_files.read_json(os.path.join(attempt, "node_0"), attempt_files.OUTCOME)
         if outcome is None or outcome["state"] == "succeeded":
-            whole = {os.path.basename(path) for path in _nodes(attempt)}
+            whole = {os.path.basename(path) for path in _nodes(attempt) if _is_seen(path)}
     return [number for number in range(nodes) if f"node_{number}" not in whole]
 
 
@@ -127,13 +131,42 @@ def _number(name: str) -> int | None:
 
 def _nodes(folder: str) -> list[str]:
     """What nodes uploaded whole, in their order."""
-    names = [name for name in _names(folder) if name.startswith("node_")]
-    paths = [os.path.join(folder, name) for name in sorted(names, key=lambda n: (len(n), n))]
-    return [path for path in paths if os.path.exists(os.path.join(path, DONE))]
+    names = sorted(_node_names(folder), key=lambda name: (len(name), name))
+    paths = [os.path.join(folder, name) for name in names]
+    return [path for path in paths if attempt_files.read_json(path, DONE) is not None]
+
+
+def _node_names(folder: str) -> list[str]:
+    return [name for name in _names(folder) if name.startswith("node_")]
 
 
 def _left(node: str) -> bool:
     return holds_files(os.path.join(node, _OUTPUT)) or bool(_split(node))
+
+
+def _sizes(node: str) -> dict[str, int]:
+    """The sizes of the files of its output that a node uploaded whole, by their names there."""
+    files = (attempt_files.read_json(node, DONE) or {}).get("files")
+    if files is not None:
+        below = f"{_OUTPUT}/"
+        return {name[len(below) :]: size for name, size in files.items() if name.startswith(below)}
+    sizes = {}  # an older node wrote no sizes
+    output = os.path.join(node, _OUTPUT)
+    for place, _, names in os.walk(output):
+        for name in names:
+            path = os.path.join(place, name)
+            sizes[os.path.relpath(path, output)] = os.path.getsize(path)
+    return sizes
+
+
+def _is_seen(node: str) -> bool:
+    """Whether the output of a node is seen here whole; a folder may show a file before its
+    content."""
+    try:
+        _files(node)
+    except OSError:
+        return False
+    return True
 
 
 def _split(node: str) -> dict[str, Mapping[str, Any]]:
@@ -149,6 +182,9 @@ def output_files(nodes: Sequence[str]) -> dict[str, Sources]:
 
     Args:
         nodes: their folders, as `last_output` gives them.
+
+    Raises:
+        OSError: one is not as long as its node wrote it.
     """
     found: dict[str, Sources] = {}
     folders: set[str] = set()
@@ -163,13 +199,18 @@ def output_files(nodes: Sequence[str]) -> dict[str, Sources]:
 
 
 def _files(node: str) -> dict[str, Sources]:
-    """The files of one node's output, by their names there."""
+    """The files of one node's output, by their names there.
+
+    Raises:
+        OSError: one is not as long as the node wrote it.
+    """
     output = os.path.join(node, _OUTPUT)
     files: dict[str, Sources] = {}
-    for place, _, names in os.walk(output):
-        for name in names:
-            path = os.path.join(place, name)
-            files[os.path.relpath(path, output)] = [(path, None)]
+    for name, size in _sizes(node).items():
+        path = os.path.join(output, name)
+        if os.path.getsize(path) != size:
+            raise OSError(f"`{path}` is not what the node wrote there")
+        files[name] = [(path, None)]
     for name, split in _split(node).items():
         folder = os.path.join(node, split["folder"])
         files[name] = [

@@ -19,6 +19,7 @@ import os
 import shutil
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt_files import encode, write_atomic
 from sgpu_decl.agent.verdict import BLAME
 
 TYPE_CHECKING = False
@@ -75,7 +76,8 @@ class PlatformAttempts:
             else:
                 break
         if self._most is not None:
-            _write(self._folder_of(number), _FIRST, {"first": launch[0] if launch else number})
+            first = {"first": launch[0] if launch else number}
+            write_atomic(self._folder_of(number), _FIRST, encode(first))
             for old in self._numbers():
                 if old <= number - KEPT:
                     shutil.rmtree(self._folder_of(old), ignore_errors=True)
@@ -91,7 +93,7 @@ class PlatformAttempts:
         if self._most is not None:
             folder = self.claim()
             os.makedirs(folder)
-            _write(folder, attempt_files.OUTCOME, outcome)
+            write_atomic(folder, attempt_files.OUTCOME, encode(outcome))
 
     def join(self, node: int) -> str:
         """Return the folder of another node than 0 in this attempt."""
@@ -123,12 +125,6 @@ class PlatformAttempts:
         except FileNotFoundError:
             return []
         return sorted(int(name) for name in names if name.isdigit())
-
-
-def _write(folder: str, name: str, value: Mapping[str, Any]) -> None:
-    """Write a file without links, which a remote file system may not have."""
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(attempt_files.encode(value))
 
 
 def settled_code(

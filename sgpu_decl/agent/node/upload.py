@@ -5,7 +5,11 @@ files in SGPU_OUTPUT_DIR, are not changed. The results of all ranks of a node ar
 `MOST_BYTES`, and so are its files: what is more ends with the node.
 
 If their readers cannot read large files, these are written in parts: `parts/K/J` is part J of the
-K-th of them, and `done` has the index of all parts.
+K-th of them, and `done` has the index of all parts, and the sizes of the other files.
+
+A file is written beside its place and renamed, and `done` is the last one: a node may be lost at
+any byte. Without `done`, readers take the outcome alone, and that only if it is a whole JSON
+object.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ MOST_BYTES = 512_000_000
 _WHOLE = size(MOST_BYTES)
 _PATIENCE = 30.0  # seconds between tries, for all files together
 _PAUSE = 0.5  # seconds, doubled for each try
+_NO_RENAME = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV)
 _PERMANENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _LOG_TAIL = 64 << 10
 _REPORTS = (attempt_files.OUTCOME, attempt_files.STATUS, attempt_files.EVENTS)
@@ -51,6 +56,7 @@ _CHUNK = 1 << 20
 _NODE_PATIENCE = 20.0  # seconds: another node may be gone, and its files appear here late
 _LOOK = 0.1  # seconds between two looks at the other nodes
 _PARTS = "parts"
+_PARTIAL = ".partial"  # the file that is being written
 
 
 class NodeUpload:
@@ -71,6 +77,7 @@ class NodeUpload:
         self._platform = platform
         self._part = part
         self._parts: dict[str, dict[str, object]] = {}
+        self._sizes: dict[str, int] = {}  # of files that are not in parts
         self._run_dir = run_dir
         self._folder = folder
         self._target = target
@@ -98,10 +105,13 @@ class NodeUpload:
         return self._output(os.path.join(self._run_dir, output))
 
     def finish(self, **facts: object) -> None:
-        """Mark the upload as complete, with the index of parts. Raises OSError."""
+        """Mark the upload as complete, with the sizes of files and the index of parts. Raises
+        OSError."""
         masked = {"masked": self._masked} if self._masked else {}
-        index = attempt_files.encode({"v": 1, **masked, **facts, "parts": self._parts})
-        self._retry(DONE, lambda path: _write(path, BytesIO(index), len(index)))
+        index = attempt_files.encode(
+            {"v": 1, **masked, **facts, "files": self._sizes, "parts": self._parts}
+        )
+        self._retry(DONE, lambda path: self._write(path, BytesIO(index), len(index)))
 
     def _rank(self, folder: str) -> None:
         self._result(folder)
@@ -191,13 +201,14 @@ class NodeUpload:
     def _store(self, target: str, file: BinaryIO, size: int) -> None:
         """Write a file, in parts where it is large."""
         if self._part is None or size <= self._part:
-            self._retry(target, lambda path: _write(path, file, size))
+            self._retry(target, lambda path: self._write(path, file, size))
+            self._sizes[target] = size
             return
         digests: list[str] = []
         folder = os.path.join(_PARTS, str(len(self._parts)))
         for number, start in enumerate(range(0, size, self._part)):
             length = min(self._part, size - start)
-            write = partial(_write, file=file, size=length, start=start)
+            write = partial(self._write, file=file, size=length, start=start)
             digests.append(self._retry(os.path.join(folder, str(number)), write))
         index = {"bytes": size, "part": self._part, "folder": folder, "sha256": digests}
         self._parts[target] = index
@@ -218,8 +229,23 @@ class NodeUpload:
                 self._patience -= pause
                 pause *= 2
 
+    def _write(self, path: str, file: BinaryIO, size: int, start: int = 0) -> str:
+        """Write `size` bytes of `file` from `start` on, all of them or none; return their
+        SHA-256."""
+        partial = os.path.join(self._target, _PARTIAL)
+        digest = _copy_bytes(partial, file, size, start)
+        try:
+            os.replace(partial, path)
+        except OSError as error:
+            if error.errno not in _NO_RENAME:
+                raise
+            # Nobody promises that the mount of a platform renames files.
+            os.unlink(partial)
+            return _copy_bytes(path, file, size, start)
+        return digest
 
-def _write(path: str, file: BinaryIO, size: int, start: int = 0) -> str:
+
+def _copy_bytes(path: str, file: BinaryIO, size: int, start: int) -> str:
     """Write `size` bytes of `file` from `start` on; return their SHA-256."""
     hashed = hashlib.sha256()
     file.seek(start)
@@ -282,7 +308,7 @@ def await_others(target: str, nodes: int, stopping: StopRequest) -> None:
     above = os.path.dirname(target)
     folders = [os.path.join(above, f"node_{number}") for number in range(nodes)]
     deadline = time.monotonic() + _NODE_PATIENCE
-    while not all(os.path.exists(os.path.join(folder, DONE)) for folder in folders):
+    while not all(attempt_files.read_json(folder, DONE) for folder in folders):
         if stopping.asked or time.monotonic() > deadline:
             return
         stopping.wait(_LOOK)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, Launcher, LogReader
 from sgpu_decl.errors import BackendError, NotFound
-from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
@@ -143,7 +143,17 @@ class RemoteAttempts(Attempts):
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         back = self._returned(record)
-        return back.results.values(back.attempt, back.nodes) if back is not None else []
+        if back is None:
+            return []
+        absent = [node for _, node in back.nodes if not back.results.done(back.attempt, node)]
+        if absent and back.view.state is AttemptState.SUCCEEDED:
+            raise BackendError(
+                f"what ranks of `{record.ref}` returned on node {min(absent)} is not to be seen "
+                "here yet, though it succeeded",
+                hint="try again in a minute: its launch folder may show late what nodes wrote",
+                code="nothing_yet",
+            )
+        return back.results.values(back.attempt, back.nodes)
 
     def output(self, record: LaunchRecord, progress: Progress) -> Output:
         if self.active(record):

@@ -7,19 +7,19 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sgpu_decl.backends.remote.files import RemoteFiles
-from sgpu_decl.backends.remote.split_files import SplitFile
+from sgpu_decl.backends.remote.split_files import SplitFile, split_files
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
 
-__all__ = ["fetch_output", "run_downloads"]
+__all__ = ["cut_short", "fetch_output", "run_downloads"]
 
 _DOWNLOADS = 8  # at once
 _OUTPUT = "output/"
@@ -31,11 +31,13 @@ Download = Callable[[Sent], None]
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file: where it lies there, its name here, and its parts where it is in some."""
+    """One file: where it lies there, its name here, and its parts where it is in some. Its size is
+    `exact` if its node says it: a listing need not know it, or may be late."""
 
     source: str
     name: str
     size: int
+    exact: bool
     split: SplitFile | None = None
 
     def downloads(self, files: RemoteFiles, target: Path, scratch: Path) -> list[Download]:
@@ -43,11 +45,19 @@ class _File:
         if target.exists():
             return []
         if self.split is None:
-            return [partial(_fetch, files, self.source, scratch, target)]
+            return [partial(self._fetch, files, scratch, target)]
         return [
             partial(self.split.fetch, files, number, scratch)
             for number in self.split.missing(scratch)
         ]
+
+    def _fetch(self, files: RemoteFiles, scratch: Path, target: Path, received: Sent) -> None:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.fetch(self.source, scratch, received)
+        if self.exact and scratch.stat().st_size != self.size:
+            scratch.unlink()
+            raise cut_short(self.source)
+        scratch.rename(target)
 
     def missing(self, target: Path, scratch: Path) -> int:
         """Bytes that are not here yet."""
@@ -67,7 +77,7 @@ class _File:
 def fetch_output(
     files: RemoteFiles,
     remote: str,
-    nodes: Mapping[int, Mapping[str, SplitFile]],
+    nodes: Mapping[int, Mapping[str, Any]],
     folder: Path,
     progress: Progress,
 ) -> Output:
@@ -78,7 +88,7 @@ def fetch_output(
 
     Args:
         remote: where the nodes of an attempt brought things: `…/back/N`.
-        nodes: those nodes, and of each the files that it brought in parts, by their names.
+        nodes: those that brought back all, and what each of them said last, its `done`.
         folder: where they come to. What is not whole yet lies in `.fetching` beside it: names may
             be as long as names can be.
 
@@ -163,10 +173,14 @@ def run_downloads(downloads: Mapping[Download, _Of], report: Sent) -> dict[_Of, 
     return failed
 
 
-def _fetch(files: RemoteFiles, source: str, scratch: Path, target: Path, received: Sent) -> None:
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.fetch(source, scratch, received)
-    scratch.rename(target)
+def cut_short(source: str) -> BackendError:
+    """The error of a file that is not as long as its node wrote it."""
+    return BackendError(
+        f"reading `{source}`: it is not all that the node wrote there",
+        hint="try again: a shared folder may show a file before its content. If that does not "
+        "help, somebody changed it there",
+        code="remote_broken",
+    )
 
 
 @contextmanager
@@ -185,7 +199,7 @@ def _short(source: str) -> str:
 
 
 def _name_outputs(
-    files: RemoteFiles, remote: str, nodes: Mapping[int, Mapping[str, SplitFile]]
+    files: RemoteFiles, remote: str, nodes: Mapping[int, Mapping[str, Any]]
 ) -> list[_File]:
     names: set[str] = set()
     folders: set[str] = set()
@@ -194,13 +208,17 @@ def _name_outputs(
         return name in names or name in folders or not names.isdisjoint(_folders_of(name))
 
     items = []
-    for node, split in sorted(nodes.items()):
+    for node, report in sorted(nodes.items()):
         above = f"{remote}/node_{node}/{_OUTPUT}"
-        whole = [_File(f"{above}{path}", path, size) for path, size in _below(files, above, "")]
+        sizes = report.get("files")
+        if sizes is None:  # an older node wrote no sizes
+            sized, exact = dict(_below(files, above, "")), False
+        else:
+            sized, exact = _of_output(sizes), True
+        whole = [_File(f"{above}{path}", path, size, exact) for path, size in sized.items()]
         parts = [
-            _File(item.folder, name.removeprefix(_OUTPUT), item.bytes, item)
-            for name, item in split.items()
-            if name.startswith(_OUTPUT)
+            _File(item.folder, name, item.bytes, exact=True, split=item)
+            for name, item in _of_output(split_files(report, f"{remote}/node_{node}")).items()
         ]
         for item in sorted([*whole, *parts], key=lambda item: item.name):
             if ".." in item.name.split("/") or item.name.startswith("/"):
@@ -214,8 +232,15 @@ def _name_outputs(
                 name, own = f"{own}/{item.name}", f"{own}_"
             names.add(name)
             folders.update(_folders_of(name))
-            items.append(_File(item.source, name, item.size, item.split))
+            items.append(replace(item, name=name))
     return items
+
+
+def _of_output(named: Mapping[str, _Of]) -> dict[str, _Of]:
+    """What stands below `output/`, by its name there."""
+    return {
+        name.removeprefix(_OUTPUT): item for name, item in named.items() if name.startswith(_OUTPUT)
+    }
 
 
 def _folders_of(name: str) -> list[str]:

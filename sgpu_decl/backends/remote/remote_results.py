@@ -1,19 +1,26 @@
 """What nodes bring back into the launch folder, fetched when it is asked for and kept in the folder
-of the attempt here. Which files there are: see `launch_folder`."""
+of the attempt here. Which files there are: see `launch_folder`.
+
+A node may be lost while it writes a file, and a shared folder may show a file before its content.
+So a report counts, and is kept here, if it is a whole JSON object, and all else if the node wrote
+`done`, which it does last, and if it is as long as that says.
+"""
 
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.agent.attempt_files import parse_object
 from sgpu_decl.agent.node.upload import OPEN_RUN
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
-from sgpu_decl.backends.remote.output_download import fetch_output, run_downloads
+from sgpu_decl.backends.remote.output_download import cut_short, fetch_output, run_downloads
 from sgpu_decl.backends.remote.remote_layout import BACK
 from sgpu_decl.backends.remote.split_files import split_files
 from sgpu_decl.model.jsonable import Json
@@ -51,23 +58,25 @@ class RemoteResults:
             folder = f"{self._remote}/{attempt}"
             for node in self._files.list(folder):
                 names = {entry.name for entry in self._files.list(f"{folder}/{node.name}")}
-                if "done" in names and "output" in names:
+                if "done" not in names or not names & {"output", "parts"}:
+                    continue
+                report = self.done(attempt, int(node.name.removeprefix("node_")))
+                # What a rank returned may be in parts too.
+                split = any(name.startswith("output/") for name in report.get("parts") or ())
+                if split or (report and "output" in names):
                     return True
-                if "done" in names and "parts" in names:
-                    report = self.done(attempt, int(node.name.removeprefix("node_")))
-                    # What a rank returned may be in parts too.
-                    if any(name.startswith("output/") for name in report.get("parts") or ()):
-                        return True
         return False
 
     def outcome(self, attempt: int) -> dict[str, Any] | None:
         """How the agent of the first node says that it ended."""
-        return _object(self._fetch(f"{attempt}/node_0/outcome.json"))
+        path = f"{attempt}/node_0/outcome.json"
+        return self._object(path) or parse_object(self._fetch(path) or b"")
 
     def done(self, attempt: int, node: int) -> dict[str, Any]:
         """What a node said last: what it left behind, which files it brought in parts, and which
         ranks returned secrets; empty where it has not brought back all."""
-        return _object(self._whole(f"{attempt}/node_{node}/done")) or {}
+        report = self._object(f"{attempt}/node_{node}/done")
+        return {"v": 1, **report} if report is not None else {}
 
     def values(self, attempt: int, ranks: Sequence[tuple[int, int]]) -> list[dict[str, Json]]:
         """What ranks returned, of `(rank, node)`; a value that JSON cannot hold is named by the
@@ -86,53 +95,88 @@ class RemoteResults:
 
     def output(self, attempt: int, progress: Progress) -> Output:
         """What all nodes left in SGPU_OUTPUT_DIR, beside what is here of the attempt. A node that
-        has no rank, as those beside the driver of a Ray cluster, leaves Ray's logs there."""
+        has no rank, as those beside the driver of a Ray cluster, leaves Ray's logs there. Of one
+        that did not bring back all, the files are lacking."""
         remote, folder = f"{self._remote}/{attempt}", self._local.parent / "output"
         reports = {node: self.done(attempt, node) for node in self._nodes(attempt)}
-        split = {node: split_files(item, f"{remote}/node_{node}") for node, item in reports.items()}
-        output = fetch_output(self._files, remote, split, folder, progress)
-        lost = [str(item) for one in reports.values() for item in one.get("left") or ()]
-        if not lost:
-            return output
-        lacking = tuple(sorted({*output.lacking, *lost}))
-        why = output.why or "its node did not bring it back: write what is large to a volume"
-        return replace(output, lacking=lacking, why=why)
+        whole = {node: report for node, report in reports.items() if report}
+        output = fetch_output(self._files, remote, whole, folder, progress)
+        lacking, reasons = list(output.lacking), [output.why] if output.why else []
+        for node, report in reports.items():
+            left = [str(item) for item in report.get("left") or ()]
+            if not report:
+                left = [f"node_{node}/output"]
+                reasons.append(
+                    f"node {node} did not bring back all, and its files may be cut short: what "
+                    f"there is of them lies in `{remote}/node_{node}`"
+                )
+            elif left:
+                reasons.append("its node did not bring it back: write what is large to a volume")
+            lacking += left
+        return replace(output, lacking=tuple(sorted({*lacking})), why="; ".join(reasons[:1]))
 
     def _nodes(self, attempt: int) -> list[int]:
-        """The nodes that brought something back."""
+        """The nodes that had ranks, or that brought something back."""
         names = [item.name for item in self._files.list(f"{self._remote}/{attempt}")]
         numbers = [name.removeprefix("node_") for name in names if name.startswith("node_")]
-        return sorted(int(number) for number in numbers if number.isdigit())
+        ranks = (self.outcome(attempt) or {}).get("ranks") or ()
+        with_ranks = {int(rank.get("node_rank") or 0) for rank in ranks}
+        return sorted({*with_ranks, *(int(number) for number in numbers if number.isdigit())})
 
     def _value(self, attempt: int, rank: int, node: int) -> dict[str, Json] | None:
         folder = f"{attempt}/node_{node}/ranks/{rank}"
         raw = self._fetch(f"{folder}/output.json")
         if raw is None:
             return None
-        value: Json = json.loads(raw)
+        value = _json(raw, f"{self._remote}/{folder}/output.json")
         if isinstance(value, dict) and isinstance(value.get("pickle"), str):
             name = str(value["pickle"]).rpartition("/")[2]
             if name == "output.pkl" and self._fetch(f"{folder}/{name}") is not None:
                 value = {**value, "pickle": str(self._local / folder / name)}
         result: dict[str, Json] = {"rank": rank, "value": value}
         if rank in (self.done(attempt, node).get("masked") or ()):
-            shown = self._fetch(f"{folder}/{SHOWN}")
-            result |= masked_value(json.loads(shown or b"null"), self._local / folder)
+            shown = self._fetch(f"{folder}/{SHOWN}") or b"null"
+            given = _json(shown, f"{self._remote}/{folder}/{SHOWN}")
+            result |= masked_value(given, self._local / folder)
         return result
 
+    def _object(self, path: str) -> dict[str, Any] | None:
+        """A report of a node; None where it is not there, or not whole yet."""
+        file = self._local / path
+        with suppress(OSError):
+            kept = parse_object(file.read_bytes())
+            if kept is not None:
+                return kept
+        try:
+            content = self._files.get(f"{self._remote}/{path}")
+        except RemoteMissing:
+            return None
+        report = parse_object(content)
+        if report is not None:
+            _keep(file, content)
+        return report
+
     def _fetch(self, path: str) -> bytes | None:
-        """A file, from here where it was fetched before. What is there is there whole and does not
-        change; what is missing may come yet."""
-        content = self._whole(path)
-        if content is not None:
-            return content
+        """A file of a node that brought back all, from here where it was fetched before; None where
+        it is missing. It does not change any more."""
+        file = self._local / path
         attempt, node, name = path.split("/", 2)
         report = self.done(int(attempt), int(node.removeprefix("node_")))
+        if not report:
+            return None
+        with suppress(OSError):
+            return file.read_bytes()
         split = split_files(report, f"{self._remote}/{attempt}/{node}").get(name)
         if split is None:
-            return None
-        target = self._local / path
-        scratch = target.with_name(f".{target.name}.parts")
+            try:
+                content = self._files.get(f"{self._remote}/{path}")
+            except RemoteMissing:
+                return None
+            if len(content) != (report.get("files") or {}).get(name, len(content)):
+                raise cut_short(f"{self._remote}/{path}")
+            _keep(file, content)
+            return content
+        scratch = file.with_name(f".{file.name}.parts")
         failed = run_downloads(
             {
                 partial(split.fetch, self._files, number, scratch): name
@@ -142,30 +186,19 @@ class RemoteResults:
         )
         for error in failed.values():
             raise error
-        split.join(scratch, target)
-        return target.read_bytes()
-
-    def _whole(self, path: str) -> bytes | None:
-        """A file that is not in parts."""
-        file = self._local / path
-        try:
-            return file.read_bytes()
-        except OSError:
-            pass
-        try:
-            content = self._files.get(f"{self._remote}/{path}")
-        except RemoteMissing:
-            return None
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(file, content, durable=False)
-        return content
+        split.join(scratch, file)
+        return file.read_bytes()
 
 
-def _object(raw: bytes | None) -> dict[str, Any] | None:
-    if raw is None:
-        return None
+def _keep(file: Path, content: bytes) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomic(file, content, durable=False)
+
+
+def _json(content: bytes, path: str) -> Json:
+    """Raises BackendError: it is no JSON, so its node had not written it whole."""
     try:
-        value = json.loads(raw)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        value: Json = json.loads(content)
+    except ValueError as error:
+        raise cut_short(path) from error
+    return value

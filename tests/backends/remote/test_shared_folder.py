@@ -230,6 +230,7 @@ def test_output_comes_from_nodes_without_ranks_too(tmp_path: Path) -> None:
         file = tmp_path / f"launch/back/0/node_{node}/output/ray_logs/0/node_{node}/raylet.out"
         file.parent.mkdir(parents=True)
         file.write_text(f"of node {node}")
+        (tmp_path / f"launch/back/0/node_{node}/done").write_text('{"v": 1}')
     back = RemoteResults(FolderFiles(tmp_path), str(tmp_path / "launch"), tmp_path / "attempt")
     output = back.output(0, Quiet())
     assert (output.files, output.lacking) == (2, ())

@@ -264,7 +264,9 @@ def test_a_rank_that_crashes_says_so_to_the_platform(make_hosted: Any) -> None:
         "left": [],
         "parts": {},
     }
-    assert hosted.read("done") == done
+    found = hosted.read("done")
+    assert {name: hosted.back(name).stat().st_size for name in found["files"]} == found.pop("files")
+    assert found == done
 
 
 BLOCK = """
