@@ -35,14 +35,14 @@ class HangDetector:
         self,
         loop: Loop,
         group: RankGroup,
-        folder: str,
+        run_dir: str,
         seconds: float,
         hung: Callable[[], None],
         workers: Callable[[], list[int]] = list,
     ) -> None:
         self._loop = loop
         self._group = group
-        self._folder = folder
+        self._run_dir = run_dir
         self._seconds = seconds
         self._hung = hung
         self._workers = workers
@@ -91,7 +91,7 @@ class HangDetector:
         size = 0
         for rank, pid in self._group.living.items():
             ticks += sum(map(processes.cpu_ticks, [pid, *processes.descendants(pid)]))
-            folder = rank_folder(self._folder, rank, self._restart)
+            folder = rank_folder(self._run_dir, rank, self._restart)
             for name in ("stdout.log", "stderr.log"):
                 size += os.stat(os.path.join(folder, name)).st_size
         return ticks, size

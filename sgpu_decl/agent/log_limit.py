@@ -35,15 +35,15 @@ _INDEX_SHARE = 16  # an entry of 16 bytes stands for far more than as many bytes
 
 
 class LogBound:
-    """Keeps each stream of the ranks in `folder` to about `limit` bytes on disk."""
+    """Keeps each stream of the ranks of this node to about `limit` bytes on disk."""
 
     def __init__(
-        self, loop: Loop, group: RankGroup, record: AttemptRecord, folder: str, limit: int
+        self, loop: Loop, group: RankGroup, record: AttemptRecord, run_dir: str, limit: int
     ) -> None:
         self._loop = loop
         self._group = group
         self._record = record
-        self._folder = folder
+        self._run_dir = run_dir
         self._bounds = tuple(
             (f"{stream}.{kind}", bound)
             for stream in ("stdout", "stderr")
@@ -66,7 +66,7 @@ class LogBound:
         self._patience = min(_LATEST, 2 * self._patience)
         delay = _LATEST
         for rank in self._group.living:
-            folder = rank_folder(self._folder, rank, self._restart)
+            folder = rank_folder(self._run_dir, rank, self._restart)
             for name, bound in self._bounds:
                 path = os.path.join(folder, name)
                 try:

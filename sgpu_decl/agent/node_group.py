@@ -307,7 +307,7 @@ class Leader(Team):
         """A node repeats this while it is idle, so an old message does not count."""
         now = time.monotonic()
         self._idle[node] = now
-        lasts = 1.5 * self._spec["progress_timeout"]
+        lasts = 1.5 * self._spec["progress_timeout"] + 1.0
         if all(now - self._idle.get(other, -lasts) < lasts for other in self._unswept):
             self.actions.stop_ranks("hung")
 

@@ -119,12 +119,12 @@ class Supervisor:
         self._logs: LogBound | None = None
         if spec["log_limit"] is not None:
             self._logs = LogBound(
-                self._loop, self._group, self._record, self._folder, spec["log_limit"]
+                self._loop, self._group, self._record, spec["run_dir"], spec["log_limit"]
             )
         self._progress: HangDetector | None = None
         if spec["progress_timeout"] is not None:
             self._progress = HangDetector(
-                self._loop, self._group, self._folder, spec["progress_timeout"], self._hung,
+                self._loop, self._group, spec["run_dir"], spec["progress_timeout"], self._hung,
                 *([self._ray.workers] if self._ray is not None else []),
             )  # fmt: skip
 
