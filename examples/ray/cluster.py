@@ -2,7 +2,8 @@
 
     python examples/ray/cluster.py --nodes 2
 
-It prints the variables that lead sgpu to the cluster, and ends with Ctrl-C. It needs `sgpu[ray]`.
+It prints the variables that lead sgpu to the cluster, and ends with Ctrl-C. It needs sgpu with
+the extra `ray`.
 """
 
 import argparse

@@ -1,16 +1,19 @@
-"""The Python that runs sgpu, and those that ranks of the project's runs use."""
+"""The Python that runs sgpu, what is installed in it as sgpu, and those that ranks of the project's
+runs use."""
 
 import platform
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 
 from sgpu_decl.config.loaded import LoadedRun
+from sgpu_decl.distribution import FORMER_NAME, NAME, SOURCE, pip_command
 from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.desired import Interpreter
-from sgpu_decl.model.doctor_finding import Finding, fail, few, ok
+from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 
 __all__ = ["check_interpreters", "rank_interpreters", "yaml_folder"]
 
@@ -18,6 +21,7 @@ _CHECK = "interpreter"
 
 
 def check_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> Iterator[Finding]:
+    yield from _former_names()
     own = f"Python {platform.python_version()}, `{sys.executable}`"
     if not runs:
         yield ok(_CHECK, f"{own}; ranks use it unless a run says otherwise")
@@ -36,6 +40,24 @@ def check_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> I
             yield fail(_CHECK, f"{addresses}: {diagnostic.summary}", diagnostic.hint)
     if declared := [str(run.address) for run in runs if run.config.env.origins]:
         yield ok(_CHECK, f"a declared environment is for the ranks of {few(declared)}")
+
+
+def _former_names() -> Iterator[Finding]:
+    """Warnings for distributions with the former name: sgpu itself, or the other project, which
+    brings a command of the same name."""
+    for found in distributions(name=FORMER_NAME):
+        if any(script.value.startswith("sgpu_decl.") for script in found.entry_points):
+            text = (
+                f"sgpu is installed by its former name `{FORMER_NAME}`, which another project has"
+            )
+        else:
+            text = f"`{FORMER_NAME}` {found.version} is another project, with a command `sgpu`"
+        yield warn(
+            "distribution",
+            f"{text}: this one is `{NAME}`",
+            f"`{pip_command('uninstall', FORMER_NAME)}`, and then, since they share files, "
+            f"`{pip_command('install', SOURCE)}` in the checkout of sgpu",
+        )
 
 
 def rank_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.tracking.store_location import absolute_uri
 from sgpu_decl.tracking.stores.choice import store_in_words
@@ -36,7 +37,7 @@ def check_tracking_stores(
         yield warn(
             _CHECK,
             "MLflow is not installed beside sgpu: runs are not tracked",
-            "`pip install 'sgpu[mlflow]'`, or `mlflow.enabled: false`",
+            f"`{extra_command('mlflow')}`, or `mlflow.enabled: false`",
         )
         return
     yield ok(_CHECK, f"MLflow {version('mlflow')}")

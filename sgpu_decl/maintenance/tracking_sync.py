@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import BackendError, NotFound, SgpuError
 from sgpu_decl.tracking.tracker_files import read_record
 
@@ -53,7 +54,9 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
         )
     if find_spec("mlflow") is None:
         raise SgpuError(
-            "MLflow is not installed", hint="`pip install 'sgpu[mlflow]'`", code="mlflow_missing"
+            "MLflow is not installed",
+            hint=f"install it with `{extra_command('mlflow')}`",
+            code="mlflow_missing",
         )
     from sgpu_decl.tracking.stores.store_protocol import StoreError
     from sgpu_decl.tracking.sync import push_run

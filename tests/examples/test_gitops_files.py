@@ -1,12 +1,15 @@
 """The files of the example `gitops`: they are valid, and its pipelines only call its scripts."""
 
+import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import jsonschema
 import pytest
@@ -81,10 +84,55 @@ def test_only_the_job_that_applies_is_of_the_environment_prod() -> None:
 
 
 def test_the_version_that_ci_installs_is_this_one() -> None:
-    (version,) = re.findall(
-        r"^sgpu\[.*\]==(\S+)$", (FOLDER / "ci/requirements.txt").read_text(), re.MULTILINE
+    (line,) = re.findall(r"^[^#\n]+$", (FOLDER / "ci/requirements.in").read_text(), re.MULTILINE)
+    assert line.partition("[")[0] == f"./ci/sgpu_decl-{__version__}-py3-none-any.whl"
+
+
+@pytest.mark.expensive
+@pytest.mark.packaging
+def test_ci_installs_the_pinned_wheel_and_no_other(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER / "ci", tmp_path / "ci")
+    environ = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_TARGET": str(tmp_path / "site"),
+    }
+
+    def install() -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["bash", "ci/install.sh"], cwd=tmp_path, env=environ,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    unpinned = install()
+    assert unpinned.returncode == 1
+    assert "`ci/requirements.txt` is missing" in unpinned.stderr
+
+    wheel = tmp_path / f"ci/sgpu_decl-{__version__}-py3-none-any.whl"
+    information = f"sgpu_decl-{__version__}.dist-info"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr(
+            f"{information}/METADATA",
+            f"Metadata-Version: 2.1\nName: sgpu-decl\nVersion: {__version__}\n",
+        )
+        archive.writestr(
+            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{information}/RECORD", "")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (tmp_path / "ci/requirements.txt").write_text(
+        f"./ci/{wheel.name} \\\n    --hash=sha256:{digest}\n"
     )
-    assert version == __version__
+    pinned = install()
+    assert pinned.returncode == 0, pinned.stderr
+    assert (tmp_path / "site" / information).is_dir()
+
+    with ZipFile(wheel, "a") as archive:
+        archive.writestr("sgpu_decl/__init__.py", "")
+    other = install()
+    assert other.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in other.stderr
 
 
 @pytest.mark.parametrize(("file", "form"), [("sgpu.yml", "project"), ("evaluation/run.yml", "run")])

@@ -219,7 +219,7 @@ def test_a_machine_without_the_library_is_told_how_to_install_it(
     with pytest.raises(SgpuError, match="psycopg") as caught:
         store.read()
     assert caught.value.code == "sdk_missing"
-    assert "pip install 'sgpu[postgres]'" in str(caught.value.hint)
+    assert "pip install 'psycopg[binary]>=3.2,<4'`" in str(caught.value.hint)
     assert store.presence("lin") is Presence.UNKNOWN
 
 

@@ -419,7 +419,7 @@ def test_a_machine_without_the_library_is_told_how_to_install_it(
     with pytest.raises(SgpuError, match="obstore") as caught:
         store.read()
     assert caught.value.code == "sdk_missing"
-    assert "pip install 'sgpu[object]'" in str(caught.value.hint)
+    assert "pip install 'obstore>=0.12,<0.13'`" in str(caught.value.hint)
     assert store.presence("lin") is Presence.UNKNOWN
 
 

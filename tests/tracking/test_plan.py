@@ -28,7 +28,7 @@ def test_tracking_that_was_asked_for_and_cannot_be_is_an_error(sgpu: Shell) -> N
     (found,) = checks(sgpu, RUN + "mlflow: {enabled: true}\n")
     assert found["severity"] == "error"
     assert found["place"]["line"] == 5
-    assert "pip install 'sgpu[mlflow]'" in found["hint"]
+    assert "install 'mlflow>=3.1,<4' 'psutil" in found["hint"]
     assert sgpu.here("apply", "-y").code == 1
 
 

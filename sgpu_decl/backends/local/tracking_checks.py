@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.tracking_uri import uri_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.tracking.tracker_launch import available
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-_HOW = "install it beside sgpu, `pip install 'sgpu[mlflow]'`, or set `mlflow.enabled: false`"
 _TWICE = {"experiment": "MLFLOW_EXPERIMENT_NAME", "tracking_uri": "MLFLOW_TRACKING_URI"}
 
 
@@ -41,12 +41,13 @@ def check_tracking(
 def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
     paths = [path for path in places if path.startswith("mlflow.") and not called]
     where = f"MLflow is not installed in {sys.prefix}"
+    how = f"install it beside sgpu, `{extra_command('mlflow')}`, or set `mlflow.enabled: false`"
     if "mlflow.enabled" in places:
         return Diagnostic(
             code="mlflow_missing",
             summary=f"`mlflow.enabled: true` asks for tracking, and {where}",
             place=places["mlflow.enabled"],
-            hint=_HOW,
+            hint=how,
         )
     if paths:
         return Diagnostic(
@@ -54,13 +55,13 @@ def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
             severity=Severity.WARNING,
             summary=f"`{min(paths)}` has no effect: {where}",
             place=places[min(paths)],
-            hint=_HOW,
+            hint=how,
         )
     return Diagnostic(
         code="mlflow_missing",
         severity=Severity.INFO,
         summary=f"runs are not tracked: {where}",
-        hint=_HOW,
+        hint=how,
     )
 
 
@@ -71,7 +72,7 @@ def _unmeasured(places: Mapping[str, Place]) -> Diagnostic:
         severity=Severity.WARNING if place else Severity.INFO,
         summary="MLflow gets no system metrics: psutil is not installed beside sgpu",
         place=place,
-        hint="install it with `pip install 'sgpu[mlflow]'`, or set `mlflow.system_metrics: false`",
+        hint=f"install it with `{extra_command('mlflow')}`, or set `mlflow.system_metrics: false`",
     )
 
 

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import SgpuError
 
 OLDEST = (0, 8)  # the first whose `pylock.toml` holds hashes and is installed from
 _VERSION = re.compile(r"uv (\d+)\.(\d+)\.")
 _USER = re.compile(r"(?<=://)[^/\s@`'\"]+@")
 _WAIT = 10.0  # seconds for `uv --version`
-_INSTALL = "`pip install 'sgpu[env]'`, or install uv 0.8 or newer on the PATH"
 _UNSET = frozenset({
     "UV_PROJECT", "UV_WORKING_DIR", "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_TARGET", "UV_PREFIX",
     "UV_REQUIRE_HASHES", "UV_NO_VERIFY_HASHES", "UV_VENV_SEED", "UV_LINK_MODE", "VIRTUAL_ENV",
@@ -64,12 +64,12 @@ def find_uv(environ: Mapping[str, str]) -> str:
     if old:
         raise SgpuError(
             f"declared environments need uv 0.8 or newer, and {', '.join(old)}",
-            hint=_INSTALL,
+            hint=_remedy(),
             code="uv_too_old",
         )
     raise SgpuError(
         "declared environments are resolved and built with uv, and there is none",
-        hint=_INSTALL,
+        hint=_remedy(),
         code="uv_missing",
     )
 
@@ -118,7 +118,7 @@ def run_uv(
             )
         except OSError as error:
             raise SgpuError(
-                f"`{uv}` cannot be started: {error.strerror}", hint=_INSTALL, code="uv_missing"
+                f"`{uv}` cannot be started: {error.strerror}", hint=_remedy(), code="uv_missing"
             ) from error
         with process, _ended(process):
             for line in process.stderr or ():
@@ -156,6 +156,10 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[str]:
 
         with contextlib.suppress(FileNotFoundError):
             yield os.fspath(uv.find_uv_bin())
+
+
+def _remedy() -> str:
+    return f"`{extra_command('env')}`, or install uv 0.8 or newer on the PATH"
 
 
 def _version(path: str) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.bucket_url import AZURE, GOOGLE, S3, BucketUrl
@@ -254,7 +255,7 @@ def require_obstore() -> None:
     except ImportError as error:
         raise SgpuError(
             "a state in an object store needs the package `obstore`, which is not installed",
-            hint="install it with `pip install 'sgpu[object]'`",
+            hint=f"install it with `{extra_command('object')}`",
             code="sdk_missing",
         ) from error
 

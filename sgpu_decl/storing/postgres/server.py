@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, LiteralString
 
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.server_url import ENCRYPTED, is_near
@@ -53,7 +54,7 @@ def require_psycopg() -> None:
     except ImportError as error:
         raise SgpuError(
             "a state in PostgreSQL needs the package `psycopg`, which is not installed",
-            hint="install it with `pip install 'sgpu[postgres]'`",
+            hint=f"install it with `{extra_command('postgres')}`",
             code="sdk_missing",
         ) from error
 

@@ -62,7 +62,7 @@ def _empty_store(say: Callable[[str], None]) -> Path:
     try:
         name = f"{version('mlflow')}.db"
     except PackageNotFoundError as error:
-        raise StoreError("MLflow is not installed: `pip install 'sgpu[mlflow]'`") from error
+        raise StoreError("MLflow is not installed") from error
     cached = Path(platformdirs.user_cache_path("sgpu")) / "mlflow" / name
     if cached.exists():
         return cached

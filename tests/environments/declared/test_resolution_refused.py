@@ -200,7 +200,7 @@ def test_without_uv(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     found = declared.refused(dependencies=["alpha"])
     assert found.code == "uv_missing"
-    assert "pip install 'sgpu[env]'" in found.hint
+    assert "pip install 'uv>=0.8,<1'`" in found.hint
 
 
 def test_a_failure_is_not_remembered(

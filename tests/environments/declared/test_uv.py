@@ -37,7 +37,7 @@ def test_what_does_not_answer_as_uv_is_none(tmp_path: Path, text: str) -> None:
     _program(tmp_path, text)
     with pytest.raises(SgpuError) as caught:
         find_uv({"PATH": str(tmp_path)})
-    assert (caught.value.code, "sgpu[env]" in caught.value.hint) == ("uv_missing", True)
+    assert (caught.value.code, "install 'uv>=0.8,<1'`" in caught.value.hint) == ("uv_missing", True)
 
 
 def test_uv_gets_the_users_settings_less_those_that_lead_astray(tmp_path: Path) -> None:

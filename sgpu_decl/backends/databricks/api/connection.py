@@ -27,6 +27,7 @@ from sgpu_decl.backends.databricks.api.account import Account, Login, login_of
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, explained
 from sgpu_decl.backends.remote.answer_cache import AnswerCache
 from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.jsonable import Json
 
@@ -358,7 +359,7 @@ def _import_sdk() -> None:
     if find_spec("databricks") is None or find_spec("databricks.sdk") is None:
         raise SgpuError(
             "Databricks needs the package `databricks-sdk`, which is not installed",
-            hint="install it with `pip install 'sgpu[databricks]'`",
+            hint=f"install it with `{extra_command('databricks')}`",
             code="sdk_missing",
         )
     import databricks.sdk  # noqa: F401
