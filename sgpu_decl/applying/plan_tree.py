@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.checkout import Checkout, git_text
+from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.model.plan import Plan
+from sgpu_decl.staging.repository import git_text
 
 __all__ = ["check_tree"]
 

@@ -14,11 +14,16 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.checkout import git_command, git_environment, git_text
 from sgpu_decl.facts.location import Opened, absolute
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.staging.repository import repository_top
-from sgpu_decl.staging.selection import RULES
+from sgpu_decl.staging.ignore_rules import RULES
+from sgpu_decl.staging.repository import (
+    COMMIT_COPY,
+    git_command,
+    git_environment,
+    git_text,
+    repository_top,
+)
 
 __all__ = ["BaseFiles", "resolve_base"]
 
@@ -92,6 +97,7 @@ class BaseFiles:
         self._folder = TemporaryDirectory(prefix="sgpu-base-")
         self._copy = Path(os.path.realpath(self._folder.name)) / top.name
         (self._copy / ".git").mkdir(parents=True)  # here the repository ends, for ignored files
+        (self._copy / ".git" / COMMIT_COPY).touch()
         inside = Path(os.path.realpath(opened.root)).relative_to(top)
         above = [(folder / name).as_posix() for folder in inside.parents for name in _ABOVE]
         self._take([inside.as_posix(), *above] if above else [])

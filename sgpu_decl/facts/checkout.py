@@ -1,9 +1,4 @@
-"""The commit, branch and state of a git checkout, for `${git.…}` and for plans.
-
-The configuration of a checkout can name programs: a file monitor, filters, hooks, pagers, external
-diffs, transports. All of them are switched off here, because planning must not run programs of a
-project.
-"""
+"""The commit, branch and state of a git checkout, for `${git.…}` and for plans."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -12,21 +7,9 @@ from functools import cached_property
 from pathlib import Path
 
 from sgpu_decl.model.git_facts import GitFacts
-from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.repository import git_text, repository_top
 
-__all__ = ["Checkout", "git_command", "git_environment", "git_text"]
-
-_PATIENCE = 5.0  # seconds
-_OFF = (
-    "--no-pager",
-    "--no-optional-locks",  # else `status` writes the index, and tells a hook
-    "-c", "core.fsmonitor=",
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.pager=cat",
-    "-c", "diff.external=",
-)  # fmt: skip
-# A partial clone would fetch what it lacks, by programs that its configuration names.
-_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+__all__ = ["Checkout"]
 
 
 class Checkout:
@@ -95,37 +78,7 @@ def _head(root: Path) -> GitFacts:
 
 
 def _is_checkout(root: Path) -> bool:
-    return repository_top(root) is not None or "GIT_DIR" in os.environ
-
-
-def git_command(root: Path, *words: str, off: tuple[str, ...] = ()) -> list[str]:
-    """The words of a git command that runs no program of the repository."""
-    return ["git", "-C", os.fspath(root), *_OFF, *off, *words]
-
-
-def git_environment() -> dict[str, str]:
-    """The environment of such a command."""
-    return {**os.environ, **_ENVIRONMENT}
-
-
-def git_text(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
-    """The output of such a command; `None` if it fails."""
-    import subprocess
-
-    try:
-        process = subprocess.run(
-            git_command(root, *words, off=off),
-            env=git_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return process.stdout.rstrip() if process.returncode == 0 else None
+    return repository_top(root) is not None
 
 
 def _dirty(root: Path) -> bool | None:

@@ -3,9 +3,8 @@
 import os
 from pathlib import Path, PurePath
 
-from sgpu_decl.facts.checkout import git_text
 from sgpu_decl.model.project_home import ProjectIdentity, repository_of
-from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.repository import git_text, repository_top
 
 __all__ = ["project_identity"]
 

@@ -1,11 +1,173 @@
-"""Finds the git repository of a folder, without git."""
+"""The git repository of a folder: where it is, what it ignores, and what it tracks.
+
+The configuration of a checkout can name programs: a file monitor, filters, hooks, pagers, external
+diffs, transports. All of them are switched off here, because planning must not run programs of a
+project. Without git, the rules in the checkout are read all the same; only what the configuration
+adds is unknown then.
+"""
 
 import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+
+from sgpu_decl.regular_files import read_regular
+
+__all__ = [
+    "COMMIT_COPY",
+    "Repository",
+    "git_command",
+    "git_environment",
+    "git_refusal",
+    "git_text",
+    "repository_top",
+]
+
+COMMIT_COPY = "sgpu-commit"
+"""A file in `.git` of a folder that holds what a commit holds: all of it is tracked."""
+
+_PATIENCE = 5.0  # seconds
+_OFF = (
+    "--no-pager",
+    "--no-optional-locks",  # else `status` writes the index, and tells a hook
+    "-c", "core.fsmonitor=",
+    "-c", "core.hooksPath=/dev/null",
+    "-c", "core.pager=cat",
+    "-c", "diff.external=",
+)  # fmt: skip
+# A partial clone would fetch what it lacks, by programs that its configuration names.
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+# They lead git to another repository than that of the folder; git sets them for its hooks. The list
+# is that of `git rev-parse --local-env-vars`, without those that hold configuration.
+_ELSEWHERE = frozenset({
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE",
+    "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+})  # fmt: skip
+# Names of files are read from a checkout of another user, too: no program takes part in that.
+_ANY_OWNER = ("-c", "safe.directory=*")
+_GITLINK = "160000"
+_TRUE = frozenset({"true", "yes", "on", "1", ""})
 
 
 def repository_top(folder: Path) -> Path | None:
-    """The nearest folder upward with a `.git`; `None` outside of a repository."""
+    """The nearest folder upward with a `.git`; `None` outside of a repository. git is not asked."""
     real = Path(os.path.realpath(folder))
     # `exists` is false, not an error, where permission is denied.
     return next((above for above in (real, *real.parents) if os.path.exists(above / ".git")), None)
+
+
+def git_command(root: Path, *words: str, off: tuple[str, ...] = ()) -> list[str]:
+    """The words of a git command that runs no program of the repository."""
+    return ["git", "-C", os.fspath(root), *_OFF, *off, *words]
+
+
+def git_environment() -> dict[str, str]:
+    """The environment of such a command: the repository is that of the folder, also where sgpu is
+    called by a hook of another one."""
+    own = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    return {**own, **_ENVIRONMENT}
+
+
+def git_text(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
+    """The output of such a command; `None` if it fails."""
+    code, output, _ = _answer(root, *words, off=off)
+    return output if code == 0 else None
+
+
+def git_refusal(root: Path) -> str | None:
+    """Why git does not answer in a checkout, in its own words; `None` if it does."""
+    code, _, said = _answer(root, "rev-parse", "--git-dir")
+    return None if code == 0 else said
+
+
+def _answer(root: Path, *words: str, off: tuple[str, ...] = ()) -> tuple[int | None, str, str]:
+    import subprocess
+
+    try:
+        process = subprocess.run(
+            git_command(root, *words, off=off),
+            env=git_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None, "", "there is no program `git`"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, "", str(error)
+    return process.returncode, process.stdout.rstrip(), process.stderr.strip()
+
+
+class Repository:
+    """The repository of a checkout.
+
+    Args:
+        top: the folder that holds `.git`.
+    """
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+
+    @property
+    def ignore_case(self) -> bool:
+        """`core.ignoreCase`."""
+        return self._config.get("core.ignorecase", "false").lower() in _TRUE
+
+    @cached_property
+    def excludes(self) -> tuple[tuple[str, str], ...]:
+        """The rules for the whole repository, those that win last: the path and the text of the
+        file of `core.excludesFile`, or its default, and of `info/exclude`."""
+        return tuple(self._excludes())
+
+    def _excludes(self) -> Iterator[tuple[str, str]]:
+        home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+        own = self._config.get("core.excludesfile", os.path.join(home, "git", "ignore"))
+        for path in (own and self.top / own, self._common / "info" / "exclude"):
+            try:
+                if path:
+                    yield os.fspath(path), read_regular(path).decode("utf-8", "surrogateescape")
+            except OSError:
+                continue  # git passes over a file that it cannot read
+
+    def tracked(self, folder: Path) -> Mapping[str, bool]:
+        """The paths below a folder that are in the index, and the folders that hold them; the value
+        says whether the path is that of a submodule. Nothing where git does not answer."""
+        listed = git_text(folder, "ls-files", "--stage", "-z", off=_ANY_OWNER) or ""
+        found: dict[str, bool] = {}
+        for line in listed.split("\0"):
+            facts, tab, path = line.partition("\t")
+            if tab:
+                found[path] = facts.startswith(_GITLINK)
+                while (path := path.rpartition("/")[0]) and path not in found:
+                    found[path] = False
+        return found
+
+    @cached_property
+    def all_tracked(self) -> bool:
+        """Whether the folder holds a commit, and nothing else."""
+        return os.path.isfile(self.top / ".git" / COMMIT_COPY)
+
+    @cached_property
+    def _config(self) -> Mapping[str, str]:
+        words = ("config", "--null", "--type=path", "--get-regexp")
+        names = r"^core\.(excludesfile|ignorecase)$"
+        listed = git_text(self.top, *words, names, off=_ANY_OWNER) or ""
+        lines = (line.partition("\n") for line in listed.split("\0") if line)
+        return {key: value for key, _, value in lines}
+
+    @cached_property
+    def _common(self) -> Path:
+        """The folder of git that all worktrees of the repository share."""
+        folder = self.top / ".git"
+        try:
+            if folder.is_file():  # of a worktree, or of a submodule
+                text = os.fsdecode(read_regular(folder)).strip()
+                folder = self.top / text.removeprefix("gitdir:").strip()
+            return folder / os.fsdecode(read_regular(folder / "commondir")).strip()
+        except OSError:
+            return folder

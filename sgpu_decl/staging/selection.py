@@ -1,6 +1,5 @@
 """Decides which files of a tree are the code of a run, and which rule excludes the others."""
 
-import errno
 import os
 import re
 import stat
@@ -10,12 +9,10 @@ from enum import StrEnum
 from fnmatch import translate
 from pathlib import Path
 
-from sgpu_decl.regular_files import leads_out, read_head, read_regular, special_kind
-from sgpu_decl.staging.ignore_rules import IgnoreRules, Pattern, patterns_of
-from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.regular_files import read_head, special_kind
+from sgpu_decl.staging.git_patterns import Pattern
+from sgpu_decl.staging.ignore_rules import RULES, IgnoreRules
 from sgpu_decl.staging.secret_files import LOOK, MAY_HOLD_SECRET, holds_secret, is_secret
-
-RULES = (".gitignore", ".sgpuignore")
 
 _NEVER_NAMES = frozenset({
     ".git", ".sgpu", ".venv", "__pycache__", ".ipynb_checkpoints", "mlruns", ".mypy_cache",
@@ -113,22 +110,21 @@ class Selection:
         outputs: Collection[tuple[int, int]] = (),
     ) -> None:
         self._root = os.fspath(root)
-        self._top = repository_top(root) or root
         self.include, self.exclude, self.link = include, exclude, link
-        self._ignoring = IgnoreRules(include=include, exclude=exclude, above=rules_above(root))
+        self._ignoring = IgnoreRules(root, include=include, exclude=exclude)
         self.linked = frozenset(os.path.normpath(path) for path in link)
         self._owners = {os.path.realpath(path) for path in owners}
         self._owner_names = {os.path.basename(path) for path in self._owners}
         self._outputs = outputs
 
-    def enter(self, folder: str, path: str) -> None:
-        """Add an ignore file of a folder.
+    def enter(self, folder: str, names: Collection[str]) -> None:
+        """Add the ignore files of a folder that holds `names`.
 
         Raises:
-            OSError: it cannot be read, or is a link that leads out of the project.
+            OSError: one cannot be read, or is a link that leads out of the project. `filename` is
+                its path, relative to the root.
         """
-        lines = lines_of(os.path.join(self._root, path), self._top)
-        self._ignoring.enter(folder, patterns_of(lines, path))
+        self._ignoring.enter(folder, names)
 
     def entry(
         self, path: str, name: str, *, folder: bool, within: Exclusion | None = None
@@ -136,7 +132,8 @@ class Selection:
         """The rule that excludes an entry by its path.
 
         Args:
-            within: the exclusion of its folder, in which only `code.include` counts.
+            within: the exclusion of its folder. In there, what `code.include` names counts, and
+                what git tracks.
         """
         shown = f"{path}/" if folder else path
         if path in self.linked:
@@ -146,9 +143,16 @@ class Selection:
         if is_secret(path):
             return Exclusion(shown, SelectionRule.SECRET)
         if within is not None:
-            is_included = self._ignoring.includes(path, folder=folder)
-            return None if is_included else replace(within, path=shown)
-        pattern = self._ignoring.pattern(path, folder=folder)
+            if self._ignoring.includes(path, folder=folder):
+                return None
+            if within.rule is not SelectionRule.GITIGNORE or not self._ignoring.tracks(path):
+                return replace(within, path=shown)
+        git = within is None
+        pattern = self._ignoring.pattern(path, folder=folder, git=git)
+        if pattern is None and within is not None:  # git tracks it in a folder that it ignores
+            if folder and not self._ignoring.is_submodule(path):
+                return replace(within, path=shown)
+            self._ignoring.taken_anew.add(path)
         return Exclusion(shown, _rule_of(pattern), pattern) if pattern is not None else None
 
     def file(self, path: str, facts: os.stat_result) -> Exclusion | None:
@@ -181,8 +185,13 @@ class Selection:
         return None
 
     def reaches_into(self, folder: str) -> bool:
-        """Whether `code.include` may name something in a folder that a pattern excludes."""
+        """Whether something in a folder that a pattern excludes may count."""
         return self._ignoring.reaches_into(folder)
+
+    @property
+    def taken_anew(self) -> Collection[str]:
+        """The files and folders that older versions left out."""
+        return self._ignoring.taken_anew
 
 
 def exclusion_of(
@@ -214,8 +223,7 @@ def exclusion_of(
             names = os.listdir(root / folder)
             if folder and "pyvenv.cfg" in names:
                 return Exclusion(f"{folder}/", SelectionRule.ENVIRONMENT)
-            for rules in rules_in(folder, names):
-                selection.enter(folder, rules)
+            selection.enter(folder, names)
             facts = os.lstat(root / inside)
             is_folder = stat.S_ISDIR(facts.st_mode)
             name = inside.rpartition("/")[2]
@@ -235,11 +243,6 @@ def exclusion_of(
         return None
 
 
-def rules_in(folder: str, names: Collection[str]) -> list[str]:
-    """The ignore files of a folder that holds `names`, relative to the root; the last one wins."""
-    return [f"{folder}/{name}".lstrip("/") for name in RULES if name in names]
-
-
 def _down(path: str) -> Iterator[tuple[str, str]]:
     """Each folder on the way to a path, and the next part of the path."""
     parts = path.split("/")
@@ -250,42 +253,8 @@ def _down(path: str) -> Iterator[tuple[str, str]]:
 def _rule_of(pattern: Pattern) -> SelectionRule:
     if pattern.file is None:
         return SelectionRule.EXCLUDE
-    return (
-        SelectionRule.GITIGNORE if pattern.file.endswith(".gitignore") else SelectionRule.SGPUIGNORE
-    )
-
-
-def rules_above(root: Path) -> list[tuple[str, Sequence[Pattern]]]:
-    """The ignore rules of the folders above the root, up to the top of its git repository,
-    outermost first; none outside of a repository."""
-    real = Path(os.path.realpath(root))
-    top = repository_top(real)
-    layers: list[tuple[str, Sequence[Pattern]]] = []
-    if top is None or top == real:
-        return layers
-    for folder in real.parents:
-        for name in reversed(RULES):
-            try:
-                lines = lines_of(folder / name, top)
-            except OSError:  # missing, or not readable
-                continue
-            shown = os.path.relpath(folder / name, real)
-            layers.append((real.relative_to(folder).as_posix(), patterns_of(lines, shown)))
-        if folder == top:
-            break
-    return layers[::-1]
-
-
-def lines_of(path: str | Path, top: Path) -> list[str]:
-    """The lines of an ignore file.
-
-    Raises:
-        OSError: it cannot be read, is no regular file, or leads out of the folder `top`.
-    """
-    if leads_out(path, top):
-        reason = f"it is a link to `{os.path.realpath(path)}`, outside of `{top}`"
-        raise OSError(errno.ELOOP, reason)
-    return read_regular(path).decode("utf-8-sig", "replace").splitlines()
+    ours = pattern.file.endswith(".sgpuignore")
+    return SelectionRule.SGPUIGNORE if ours else SelectionRule.GITIGNORE
 
 
 def is_sgpu_file(name: str, head: bytes) -> bool:

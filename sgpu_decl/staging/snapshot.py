@@ -15,9 +15,9 @@ from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.regular_files import NotRegular, special_kind
 from sgpu_decl.staging.file_digests import HashCache
-from sgpu_decl.staging.ignore_rules import bad_pattern
+from sgpu_decl.staging.git_patterns import bad_pattern
 from sgpu_decl.staging.secret_files import is_secret
-from sgpu_decl.staging.selection import Exclusion, Selection, SelectionRule, rules_in
+from sgpu_decl.staging.selection import Exclusion, Selection, SelectionRule
 
 # A root such as a home folder is a mistake that would take hours to read.
 MOST_FILES = 200_000
@@ -317,11 +317,10 @@ class _Walk:
             rule = SelectionRule.ENVIRONMENT if names else SelectionRule.EMPTY
             self.exclusions.append(within or Exclusion(f"{folder}/", rule))
             return
-        for rules in rules_in(folder, names):
-            try:
-                self._selection.enter(folder, rules)
-            except OSError as error:
-                self._unreadable(rules, error)
+        try:
+            self._selection.enter(folder, names)
+        except OSError as error:
+            self._unreadable(str(error.filename), error)
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)

@@ -13,7 +13,7 @@ from tests.backends.ray.answers import answering, recorded
 from tests.support import PATIENCE
 
 HEAVY = {"torch", "mlflow", "databricks", "ray", "psycopg", "obstore"}
-BELOW = HEAVY | {"pydantic", "yaml", "rich", "jinja2", "cloudpickle", "pathspec", "platformdirs"}
+BELOW = HEAVY | {"pydantic", "yaml", "rich", "jinja2", "cloudpickle", "platformdirs"}
 
 # Modules that looking at a run that succeeded does not need. Each dataclass in them takes a tenth
 # of the time of an interpreter that does nothing.

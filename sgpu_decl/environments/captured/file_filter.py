@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from sgpu_decl.environments.captured.site_layout import Root
-from sgpu_decl.staging.ignore_rules import IgnoreRules, patterns_of
-from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.ignore_rules import RULES, IgnoreRules
 from sgpu_decl.staging.secret_files import content_is_secret, is_secret
-from sgpu_decl.staging.selection import RULES, lines_of, never_counts, rules_above
+from sgpu_decl.staging.selection import never_counts
 
 # Takes a folder's path, relative to the root with a trailing `/`, empty for the root itself, and
 # returns a function: from an entry's name and whether it is a folder to whether it is left out.
@@ -57,8 +56,8 @@ class _Project:
     def __init__(self, path: str) -> None:
         self._path = path
         folder = path if os.path.isdir(path) else os.path.dirname(path)
-        self._top = repository_top(Path(folder)) or Path(folder)
-        self._ignoring = IgnoreRules(above=rules_above(Path(folder)))
+        # What was captured by older versions stays as it was.
+        self._ignoring = IgnoreRules(Path(folder), whole_repository=False)
 
     def choice(self, folder: str) -> Callable[[str, bool], bool]:
         self._enter(folder)
@@ -77,8 +76,6 @@ class _Project:
         return self._ignoring.ignores(path, folder=is_folder)
 
     def _enter(self, folder: str) -> None:
-        for rules in RULES:
-            path = os.path.join(self._path, folder, rules)
-            if os.path.isfile(path):
-                lines = lines_of(path, self._top)
-                self._ignoring.enter(folder.rstrip("/"), patterns_of(lines, folder + rules))
+        where = os.path.join(self._path, folder)
+        names = [name for name in RULES if os.path.isfile(os.path.join(where, name))]
+        self._ignoring.enter(folder.rstrip("/"), names)
