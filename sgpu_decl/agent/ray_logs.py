@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["keep_logs", "last_lines"]
+__all__ = ["fatal_message", "keep_logs", "last_lines"]
 
 _LINES = 20
 _TAIL = 1 << 20  # minutes of an idle process, in which it writes noise alone
@@ -17,7 +18,12 @@ _NOISE = ("[state-dump]", '  File "<frozen importlib', "Extension modules: ")
 # Each minute, Ray's processes write their state, up to hundreds of lines below one of these. It
 # ends with the next message, or with what a crash writes.
 _HEADS_OF_STATE = ("Event stats:", "Gcs Debug state:", "[state-dump] NodeManager:")
+# A failed check of Ray is one line, and below this one come the frames of C++ that led to it.
+_HEAD_OF_FRAMES = "*** StackTrace Information ***"
 _MESSAGES = ("*** ", "[failure_signal_handler", *(f"[{digit}" for digit in "0123456789"))
+# What a process of Ray logs before it ends itself, with the severity `C`.
+_FATAL = re.compile(r"\[[^]]* C \d+ \d+\] \(\S+\) \S+:\d+: +(.*)")
+_REQUEST = re.compile(r"An unexpected system state has occurred\..* to fix it\. ")
 _MOST_BYTES = 20 << 20  # of the logs of one node, of all its starts together
 _MOST_OF_ONE = 5 << 20  # of one file: else the log of one task may leave no room for a raylet's
 
@@ -25,19 +31,29 @@ _MOST_OF_ONE = 5 << 20  # of one file: else the log of one task may leave no roo
 def last_lines(*paths: str) -> str | None:
     """Return the last lines of these files together, the last file's last; None if they are
     empty."""
-    lines = [line for path in paths for line in _without_state(_tail(path).splitlines())]
+    lines: list[str] = []
+    for path in paths:
+        found = list(_without_state(_tail(path).splitlines()))
+        lines += found if found[-1:] != lines[-1:] else found[:-1]  # both have what is fatal
     return "\n".join(lines[-_LINES:]) or None
+
+
+def fatal_message(lines: str) -> str | None:
+    """Return why a process of Ray ended itself, a failed check for instance, from its last lines;
+    None if they do not say it."""
+    found = _FATAL.findall(lines)
+    return _REQUEST.sub("", found[-1]).strip() if found else None
 
 
 def _without_state(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines that say what happened."""
-    in_state = False
+    skipped = False
     for line in lines:
-        if line.endswith(_HEADS_OF_STATE):
-            in_state = True
+        if line.endswith((*_HEADS_OF_STATE, _HEAD_OF_FRAMES)):
+            skipped = True
         elif line.startswith(_MESSAGES):
-            in_state = False
-        if line.strip() and not in_state and not line.startswith(_NOISE):
+            skipped = False
+        if line.strip() and not skipped and not line.startswith(_NOISE):
             yield line
 
 

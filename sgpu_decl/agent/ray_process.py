@@ -35,7 +35,7 @@ from sgpu_decl.agent.rank_start import (
     write_parameters,
 )
 from sgpu_decl.agent.ray_environment import python_path, without_outer_ray, without_rank
-from sgpu_decl.agent.ray_logs import keep_logs, last_lines
+from sgpu_decl.agent.ray_logs import fatal_message, keep_logs, last_lines
 from sgpu_decl.agent.ray_object_store import default_store, refuses_store, shared_memory
 
 TYPE_CHECKING = False
@@ -314,11 +314,20 @@ class RayProcess:
 
     def _environment(self) -> dict[str, str]:
         options = self._options
-        # Else `ray start` gives up by itself after 30 s (`raylet_start_wait_time_s` in Ray's
-        # `src/ray/common/ray_config_def.h`), whatever the options say.
-        patience = max(options["head_startup_timeout"], options["worker_join_timeout"])
-        own = {"RAY_raylet_start_wait_time_s": math.ceil(patience)}
-        environment = {**self._plain_environment(), **self._access(), **own, **options["env"]}
+        # Ray has limits of its own for the start (`src/ray/common/ray_config_def.h`), whatever the
+        # options say: `ray start` waits 30 s for its raylet, and that 30 s for its agents.
+        patience = math.ceil(max(options["head_startup_timeout"], options["worker_join_timeout"]))
+        own = {
+            "RAY_raylet_start_wait_time_s": patience,
+            "RAY_agent_register_timeout_ms": 1000 * patience,
+        }
+        # Without a dashboard Ray has no State API, and Ray Train would log a traceback each time it
+        # asks for its controllers there (`ray/train/v2/_internal/state/state_actor.py`).
+        defaults = (
+            {} if options["dashboard"] else {"RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0"}
+        )
+        plain = {**defaults, **self._plain_environment()}
+        environment = {**plain, **self._access(), **own, **options["env"]}
         return {name: str(value) for name, value in environment.items()}
 
     def _plain_environment(self) -> dict[str, str]:
@@ -395,6 +404,9 @@ class RayProcess:
         name = f"`{process}` of Ray" if process != _PARENT else "the parent of Ray's processes"
         summary = f"{name} on node {self._node.number} {how}"
         lines = self.last_lines(process)
+        message = fatal_message(lines or "")
+        if message is not None:
+            summary += f": {message}"
         return {"lost": {"summary": summary, "traceback": lines, "time_ns": time_ns}}
 
     def _ended(self, status: int, now: int) -> None:

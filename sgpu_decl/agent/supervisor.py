@@ -453,8 +453,6 @@ class Supervisor:
 
     def _clean(self) -> None:
         remove_cgroup(self._cgroup)
-        if self._ray is not None and not self._team.decides:
-            self._ray.remove_folder()
         if pids := self._sweep.remains():
             self._record.event("left_running", pids=pids, reason="they are another user's")
         self._swept_all = True
@@ -463,8 +461,6 @@ class Supervisor:
     def judge(self) -> None:
         """All ranks have ended, here and on the other nodes: find the outcome."""
         self._loop.cancel("settle")
-        if self._ray is not None:
-            self._ray.remove_folder()  # those of other nodes may lie in it: all of them have ended
         endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
         self._record.settle(endings, verdict.failed)
@@ -511,6 +507,8 @@ class Supervisor:
         return True
 
     def _begin_again(self, restart: int) -> None:
+        if self._ray is not None:
+            self._ray.remove_folder()
         self._restart = restart
         self._stop = None
         self._lost_ray = None
@@ -551,3 +549,7 @@ class Supervisor:
             **{"class": failure},
         )
         self._queue.release()
+        if self._ray is not None:
+            # Gigabytes of spilled objects may lie in it: nobody waits for their end. Those of other
+            # nodes may, too: all of them have ended.
+            self._ray.remove_folder()

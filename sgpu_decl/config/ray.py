@@ -225,7 +225,7 @@ class Ray(Block):
         f"{_SHORTEST_INTERVAL:g}s.",
     )
     head_startup_timeout: Period = Field(
-        Duration(60.0),
+        Duration(180.0),
         description="How long it may take until the head node is ready. The import of Ray on all "
         "nodes counts.",
     )

@@ -44,6 +44,7 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 _WATCHED = ("gcs_server", "raylet")  # without one of these, the node is lost
 _ALIVE = 0  # GcsNodeInfo.ALIVE of Ray's gcs.proto
 _LOOK = 0.02  # seconds between two looks at Ray's table of nodes
+_START_LOOK = 0.1  # seconds between two looks at Ray's processes while they start
 _ANSWER = 5  # seconds for an answer of the GCS
 _LONGEST = 1 << 20  # bytes of a message
 _LINES = 20  # of an exception
@@ -106,13 +107,42 @@ class _Node:
             _rest()
 
     def _start(self, cli: "Any", arguments: "Sequence[str]") -> None:
+        started = threading.Event()
+        threading.Thread(target=self._watch_start, args=(started,), daemon=True).start()
         try:
             cli.main(["start", *arguments], standalone_mode=False)
         except BaseException as error:  # noqa: BLE001 - Ray exits here, and raises what it likes
             sys.stderr.flush()
-            self._send(failed={"summary": "`ray start` failed", "user": False, **_words(error)})
+            if not self._report_dead():
+                self._send(failed={"summary": "`ray start` failed", "user": False, **_words(error)})
             _rest()
+        finally:
+            started.set()
         sys.stdout.flush()
+
+    def _watch_start(self, started: threading.Event) -> None:
+        """Report a process that ends while `ray start` waits for it: `ray start` itself does not
+        look, and waits for its whole limit."""
+        while not started.wait(_START_LOOK):
+            if self._report_dead():
+                return
+
+    def _report_dead(self) -> bool:
+        """Report the first process of those to be watched that has ended, and say whether there is
+        one. It is not reaped, because `ray start` may ask for its exit code."""
+        for pid in _children(os.getpid()):
+            name = _text(f"/proc/{pid}/comm").strip()
+            if name not in _WATCHED:
+                continue
+            try:
+                ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            except ChildProcessError:
+                continue  # `ray start` has reaped it, and says so
+            if ended is not None:
+                by_itself = ended.si_code == os.CLD_EXITED
+                self._report_lost(name, ended.si_status if by_itself else -ended.si_status)
+                return True
+        return False
 
     def _watch(self) -> None:
         """Note which children are to be watched; all of them have been started by now."""
@@ -165,9 +195,11 @@ class _Node:
     def _lost(self, pid: int, status: int) -> None:
         name = self._watched.pop(pid, None)
         if name is not None:
-            code = os.waitstatus_to_exitcode(status)
-            how = f"exited with {code}" if code >= 0 else f"was killed with {_signal_name(-code)}"
-            self._send(lost={"process": name, "how": how, "time_ns": time.monotonic_ns()})
+            self._report_lost(name, os.waitstatus_to_exitcode(status))
+
+    def _report_lost(self, name: str, code: int) -> None:
+        how = f"exited with {code}" if code >= 0 else f"was killed with {_signal_name(-code)}"
+        self._send(lost={"process": name, "how": how, "time_ns": time.monotonic_ns()})
 
     def _listen(self) -> None:
         """Read what the agent sends, in a thread of its own: Ray's start takes seconds."""

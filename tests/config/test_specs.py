@@ -1,6 +1,7 @@
 """Specs and fingerprints of 200 files. States of users hold them: if the bytes of one change, a run
 that succeeded is launched again. So lines are only added: each has the text of a file, its name,
-its target, and what each run of it became."""
+its target, and what each run of it became. (A new default of a launch field leaves the specs out
+that write it: such a line gets another value, and no fingerprint changes.)"""
 
 import json
 from pathlib import Path

@@ -51,7 +51,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "ray.dashboard": (True, None),
     "ray.metrics_export_port": (6389, 6390),
     "ray.metrics_interval": ("1s", "2s"),
-    "ray.head_startup_timeout": ("2m", "3m"),
+    "ray.head_startup_timeout": ("2m", "4m"),
     "ray.worker_join_timeout": ("1m", "3m"),
     "ray.env": ({"A": "1"}, {"A": "2"}),
     "timeout": ("1h", "2h"),

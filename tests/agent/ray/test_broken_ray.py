@@ -254,6 +254,81 @@ def test_a_head_that_is_late_is_named_with_the_last_lines_of_its_start(
     attempt.check()
 
 
+# A start of Ray that waits for a process of its own, which ends, and does not look.
+DEAD_CHILD = """
+import os, subprocess, sys, time
+class cli:
+    def main(*_, **__):
+        os.symlink(sys.executable, "NAME")
+        subprocess.Popen(["./NAME", "-c", "import os, sys; SOURCE"])
+        time.sleep(3600)
+"""
+FATAL = (
+    "[2026-11-29 01:45:25,480 C 1 1] (raylet) x.cc:7:  An unexpected system state has occurred. "
+)
+FATAL += "You have likely discovered a bug, and we'll work with you to fix it. Check failed: 5 vs 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "words"),
+    [
+        ("raylet", f"sys.exit({FATAL!r})", "exited with 1: Check failed: 5 vs 1"),
+        ("gcs_server", "os.kill(os.getpid(), 9)", "was killed with SIGKILL"),
+    ],
+)
+def test_a_process_that_ends_while_ray_starts_is_named_at_once(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]], name: str, source: str, words: str
+) -> None:
+    start = DEAD_CHILD.replace("NAME", name).replace("SOURCE", source.replace('"', '\\"'))
+    ray = RaySpec(**SMALL, head_startup_timeout=3600.0)
+    site = ray_that(IMPORTED, start=start)
+    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
+    cause = attempt.wait()["first_cause"]
+    assert cause["class"] == "node_lost"
+    assert cause["summary"] == f"`{name}` of Ray on node 0 {words}"
+    attempt.check()
+
+
+SHOWS_ENVIRONMENT = """
+import os, sys
+class cli:
+    def main(*_, **__):
+        names = ("agent_register_timeout_ms", "raylet_start_wait_time_s",
+                 "TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION")
+        sys.exit(" ".join(os.environ.get("RAY_" + name, "-") for name in names))
+"""
+
+
+@pytest.mark.parametrize(("dashboard", "reconciles"), [(False, "0"), (True, "-")])
+def test_the_limit_of_the_head_is_rays_own_and_ray_train_asks_no_state_api_that_is_not_there(
+    make_attempt: Any,
+    ray_that: Callable[..., dict[str, str]],
+    *,
+    dashboard: bool,
+    reconciles: str,
+) -> None:
+    site = ray_that(IMPORTED, start=SHOWS_ENVIRONMENT, dashboard__optional_deps="")
+    ray = RaySpec(**SMALL, head_startup_timeout=200.5, dashboard=dashboard)
+    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
+    summary = attempt.wait()["first_cause"]["summary"]
+    assert summary == f"`ray start` failed on node 0: it exited with 201000 201 {reconciles}"
+    attempt.check()
+
+
+def test_a_run_has_ended_before_the_folder_of_ray_is_deleted(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    scratch = tmp_path / "s"
+    scratch.mkdir()
+    ray = RaySpec(**SMALL, temp_dir=str(scratch))
+    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=ray_that(BROKEN)).launch()
+    attempt.wait()
+    attempt.check()
+    assert os.listdir(scratch) == []
+    outcome = attempt.folder / "outcome.json"
+    assert scratch.stat().st_mtime_ns >= outcome.stat().st_mtime_ns
+
+
 @pytest.mark.parametrize(
     "stopped",
     [False, pytest.param(True, marks=pytest.mark.expensive)],

@@ -283,6 +283,18 @@ def main():
 
 
 @pytest.mark.expensive
+def test_a_raylet_that_ends_while_the_head_starts_says_why_at_once(make_driver: Any) -> None:
+    ray = {"env": {"RAY_memory_usage_threshold": "5"}, "head_startup_timeout": 3600.0}
+    attempt = make_driver("def main(): pass", ray=ray).launch()
+    cause = attempt.wait()["first_cause"]
+    assert cause["class"] == "node_lost"
+    assert cause["summary"].startswith("`raylet` of Ray on node 0 ")
+    assert ": Check failed: " in cause["summary"]
+    assert cause["traceback"].count("Check failed: ") == 1
+    attempt.check()
+
+
+@pytest.mark.expensive
 @NEWEST_RAY
 def test_a_taken_port_is_named_with_its_holder_before_ray_starts(make_driver: Any) -> None:
     with socket.socket() as taken:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent import ray_logs
-from sgpu_decl.agent.ray_logs import keep_logs, last_lines
+from sgpu_decl.agent.ray_logs import fatal_message, keep_logs, last_lines
 
 Keep = Callable[..., dict[str, str]]
 
@@ -61,6 +61,32 @@ def test_the_last_lines_are_those_of_the_last_file(tmp_path: Path) -> None:
     assert text is not None
     assert text.splitlines() == [*(f"out {number}" for number in range(11, 30)), "err"]
     assert last_lines(str(tmp_path / "none")) is None
+
+
+# As a raylet of Ray 2.60 writes it into both of its logs; shortened.
+CHECK = """\
+[2026-11-29 01:45:25,480 C 10181 10181] (raylet) memory_monitor_utils.cc:739:  An unexpected \
+system state has occurred. You have likely discovered a bug in Ray. Please report this issue at \
+https://github.com/ray-project/ray/issues and we'll work with you to fix it. Check failed: \
+RAY_PREDICT_TRUE(_left_ <= _right_)  5 vs 1Invalid configuration
+"""
+FRAMES = """\
+*** StackTrace Information ***
+/x/ray/core/src/ray/raylet/raylet(+0xf0b4b1) [0x55] ray::operator<<()
+/x/ray/core/src/ray/raylet/raylet(main+0x2e1) [0x55] main
+"""
+
+
+def test_a_failed_check_is_shown_once_without_its_frames(tmp_path: Path) -> None:
+    out, err = tmp_path / "raylet.out", tmp_path / "raylet.err"
+    out.write_text("first\n" + CHECK + FRAMES)
+    err.write_text(CHECK + FRAMES)
+    text = last_lines(str(out), str(err))
+    assert text == f"first\n{CHECK.strip()}"
+    assert fatal_message(text) == (
+        "Check failed: RAY_PREDICT_TRUE(_left_ <= _right_)  5 vs 1Invalid configuration"
+    )
+    assert fatal_message("first\n[2026-11-29 01:45:25 I 1 1] (raylet) x.cc:1: up") is None
 
 
 # As the head of Ray 2.60 writes it each minute; shortened.
