@@ -107,7 +107,10 @@ ANSWERS = {
     "env diff": _answer("before after facts added removed changed partial", "What differs.", stable=False),
     "schema": _answer("path type default description required children", "The field. Without PATH, all JSON Schemas by name.", stable=False, inside="children[]=A-field"),
     "explain": _answer("code severities exit_code meaning example solution since", "The code. Without CODE, `codes`: all of them.", stable=False),
-    "gc": _answer("attempts bytes code_bytes environment_bytes not_found", "What was deleted, or would be.", stable=False, inside="not_found[]=An-owner-that-is-not-found"),
+    "gc": _answer(
+        "attempts bytes code_bytes environment_bytes freed kept not_found", "What was deleted, or would be; `kept` is old enough to go, and stays.", stable=False,
+        inside="freed[]=An-attempt-that-goes kept[]=An-attempt-that-stays not_found[]=An-owner-that-is-not-found",
+    ),
     "doctor": _answer("project findings summary", "One finding for each check.", stable=False, inside="findings[]=A-check summary=Counted-checks"),
     "init": _answer("written name required", "The files that it wrote.", stable=False),
     "version": _answer("version", "The version.", stable=False),
@@ -326,6 +329,12 @@ OBJECTS = {
     "A field": Object(
         dict.fromkeys(("path", "type", "default", "description", "required", "children"), ""), inside={"children[]": "A field"}
     ),
+    "An attempt that goes": Object({"attempt": "written `train#8`", "bytes": "what it takes up, on this machine and elsewhere"}),
+    "An attempt that stays": Object({
+        "attempt": "written `train#8`",
+        "reason": "`active`: an active attempt reads it or waits for it; `read`: a launch of another run names its output; `output`: `resume` finds it; "
+        "`success`: the newest success of its run; `unreachable`: its place cannot be asked now",
+    }),
     "An owner that is not found": Object(
         {"path": "a project or a saved plan", "record": "the file that keeps its things", "kept_until": "a time, or `null`"}
     ),

@@ -1,7 +1,7 @@
 """One opened project and target, and every call on it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -512,25 +512,37 @@ class Session:
     # Maintenance
 
     def gc(
-        self, *, keep_last: int | None, older_than: float | None, dry_run: bool
+        self,
+        *,
+        keep_last: int | None = None,
+        older_than: float | None = None,
+        everything: bool = False,
+        only: Collection[str] | None = None,
+        dry_run: bool,
     ) -> dict[str, Json]:
         """Delete the folders of ended attempts, and code and environments that nothing refers to.
         The records of the attempts stay.
+
+        Of each run, the newest success stays, and the newest attempts that left output: what
+        `resume` and `${run.NAME.output}` find is the same before and after. It asks nobody: look
+        with `dry_run` first, and then pass what may go as `only`.
 
         Args:
             keep_last: the number of newest attempts of each run to keep; default 3, or 0 with
                 `older_than`.
             older_than: delete only attempts that ended more than this many seconds ago.
+            everything: delete also what `resume` and other runs would find.
+            only: the attempts that may be deleted, written `train#8`; None for all.
             dry_run: delete nothing.
 
         Returns:
             What was deleted, or would be, as `sgpu gc -o json` prints it.
         """
         from sgpu_decl.maintenance.gc import collect
+        from sgpu_decl.planning.kept_attempts import GcRule
 
-        return collect(
-            self._project, keep_last=keep_last, older_than=older_than, dry_run=dry_run, now=now()
-        )
+        rule = GcRule(keep_last=keep_last, older_than=older_than, everything=everything)
+        return collect(self._project, rule, dry_run=dry_run, only=only, now=now())
 
 
 def _check_prepared(value: object) -> None:

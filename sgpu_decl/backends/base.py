@@ -389,6 +389,16 @@ class Attempts(Protocol):
         config, with `resume`, finds. Backends that have the field answer."""
         return False
 
+    def output_place(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  a default
+        """The place in which an attempt left a file in SGPU_OUTPUT_DIR, None if it left none: a
+        launch with `resume` finds the newest output of its run in its own place. gc keeps that of
+        each. Backends that have the field answer.
+
+        Raises:
+            BackendError: the storage does not answer.
+        """
+        return None
+
     def metric_source(
         self,
         record: LaunchRecord,  # noqa: ARG002  a default
@@ -418,12 +428,22 @@ class Storage(Protocol):
 
     @abstractmethod
     def size(self, record: LaunchRecord) -> int:
-        """Bytes that `free` would release."""
+        """Bytes that `free` would release, on this machine and elsewhere.
+
+        Raises:
+            BackendError: the storage does not answer.
+        """
+
+    def sizes(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, int | None]:
+        """`size` of each attempt that left something, None where the storage does not answer. What
+        was freed long ago costs no request of its own."""
+        found = {record.ref: self.size(record) for record in records}
+        return {ref: size for ref, size in found.items() if size}
 
     @abstractmethod
     def free(self, record: LaunchRecord) -> int:
-        """Delete what an ended attempt left (code, output, logs); returns the bytes. Of an active
-        one nothing is deleted: 0."""
+        """Delete what an ended attempt left (code, output, logs), whichever machine launched it;
+        returns the bytes. Of an active one nothing is deleted: 0."""
 
     @abstractmethod
     def release_code(self, record: LaunchRecord) -> None:

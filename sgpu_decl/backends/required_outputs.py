@@ -9,8 +9,8 @@ __all__ = ["output_gone", "upstream_elsewhere"]
 def output_gone(ref: AttemptRef, upstream: AttemptRef) -> BackendError:
     return BackendError(
         f"`{ref}` reads the output of `{upstream}`, which is gone",
-        hint=f"`--rerun {upstream.address}` makes it again; `sgpu gc` keeps as many attempts as "
-        "`--keep-last` says",
+        hint=f"`--rerun {upstream.address}` makes it again; `sgpu gc` without `--all` keeps the "
+        "newest success of each run",
         code="output_gone",
     )
 

@@ -151,7 +151,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "mlflow sync": ("sgpu mlflow sync 'train#8' --to https://mlflow.example.com",),
     "schema": ("sgpu schema run", "sgpu schema run.env.variables"),
     "explain": ("sgpu explain unknown_key",),
-    "gc": ("sgpu gc --dry-run", "sgpu gc --keep-last 1 --older-than 7d"),
+    "gc": ("sgpu gc --dry-run", "sgpu gc -y --keep-last 1 --older-than 7d"),
     "doctor": ("sgpu doctor", "sgpu doctor -t prod"),
     "doctor report": ("sgpu doctor report -t prod",),
     "dev": ("sgpu dev workspace",),

@@ -1,7 +1,5 @@
 """`sgpu gc`."""
 
-import shlex
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -31,60 +29,66 @@ _BYTES = ("bytes", "code_bytes", "environment_bytes")
     metavar="D",
     help="Delete only attempts that ended more than D ago, such as `7d`.",
 )
+@click.option(
+    "--all", "everything", is_flag=True,
+    help="Delete also the output that `resume` and other runs would find.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be freed, and delete nothing.")
+@click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
 @output_option()
 def command(
     *,
     source: ProjectSource,
     keep_last: int | None,
     older_than: str | None,
+    everything: bool,
     dry_run: bool,
+    auto_approve: bool,
     output: str,
 ) -> int:
     """Delete code, logs and output of ended attempts. Their records stay in the state.
 
+    Of each run, the newest success and the newest output stay, so that `resume` and
+    `${run.NAME.output}` find what they found before.
+
     Stored code and environments that no project of yours refers to any more are deleted too.
+
+    It lists what goes, and asks before it deletes anything. Without a terminal it needs -y.
     """
+    from sgpu_decl.cli.approval import confirm
     from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.views.terminal import count, size
+    from sgpu_decl.views.gc_text import gc_listing, gc_summary, listed_attempts, not_found_note
 
     age = read_duration(older_than) if older_than is not None else None
     session = source.recorded()
-    verb = "looking for" if dry_run else "deleting"
-    with slow_step(f"{verb} attempts, code and environments that are not needed any more"):
-        freed = session.gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
-    if output == "json":
+
+    def collected(only: "list[str] | None" = None, *, dry_run: bool) -> "dict[str, Json]":
+        return session.gc(
+            keep_last=keep_last, older_than=age, everything=everything, only=only, dry_run=dry_run
+        )
+
+    text = output != "json"
+    with slow_step("looking for attempts, code and environments that are not needed any more"):
+        found = collected(dry_run=True)
+    if text:
+        for line in gc_listing(found):
+            show(line)
+        if (words := not_found_note(found)) is not None:
+            note(words)
+    freed = found
+    if not dry_run:
+        if any(found[name] for name in _BYTES):
+            if text:
+                show(gc_summary(found, "to free"))
+            confirm(
+                "delete all of this?",
+                auto=auto_approve,
+                unattended="look with `--dry-run`; if that is what you want, give `-y`",
+            )
+        with slow_step("deleting attempts, code and environments that are not needed any more"):
+            freed = collected(listed_attempts(found), dry_run=False)
+    if text:
+        show(gc_summary(freed, "would free" if dry_run else "freed"))
+    else:
         answer(freed)
-        return 0
-    attempts = freed["attempts"]
-    names = [str(attempt) for attempt in attempts] if isinstance(attempts, list | tuple) else []
-    for name in names:
-        show(name)
-    owners = _mappings(freed["not_found"])
-    for owner in owners:
-        until = owner["kept_until"]
-        how_long = f"kept until {until}" if until else "kept"
-        note(f"not found: `{owner['path']}`; its code and environments are {how_long}")
-    if owners:
-        records = " ".join(shlex.quote(str(owner["record"])) for owner in owners)
-        note(f"hint: if you deleted {'it' if len(owners) == 1 else 'them'}: `rm {records}`, "
-             "then `sgpu gc`")  # fmt: skip
-    if not names and not any(_number(freed[name]) for name in _BYTES):
-        show("nothing to free")
-        return 0
-    verb = "would free" if dry_run else "freed"
-    show(
-        f"{verb} {count(len(names), 'attempt')}, {size(_number(freed['bytes']))}, "
-        f"{size(_number(freed['code_bytes']))} of stored code, "
-        f"and {size(_number(freed['environment_bytes']))} of environments"
-    )
     return 0
-
-
-def _mappings(value: "Json") -> "list[Mapping[str, Json]]":
-    items = value if isinstance(value, Sequence) else []
-    return [item for item in items if isinstance(item, Mapping)]
-
-
-def _number(value: "Json") -> int:
-    return value if isinstance(value, int) else 0

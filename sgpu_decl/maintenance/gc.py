@@ -1,110 +1,172 @@
 """Garbage collection: the files of ended attempts, and code and environments without references."""
 
-from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sgpu_decl.agent.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
+from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.maintenance.store_garbage import UnseenOwner, collect_stores, unseen_owners
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.state import KEEP_LAST, Attempt
+from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.times import to_text
-from sgpu_decl.planning.needed_attempts import needed_by_active
+from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplus
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.staging.references import MISSING_SECONDS
 
+__all__ = ["collect"]
 
-def garbage(
-    attempts: list[Attempt], *, keep_last: int | None, older_than: float | None, now: datetime
-) -> list[Attempt]:
-    """Choose the ended attempts to free: beyond the newest `keep_last` of each run, and older than
-    `older_than` seconds where an age is given. With an age alone, age alone decides. What active
-    attempts look at stays."""
-    spared = keep_last if keep_last is not None else (0 if older_than is not None else KEEP_LAST)
-    by_run: dict[object, list[Attempt]] = defaultdict(list)
-    for attempt in attempts:
-        by_run[attempt.ref.address].append(attempt)
-    needed = needed_by_active(attempts)
-    surplus = []
-    for history in by_run.values():
-        newest_first = sorted(history, key=lambda item: item.ref.number, reverse=True)
-        for attempt in newest_first[spared:]:
-            if attempt.state.active or attempt.ref in needed:
-                continue
-            ended = attempt.ended_at or attempt.created_at
-            if older_than is None or (now - ended).total_seconds() > older_than:
-                surplus.append(attempt)
-    return sorted(surplus, key=lambda item: item.ref)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Garbage:
+    """The attempts that go, each with its bytes, and those that their number and age would let go,
+    each with the reason why it stays."""
+
+    sizes: Mapping[AttemptRef, int]
+    kept: Mapping[AttemptRef, Keep]
 
 
 def collect(
     project: OpenedProject,
+    rule: GcRule,
     *,
-    keep_last: int | None,
-    older_than: float | None,
     dry_run: bool,
+    only: Collection[str] | None,
     now: datetime,
 ) -> dict[str, Json]:
-    """Free what `garbage` chooses, then code and environments that no project refers to.
+    """Free what the rule lets go, then code and environments that no project refers to.
+
+    Args:
+        only: the attempts that may be freed, written `train#8`; None for all.
 
     Returns:
         `attempts` (written `train#8`), `bytes` of their folders, `code_bytes` and
-        `environment_bytes` of the stores. `not_found` lists projects and saved plans that are not
-        found here: `path`, the `record` of what is kept for them, and `kept_until`, null where
-        they cannot be looked for and all is kept.
+        `environment_bytes` of the stores. `freed` has the `bytes` of each `attempt`, `kept` each
+        `attempt` that is old enough to go, and the `reason` why it stays. `not_found` lists
+        projects and saved plans that are not found here: `path`, the `record` of what is kept for
+        them, and `kept_until`, null where they cannot be looked for and all is kept.
     """
-    backend = project.backend
+    found = _Garbage(sizes={}, kept={})
     if project.states.read() is None:
-        return {
-            "attempts": [],
-            "bytes": 0,
-            "code_bytes": 0,
-            "environment_bytes": 0,
-            "not_found": [],
-        }
+        return _answer(found, 0, (0, 0), ())
     with project.writing("gc") as writer:
-        refresh(writer, backend)
+        refresh(writer, project.backend)
         recorded = project.states.read_all()
-        attempts = list(recorded[1]) if recorded else []
-        surplus = garbage(attempts, keep_last=keep_last, older_than=older_than, now=now)
-        launch_of = writer.state.launch_of
-        freed: list[AttemptRef] = []
-        total = 0
-        for attempt in surplus:
-            size = backend(attempt.backend).storage.size(launch_of(attempt))
-            if size == 0:
-                continue
-            # What another machine left is there; here, only another state's may have its name.
-            if backend(attempt.backend).attempts.elsewhere(launch_of(attempt)) is not None:
-                continue
-            freed.append(attempt.ref)
-            total += size if dry_run else backend(attempt.backend).storage.free(launch_of(attempt))
+        attempts = recorded[1] if recorded else ()
+        found = _garbage(project, writer.state, attempts, rule, now)
+        if only is not None:
+            sizes = {ref: size for ref, size in found.sizes.items() if str(ref) in only}
+            found = _Garbage(sizes=sizes, kept=found.kept)
+        total = sum(found.sizes.values())
         if not dry_run:
-            jobs = [
-                resource
-                for resource in writer.state.resources.values()
-                if resource.address.kind is Kind.JOB
-            ]
-            for job in jobs:
-                free_old_versions(job, writer.state.lineage, project.job_backend)
-            # of all that ever ran: what an earlier call could not free may be free now
-            kinds = {item.backend for item in attempts} | {item.backend for item in jobs}
-            total += sum(backend(kind).storage.collect() for kind in kinds)
-            record_references(project, writer.state.lineage, needs_of(writer.state))
+            found, total = _free(project, writer.state, attempts, found)
+        record_references(project, writer.state.lineage, needs_of(writer.state))
     if not dry_run:
         delete_useless_records()
-    code, environments = (0, 0) if dry_run else collect_stores(project)
+    stores = collect_stores(project, dry_run=dry_run)
+    return _answer(found, total, stores, unseen_owners(project))
+
+
+def _garbage(
+    project: OpenedProject,
+    state: State,
+    attempts: Collection[Attempt],
+    rule: GcRule,
+    now: datetime,
+) -> _Garbage:
+    candidates = surplus(attempts, rule, now)
+    sizes = _sizes(project, state, candidates)
+    left = {one.ref.address for one in candidates if one.ref in sizes}
+    read = needs_of(state).outputs
+    outputs: dict[AttemptRef, str | None] = {}
+    if not rule.everything:  # an output is looked for in those runs alone that lose something
+        outputs = {
+            one.ref: _output_place(project, state, one)
+            for one in attempts
+            if one.ref.address in left and not one.state.active
+        }
+    reasons = kept(attempts, rule, read=read, outputs=outputs)
+    stays = {ref: reasons[ref] for ref in sizes if ref in reasons}
+    goes: dict[AttemptRef, int] = {}
+    for one in candidates:
+        if one.ref in stays or one.ref not in sizes:
+            continue
+        size = sizes[one.ref]
+        # What another machine left is there; here, only another state's may have its name.
+        elsewhere = _elsewhere(project, state, one)
+        if size is None or elsewhere is None:
+            stays[one.ref] = Keep.UNREACHABLE
+        elif not elsewhere:
+            goes[one.ref] = size
+    return _Garbage(sizes=goes, kept=dict(sorted(stays.items())))
+
+
+def _sizes(
+    project: OpenedProject, state: State, candidates: Iterable[Attempt]
+) -> dict[AttemptRef, int | None]:
+    by_backend: dict[str, list[Attempt]] = {}
+    for attempt in candidates:
+        by_backend.setdefault(attempt.backend, []).append(attempt)
+    sizes: dict[AttemptRef, int | None] = {}
+    for kind, group in by_backend.items():
+        sizes |= project.backend(kind).storage.sizes([state.launch_of(one) for one in group])
+    return sizes
+
+
+def _output_place(project: OpenedProject, state: State, attempt: Attempt) -> str | None:
+    try:
+        return project.backend(attempt.backend).attempts.output_place(state.launch_of(attempt))
+    except BackendError:
+        return UNKNOWN
+
+
+def _elsewhere(project: OpenedProject, state: State, attempt: Attempt) -> bool | None:
+    """Whether an attempt cannot be asked from here; None where its platform does not answer."""
+    try:
+        attempts = project.backend(attempt.backend).attempts
+        return attempts.elsewhere(state.launch_of(attempt)) is not None
+    except BackendError:
+        return None
+
+
+def _free(
+    project: OpenedProject, state: State, attempts: Iterable[Attempt], found: _Garbage
+) -> tuple[_Garbage, int]:
+    """Delete what goes, and what only that shared. Returns what was freed, and all bytes."""
+    by_ref = {one.ref: one for one in attempts}
+    freed: dict[AttemptRef, int] = {}
+    for ref in found.sizes:
+        storage = project.backend(by_ref[ref].backend).storage
+        size = storage.free(state.launch_of(by_ref[ref]))
+        if size:
+            freed[ref] = size
+    jobs = [one for one in state.resources.values() if one.address.kind is Kind.JOB]
+    for job in jobs:
+        free_old_versions(job, state.lineage, project.job_backend)
+    # of all that ever ran: what an earlier call could not free may be free now
+    kinds = {one.backend for one in by_ref.values()} | {one.backend for one in jobs}
+    total = sum(freed.values())
+    total += sum(project.backend(kind).storage.collect() for kind in sorted(kinds))
+    return _Garbage(sizes=freed, kept=found.kept), total
+
+
+def _answer(
+    found: _Garbage, total: int, stores: tuple[int, int], owners: Iterable[UnseenOwner]
+) -> dict[str, Json]:
     return {
-        "attempts": [str(ref) for ref in freed],
+        "attempts": [str(ref) for ref in found.sizes],
         "bytes": total,
-        "code_bytes": code,
-        "environment_bytes": environments,
-        "not_found": [_not_found(owner) for owner in unseen_owners(project)],
+        "code_bytes": stores[0],
+        "environment_bytes": stores[1],
+        "freed": [{"attempt": str(ref), "bytes": size} for ref, size in found.sizes.items()],
+        "kept": [{"attempt": str(ref), "reason": why.value} for ref, why in found.kept.items()],
+        "not_found": [_not_found(owner) for owner in owners],
     }
 
 

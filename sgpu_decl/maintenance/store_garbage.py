@@ -20,12 +20,13 @@ class UnseenOwner:
     last_seen: float
 
 
-def collect_stores(project: OpenedProject) -> tuple[int, int]:
-    """Delete code and environments that nothing refers to; returns the bytes of both."""
-    code = project.store.collect(_presence)
+def collect_stores(project: OpenedProject, *, dry_run: bool) -> tuple[int, int]:
+    """Delete code and environments that nothing refers to, or only count them; returns the bytes
+    of both."""
+    code = project.store.collect(_presence, dry_run=dry_run)
     if not project.environments.objects.is_dir():
         return code, 0
-    return code, project.environments.collect(_presence)
+    return code, project.environments.collect(_presence, dry_run=dry_run)
 
 
 def unseen_owners(project: OpenedProject) -> list[UnseenOwner]:

@@ -1,20 +1,24 @@
-"""What a state needs of the stores of code and environments."""
+"""What a state needs of the stores of code and environments, and of the outputs of attempts."""
 
 from collections.abc import Iterable
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planning.jobs.launched_run import launched_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Digests of code, and of environments or the locks that they are built from."""
+    """Digests of code, and of environments or the locks that they are built from; and the attempts
+    whose output is read."""
 
     code: frozenset[str]
     environments: frozenset[str]
+    outputs: frozenset[AttemptRef]
 
 
 def needs_of(state: State, planned: Iterable[LaunchInputs] = ()) -> Needs:
@@ -26,6 +30,7 @@ def needs_of(state: State, planned: Iterable[LaunchInputs] = ()) -> Needs:
         environments=frozenset(
             item.environment_digest for item in launches if item.environment_digest
         ),
+        outputs=frozenset(ref for item in launches for ref in outputs_read(item.spec)),
     )
 
 

@@ -103,16 +103,13 @@ class CodePacks:
             with contextlib.suppress(OSError):
                 os.unlink(place[0])
 
-    def sweep(self, needed: Collection[str], before: float) -> int:
-        """Delete the packs with no content that is needed, if they were written before a time, in
-        seconds since the epoch; returns the bytes that were freed."""
-        freed = 0
+    def unneeded(self, needed: Collection[str], before: float) -> Iterator[tuple[Path, int]]:
+        """The packs with no content that is needed, each with its bytes, if they were written
+        before a time, in seconds since the epoch."""
         for path in self._folder.glob("*.pack"):
             facts = path.stat()
             if facts.st_mtime < before and _contents(os.fspath(path)).keys().isdisjoint(needed):
-                path.unlink(missing_ok=True)
-                freed += facts.st_size
-        return freed
+                yield path, facts.st_size
 
     def check(self, most: int) -> dict[Path, bool]:
         """Whether each pack is whole, by its first line, its length and up to `most` contents."""

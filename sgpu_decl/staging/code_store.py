@@ -26,7 +26,7 @@ from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.staging.code_packs import CodePacks, Read
 from sgpu_decl.staging.file_copies import SMALL, copy_into, read_small, write_new
-from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
+from sgpu_decl.staging.shared_store import YOUNG_SECONDS, Garbage, SharedStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 from sgpu_decl.system_errors import FULL, advice, error_text
 
@@ -79,14 +79,22 @@ class CodeStore(SharedStore):
             return last if self._manifest_path(code_digest).exists() else None
         try:
             raw = self._manifest_path(code_digest).read_bytes()
+        except OSError:
+            return None
+        snapshot = self._snapshot(raw, code_digest)
+        self._last = snapshot or last
+        return snapshot
+
+    def _snapshot(self, raw: bytes, code_digest: str) -> Snapshot | None:
+        """What a manifest says; None if it is damaged."""
+        try:
             text = raw.decode("utf-8", "surrogatepass")
-        except (OSError, ValueError):
+        except ValueError:
             return None
         if digest(text) != code_digest:
             return None
         entries = tuple(SnapshotEntry(*fields) for fields in json.loads(text))
-        self._last = Snapshot(root=self._root, digest=code_digest, entries=entries)
-        return self._last
+        return Snapshot(root=self._root, digest=code_digest, entries=entries)
 
     def require(self, code_digest: str) -> Snapshot:
         """The snapshot with this digest.
@@ -174,26 +182,28 @@ class CodeStore(SharedStore):
         }
         return [entry for entry in entries if entry.digest not in objects or not self._has(entry)]
 
-    def _sweep(self, referred: set[str], now: float) -> int:
-        objects: set[str] = set()
+    def _garbage(self, referred: set[str], now: float) -> Garbage:
+        needed: set[str] = set()
+        files: list[str] = []
         for path in self._manifests.glob("*.json"):
             code_digest = f"sha256:{path.stem}"
             if code_digest in referred or now - path.stat().st_mtime < YOUNG_SECONDS:
-                code = self.manifest(code_digest)
-                objects |= {entry.digest for entry in code.entries} if code else set()
+                code = self._snapshot(path.read_bytes(), code_digest)
+                needed |= {entry.digest for entry in code.entries} if code else set()
             else:
-                path.unlink(missing_ok=True)
-        freed = 0
+                files.append(os.fspath(path))
+        size = 0
         for path in (self._root / "objects").glob("*/*"):
             facts = path.stat()
-            if path.parent.name + path.name in objects or now - facts.st_mtime < YOUNG_SECONDS:
+            if path.parent.name + path.name in needed or now - facts.st_mtime < YOUNG_SECONDS:
                 continue
-            path.unlink(missing_ok=True)
-            freed += facts.st_size
-        freed += self._packs.sweep(objects, now - YOUNG_SECONDS)
-        for leftover in self._root.glob(".put-*"):  # of a killed `put`: none runs now
-            leftover.unlink(missing_ok=True)
-        return freed
+            files.append(os.fspath(path))
+            size += facts.st_size
+        for path, packed in self._packs.unneeded(needed, now - YOUNG_SECONDS):
+            files.append(os.fspath(path))
+            size += packed
+        files += map(os.fspath, self._root.glob(".put-*"))  # of a killed `put`: none runs now
+        return Garbage(files=tuple(files), size=size)
 
     def _prepare(self) -> None:
         for name in ("", "objects", "manifests"):

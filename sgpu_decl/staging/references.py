@@ -61,23 +61,27 @@ class References:
             record["folders"] = [list(folder) for folder in _folders(Path(owner.path))]
         write_atomic(path, canonical(record).encode())
 
-    def referred(self) -> set[str]:
-        """The digests that any owner refers to."""
-        return {digest for item in self._all() for digest in item.digests}
+    def referred(self, without: Collection[Path] = ()) -> set[str]:
+        """The digests that any owner refers to, but for those of some records."""
+        records = (item for item in self._all() if item.record not in without)
+        return {digest for item in records for digest in item.digests}
 
-    def forget_gone(self, ask: Callable[[Owner], Presence], *, now: float) -> None:
-        """Delete the records of owners that have been missing for `MISSING_SECONDS`.
+    def gone(self, ask: Callable[[Owner], Presence], *, now: float) -> list[Path]:
+        """The records of owners that have been missing for `MISSING_SECONDS`. Those of owners that
+        are there are marked as seen.
 
         Args:
             ask: asks the store of a state whether that is there.
             now: seconds since the epoch.
         """
+        gone = []
         for reference, presence in self._presences(ask):
             if presence is Presence.PRESENT:
                 with contextlib.suppress(FileNotFoundError):
                     os.utime(reference.record)
             elif presence is Presence.MISSING and now - reference.last_seen > MISSING_SECONDS:
-                reference.record.unlink(missing_ok=True)
+                gone.append(reference.record)
+        return gone
 
     def absent_owners(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
         """The records with digests whose owner is missing or cannot be checked."""

@@ -1,10 +1,13 @@
 """The base of the stores of code and environments: objects by content, shared by all projects of a
 user; references to them; gc."""
 
+import contextlib
 import errno
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
@@ -14,6 +17,16 @@ from sgpu_decl.system_errors import FULL, advice, error_text
 
 YOUNG_SECONDS = 3600.0
 """An object of this age may still be on its way into a state: it is not deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbage:
+    """What nothing needs, in the order in which it is deleted: files, and trees of environments.
+    `size` is the bytes of the content that is freed."""
+
+    files: tuple[str, ...]
+    trees: tuple[str, ...] = ()
+    size: int = 0
 
 
 class SharedStore(ABC):
@@ -45,22 +58,34 @@ class SharedStore(ABC):
         """The references of owners that are missing, or cannot be looked for."""
         return self._references.absent_owners(ask)
 
-    def collect(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> int:
+    def collect(
+        self,
+        ask: Callable[[Owner], Presence],
+        *,
+        now: float | None = None,
+        dry_run: bool = False,
+    ) -> int:
         """Delete what no owner refers to and is not young; returns the bytes that were freed.
 
         Args:
             ask: asks the store of a state whether that is there; see `staging.references`.
             now: seconds since the epoch; the current time if left out.
+            dry_run: delete nothing, and return what would be freed.
 
         Raises:
-            SgpuError: a reference is damaged, or nothing can be deleted.
+            SgpuError: a reference or a manifest cannot be read, or nothing can be deleted.
         """
         now = now or time.time()
         try:
             self._prepare()
             with self._references.alone():
-                self._references.forget_gone(ask, now=now)
-                return self._sweep(self._references.referred(), now)
+                gone = self._references.gone(ask, now=now)
+                garbage = self._garbage(self._references.referred(without=gone), now)
+                if not dry_run:
+                    for record in gone:
+                        record.unlink(missing_ok=True)
+                    self._sweep(garbage)
+                return garbage.size
         except OSError as error:
             raise store_error(self._root, error) from error
 
@@ -69,8 +94,18 @@ class SharedStore(ABC):
         """Make the folders of the store."""
 
     @abstractmethod
-    def _sweep(self, referred: set[str], now: float) -> int:
-        """Delete all but what these digests need. Nobody puts meanwhile."""
+    def _garbage(self, referred: set[str], now: float) -> Garbage:
+        """All but what these digests need, and what is young. Nobody puts meanwhile.
+
+        Raises:
+            OSError: a manifest is there and cannot be read: it is not known what it needs.
+        """
+
+    def _sweep(self, garbage: Garbage) -> None:
+        """Delete it. Nobody puts meanwhile."""
+        for path in garbage.files:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def store_error(store: Path, error: OSError) -> SgpuError:

@@ -87,7 +87,7 @@ def test_killed_while_an_environment_is_staged_it_ran_exactly_once(
     _dies_and_converges(project, step)
 
     store = tmp_path / "data/sgpu/store/environments"
-    collected = sgpu(project, "gc")
+    collected = sgpu(project, "gc", "-y")
     assert collected.code == 0, collected.err
     assert list((store / "incoming").iterdir()) == []
     (tree,) = (store / "trees").iterdir()
@@ -169,7 +169,7 @@ def test_killed_while_a_failed_launch_is_cleared_it_ran_exactly_once(
 
     assert again.code == 0, again.err
     assert (project / "launches.log").read_text() == "launched\n"
-    assert sgpu(project, "gc").code == 0
+    assert sgpu(project, "gc", "-y").code == 0
     assert [path.name for path in (project / ".sgpu/default/runs/once").iterdir()] == ["1"]
 
 
@@ -178,11 +178,11 @@ def test_killed_while_gc_frees_an_attempt_it_is_what_it_was(project: Path, at: i
     (project / "run.yaml").write_text(RUN.replace("echo", "exit 3; echo"))
     assert sgpu(project, "apply", "-y", "run.yaml").code == 5
 
-    _killed_while_deleting(project, at, "gc", "--keep-last", "0")
+    _killed_while_deleting(project, at, "gc", "-y", "--all", "--keep-last", "0")
 
     _, status = asked(project, "status", "-o", "json")
     assert [run["state"] for run in json.loads(status)["data"]["runs"]] == ["failed"]
-    assert sgpu(project, "gc", "--keep-last", "0").code == 0
+    assert sgpu(project, "gc", "-y", "--all", "--keep-last", "0").code == 0
     assert not list((project / ".sgpu/default/runs").glob("*/*"))
 
 

@@ -103,6 +103,6 @@ def test_a_replacement_that_a_crash_cut_short_stops_every_older_attempt(project:
 
 def test_gc_leaves_a_live_folder_alone(project: Path) -> None:
     assert sgpu(project, "apply", "-y", "--detach").code == 0
-    assert sgpu(project, "gc", "--keep-last", "0").code == 0
+    assert sgpu(project, "gc", "-y", "--all", "--keep-last", "0").code == 0
     assert (project / ".sgpu/default/runs/slow/1/spec.json").exists()
     assert sgpu(project, "cancel", "slow").code == 0

@@ -124,9 +124,11 @@ def test_a_run_from_plan_to_gc(hello: Shell) -> None:
     assert "run.other" in hello.here("state", "list").out.splitlines()
     assert hello.here("state", "mv", "run.other", "run.hello").code == 0
 
-    freed = hello.here("gc", "--keep-last", "0", "--dry-run", "-o", "json").json["data"]
+    freed = hello.here("gc", "-y", "--all", "--keep-last", "0", "--dry-run", "-o", "json").json[
+        "data"
+    ]
     assert len(freed["attempts"]) == 1
-    assert hello.here("gc", "--keep-last", "0").code == 0
+    assert hello.here("gc", "-y", "--all", "--keep-last", "0").code == 0
 
     unattended = hello.here("destroy", "-o", "json")
     assert unattended.code == 1

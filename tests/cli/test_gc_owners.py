@@ -78,7 +78,7 @@ def _of_an_older_sgpu(sgpu: Shell, folder: Path) -> None:
 def test_a_project_that_is_there_keeps_its_code_for_ever(applied: Shell, other: Shell) -> None:
     for _ in range(2):
         _later(applied, days=400)
-        freed = other.here("gc", "-o", "json").json["data"]
+        freed = other.here("gc", "-y", "-o", "json").json["data"]
     assert freed["not_found"] == []
     assert _needed(applied)
 
@@ -87,14 +87,25 @@ def test_a_deleted_project_keeps_its_code_for_30_days(applied: Shell, other: She
     record = _record(applied, applied.folder)
     shutil.rmtree(applied.folder)
     _later(applied, days=29)
-    said = other.here("gc")
+    said = other.here("gc", "-y")
     assert f"not found: `{applied.folder}/.sgpu/default/state.db`; its code" in said.err
-    assert f"hint: if you deleted it: `rm {record}`, then `sgpu gc`" in said.err
-    assert said.err.count("\n") == 2
+    assert f"if you deleted it: `rm {record}`, then `sgpu gc`" in said.err
+    assert said.err.count("\n") == 1
     assert _needed(applied)
     _later(applied, days=31)
-    assert other.here("gc", "-o", "json").json["data"]["code_bytes"] > 0
+    shown = other.here("gc", "--dry-run", "-o", "json").json["data"]["code_bytes"]
+    assert _needed(applied)
+    assert other.here("gc", "-y", "-o", "json").json["data"]["code_bytes"] == shown > 0
     assert not _needed(applied)
+
+
+def test_gc_says_one_line_of_all_other_projects(applied: Shell, other: Shell) -> None:
+    third = _project(other, "third")
+    for gone in (applied, third):
+        shutil.rmtree(gone.folder)
+    (line,) = other.here("gc", "-y").err.splitlines()
+    assert line.startswith("not found: 2 projects and saved plans; their code and environments")
+    assert "`sgpu gc --dry-run -o json` lists them" in line
 
 
 def test_what_gc_says_of_a_deleted_project_frees_its_code_at_once(
@@ -102,10 +113,10 @@ def test_what_gc_says_of_a_deleted_project_frees_its_code_at_once(
 ) -> None:
     shutil.rmtree(applied.folder)
     _later(applied, days=1)
-    (found,) = other.here("gc", "-o", "json").json["data"]["not_found"]
+    (found,) = other.here("gc", "-y", "-o", "json").json["data"]["not_found"]
     Path(found["record"]).unlink()
     assert found["kept_until"].endswith("Z")
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert not _needed(applied)
 
 
@@ -113,9 +124,9 @@ def test_a_moved_project_keeps_its_code_once_it_referred_again(
     applied: Shell, other: Shell
 ) -> None:
     moved = replace(applied, folder=applied.folder.rename(applied.folder.with_name("moved")))
-    assert moved.here("gc").code == 0
+    assert moved.here("gc", "-y").code == 0
     _later(applied)
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert _needed(applied)
 
 
@@ -128,7 +139,7 @@ def test_a_new_project_in_the_place_of_a_moved_one_takes_nothing_from_it(
     applied.write("code.py", "NAME = 'new'\n")
     assert applied.here("apply", "-y").code == 0
     _later(applied, days=29)
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert _needed(applied)
 
 
@@ -138,7 +149,7 @@ def test_a_copied_project_takes_nothing_from_its_original(applied: Shell, other:
     copied.write("code.py", "NAME = 'copied'\n")
     assert copied.here("apply", "-y").code == 0
     _later(applied)
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert _needed(applied, "project")
     assert _needed(applied, "copied")
 
@@ -160,7 +171,7 @@ def test_a_project_whose_disk_is_not_mounted_keeps_its_code(sgpu: Shell, other: 
     if done.returncode != 0 and b"applied" not in done.stderr + done.stdout:
         pytest.skip("no mount may be made here")
     _later(sgpu, days=400)
-    (found,) = other.here("gc", "-o", "json").json["data"]["not_found"]
+    (found,) = other.here("gc", "-y", "-o", "json").json["data"]["not_found"]
     assert found["path"] == f"{disk}/project/.sgpu/default/state.db"
     assert found["kept_until"] is None
     assert _needed(sgpu)
@@ -170,7 +181,7 @@ def test_a_project_that_may_not_be_looked_into_keeps_its_code(applied: Shell, ot
     state = applied.folder / ".sgpu/default/state.db"
     state.write_bytes(b"no database, and long enough to look like one" * 100)
     _later(applied, days=400)
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert _needed(applied)
 
 
@@ -186,7 +197,7 @@ def test_a_state_of_a_newer_sgpu_or_in_a_store_of_another_kind_keeps_its_code(
     record.write_text(json.dumps({key: item for key, item in there.items() if key != "folders"}))
     shutil.rmtree(applied.folder)
     _later(applied, days=400)
-    (found,) = other.here("gc", "-o", "json").json["data"]["not_found"]
+    (found,) = other.here("gc", "-y", "-o", "json").json["data"]["not_found"]
     assert found["path"] == "postgresql://db.example/sgpu"
     assert _needed(applied)
 
@@ -196,11 +207,11 @@ def test_a_project_of_an_older_sgpu_keeps_its_code_wherever_it_is(
 ) -> None:
     _of_an_older_sgpu(applied, applied.folder)
     _later(applied, days=400)
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert _needed(applied)
     applied.folder.rename(applied.folder.with_name("moved"))
     _later(applied, days=400)
-    assert "not found: `" in other.here("gc").err
+    assert "not found: `" in other.here("gc", "-y").err
     assert _needed(applied)
 
 
@@ -211,7 +222,7 @@ def test_what_an_older_sgpu_recorded_goes_once_a_newer_one_recorded_it(
     applied.write("code.py", "NAME = 'changed'\n")
     assert applied.here("apply", "-y").code == 0
     _later(applied)
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert not _needed(applied, "project")
     assert _needed(applied, "changed")
 
@@ -227,7 +238,7 @@ def test_a_damaged_record_deletes_nothing(applied: Shell, other: Shell) -> None:
     record = _record(applied, applied.folder)
     record.write_text("{")
     _later(applied)
-    refused = other.here("gc", "-o", "json")
+    refused = other.here("gc", "-y", "-o", "json")
     assert refused.code == 1
     assert refused.json["error"]["code"] == "store_record_damaged"
     assert str(record) in refused.json["error"]["message"]
@@ -236,7 +247,7 @@ def test_a_damaged_record_deletes_nothing(applied: Shell, other: Shell) -> None:
 
 def test_gc_of_every_attempt_keeps_what_the_next_plan_compares_with(applied: Shell) -> None:
     _later(applied)
-    assert applied.here("gc", "--keep-last", "0").code == 0
+    assert applied.here("gc", "-y", "--all", "--keep-last", "0").code == 0
     applied.write("code.py", "NAME = 'changed'\n")
     (change,) = applied.here("plan", "-o", "json").json["data"]["changes"]
     assert change["code"]["changed"] == ["code.py"]
@@ -257,9 +268,9 @@ def test_a_launch_that_a_crash_interrupted_keeps_its_code(sgpu: Shell, other: Sh
         [sys.executable, "-c", dying], cwd=sgpu.folder, env=sgpu.environ, check=False
     )
     assert killed.returncode == 9
-    assert sgpu.here("gc").code == 0
+    assert sgpu.here("gc", "-y").code == 0
     _later(sgpu)
-    assert other.here("gc").code == 0
+    assert other.here("gc", "-y").code == 0
     assert _needed(sgpu)
 
 

@@ -36,7 +36,7 @@ def test_a_script_runs_on_several_ranks_and_is_remembered(sgpu: Shell) -> None:
     assert "saved" not in " ".join(path.name for path in sgpu.folder.iterdir())
     assert not list(sgpu.folder.glob("*.yaml"))
     assert sgpu.here("destroy", "train", "-y").code == 0
-    assert sgpu.here("gc", "--keep-last", "0").code == 0
+    assert sgpu.here("gc", "-y", "--all", "--keep-last", "0").code == 0
 
 
 def test_a_function_gets_named_values(sgpu: Shell) -> None:

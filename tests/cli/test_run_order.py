@@ -79,7 +79,7 @@ def test_what_cannot_be_launched_is_not_waited_for(project: Shell) -> None:
 
 def test_an_output_that_gc_freed_is_made_again(project: Shell) -> None:
     assert project.here("apply", "-y", "--select", "train").code == 0
-    assert project.here("gc", "--keep-last", "0").code == 0
+    assert project.here("gc", "-y", "--all", "--keep-last", "0").code == 0
     refused = project.here("apply", "-y", "--select", "evaluate")
     assert refused.code == 1
     assert "`evaluate#1` reads the output of `train#1`, which is gone" in refused.err
@@ -101,7 +101,7 @@ def test_an_output_that_is_being_read_is_neither_freed_nor_moved(project: Shell)
     refused = project.here("state", "mv", "run.train", "run.first")
     assert refused.code == 1
     assert "`evaluate#1` is active and looks at the folder of `train#1`" in refused.err
-    assert project.here("gc", "--keep-last", "0").code == 0
+    assert project.here("gc", "-y", "--all", "--keep-last", "0").code == 0
     gate.touch()
     assert project.here("wait", "evaluate").code == 0
     assert project.here("state", "mv", "run.train", "run.first").code == 0

@@ -77,7 +77,7 @@ def test_one_run_of_a_matrix_is_shown_by_rank_and_whole(swept: Shell) -> None:
 
 
 def test_what_gc_deleted_leaves_a_row_without_values(swept: Shell) -> None:
-    assert swept.here("gc", "--keep-last", "0").code == 0
+    assert swept.here("gc", "-y", "--all", "--keep-last", "0").code == 0
     rows = swept.here("results", "sweep", "-o", "json").json["data"]["runs"]
     assert [(row["state"], row["returned"]) for row in rows] == [
         ("succeeded", {}),

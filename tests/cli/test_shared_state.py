@@ -164,12 +164,14 @@ def test_gc_deletes_nothing_that_has_the_name_of_an_attempt_of_another_machine(
     assert one.here("apply", "-y").code == 0
     left = two.folder / ".sgpu" / "default" / "runs" / "hello" / "1"  # of a state that was given up
     shutil.copytree(one.folder / ".sgpu" / "default" / "runs" / "hello" / "1", left)
-    freed = two.here("gc", "--keep-last", "0", "-o", "json")
+    freed = two.here("gc", "-y", "--all", "--keep-last", "0", "-o", "json")
     assert freed.json["data"]["attempts"] == []
     assert left.is_dir()
     assert two.here("destroy", "-y", "hello").code == 0
     assert (left / "code").is_dir()
-    assert one.here("gc", "--keep-last", "0", "-o", "json").json["data"]["attempts"] == ["hello#1"]
+    assert one.here("gc", "-y", "--all", "--keep-last", "0", "-o", "json").json["data"][
+        "attempts"
+    ] == ["hello#1"]
 
 
 def test_a_state_of_this_machine_is_not_compacted(sgpu: Shell) -> None:

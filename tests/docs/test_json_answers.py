@@ -53,7 +53,7 @@ COMMANDS = {
     "env diff": "this this",
     "schema": "run.retry",
     "explain": "unknown_key",
-    "gc": "--dry-run",
+    "gc": "--dry-run --keep-last 0",
     "doctor": "",
     "init": "elsewhere",
     "version": "",

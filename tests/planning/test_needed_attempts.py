@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from sgpu_decl.maintenance.gc import garbage
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
+from sgpu_decl.planning.kept_attempts import GcRule, kept, surplus
 from sgpu_decl.planning.needed_attempts import needed_by_active
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -34,8 +34,9 @@ def attempt(
 
 
 def freed(attempts: Sequence[Attempt]) -> list[str]:
-    chosen = garbage(list(attempts), keep_last=0, older_than=None, now=START)
-    return [str(one.ref) for one in chosen]
+    rule = GcRule(keep_last=0, everything=True)
+    stays = kept(attempts, rule, read=(), outputs={})
+    return [str(one.ref) for one in surplus(attempts, rule, START) if one.ref not in stays]
 
 
 def test_an_output_that_an_active_attempt_reads_is_kept() -> None:

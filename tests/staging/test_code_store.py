@@ -234,6 +234,31 @@ def test_a_saved_plan_keeps_its_code_until_it_is_missing_for_long(
     assert store.collect(_missing, now=MUCH_LATER) == 5
 
 
+def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
+    plant: Plant, store: CodeStore, tmp_path: Path
+) -> None:
+    taken = _take(plant({"a.py": "12345"}))
+    store.put(taken)
+    store.put(_take(plant({"b.py": "not needed"})))
+    store.refer(STATE, {taken.digest})
+    manifest = tmp_path / f"store/manifests/{taken.digest.removeprefix('sha256:')}.json"
+    before = _objects(tmp_path)
+    content = manifest.read_bytes()
+    manifest.unlink()
+    manifest.mkdir()  # as a disk that fails: what is there cannot be read
+    for store_of_another_process in (store, CodeStore(tmp_path / "store")):
+        with pytest.raises(SgpuError) as refused:
+            store_of_another_process.collect(_present, now=LATER)
+        assert refused.value.code == "store_unwritable"
+        assert _objects(tmp_path) == before
+    manifest.rmdir()
+    manifest.write_bytes(content)
+    shown = store.collect(_present, now=LATER, dry_run=True)
+    assert _objects(tmp_path) == before
+    assert store.collect(_present, now=LATER) == shown == len("12345not needed") - 5
+    assert store.lacking(taken.digest) == ()
+
+
 def test_collect_sweeps_what_a_killed_put_left(store: CodeStore, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store/.put-abc").write_text("half")

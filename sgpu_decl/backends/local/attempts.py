@@ -117,7 +117,11 @@ class LocalAttempts(Attempts):
         return output_files(self._layout.found(record) / "output")
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
-        return holds_files(os.fspath(self._layout.found(record) / "output"))
+        return self.output_place(record) is not None
+
+    def output_place(self, record: LaunchRecord) -> str | None:
+        folder = self._layout.found(record)
+        return os.fspath(folder.parent) if holds_files(os.fspath(folder / "output")) else None
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         folder = self._layout.found(record)

@@ -12,7 +12,7 @@ from sgpu_decl.backends.base import Attempts, Elsewhere, Launcher, LogReader
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
@@ -38,6 +38,16 @@ class LaunchPlace:
 
     area: "StagingArea"
     folder: str
+
+    @property
+    def run(self) -> str:
+        """The folder of all launches of its run."""
+        return self.folder.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in there."""
+        return self.folder.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +123,12 @@ class RemoteAttempts(Attempts):
 
     def place(self, record: LaunchRecord) -> LaunchPlace | None:
         """Where a launch lies; None where nothing was begun."""
-        area, folder = self._launches.area(record), self._launches.folder(record)
-        return LaunchPlace(area, folder) if area.files.list(folder) else None
+        place = self.planned_place(record)
+        return place if place.area.files.list(place.folder) else None
+
+    def planned_place(self, record: LaunchRecord) -> LaunchPlace:
+        """Where a launch lies, if something was begun."""
+        return LaunchPlace(self._launches.area(record), self._launches.folder(record))
 
     def logs(
         self,
@@ -181,6 +195,12 @@ class RemoteAttempts(Attempts):
         if run.partition("@")[0] != config.name:  # of a cell, `name@hash`
             return False
         return self._launches.results(record).left_output()
+
+    def output_place(self, record: LaunchRecord) -> str | None:
+        if not self._launches.results(record).left_output():
+            return None
+        place = self.planned_place(record)
+        return f"{place.run} {canonical(place.area.key)}"
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         back = self._returned(record)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,14 +86,13 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
         folders.add(launch.folder)
         uses.append(launch.uses)
     environments = {item.environment for item in uses if item.environment is not None}
-    packs = {
-        name for environment in environments for name in _packs(files, layout.packs, environment)
-    }
     needed = {
         layout.codes: {layout.code(item.code) for item in uses if item.code},
         layout.agents: {layout.agent(item.agent) for item in uses if item.agent},
-        layout.packs: {f"{layout.packs}/{name}" for name in packs},
     }
+    packs = [_packs(files, layout.packs, environment) for environment in sorted(environments)]
+    if None not in packs:  # else it is not known which packs are needed, and all stay
+        needed[layout.packs] = {f"{layout.packs}/{name}" for names in packs for name in names or ()}
     # Asked last: a launch may have looked for its objects before this gc had its lock.
     if area.under_way(folders):
         return None
@@ -136,17 +136,16 @@ def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
             if has_lease(entries, now):
                 yield _Launch(folder, None)
             elif MARKER in names:
-                yield _Launch(folder, uses_in(files.get(f"{folder}/{MARKER}")))
+                with suppress(RemoteMissing):  # somebody else freed it meanwhile
+                    yield _Launch(folder, uses_in(files.get(f"{folder}/{MARKER}")))
 
 
-def _packs(files: RemoteFiles, folder: str, environment: str) -> Iterator[str]:
-    """The files that make an environment."""
+def _packs(files: RemoteFiles, folder: str, environment: str) -> list[str] | None:
+    """The files that make an environment; None where its index does not say it."""
     name = index_name(environment)
-    yield name
-    yield manifest_name(environment)
     try:
         index: dict[str, Any] = json.loads(files.get(f"{folder}/{name}"))
-    except (RemoteMissing, ValueError):
-        return
-    for contents in index["packs"]:
-        yield Pack(tuple((str(key), int(size)) for key, size in contents)).name
+        packs = [Pack(tuple((str(key), int(size)) for key, size in one)) for one in index["packs"]]
+    except (RemoteMissing, ValueError, KeyError, TypeError):
+        return None
+    return [name, manifest_name(environment), *(pack.name for pack in packs)]

@@ -1,18 +1,24 @@
 """What attempts left of remote backends: their launch folders, and what is here of them."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
-from sgpu_decl.backends.remote.attempts import RemoteAttempts
+from sgpu_decl.backends.remote.attempts import LaunchPlace, RemoteAttempts
+from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 
 __all__ = ["RemoteStorage"]
+
+_LOOKS = 8  # at once
 
 
 class RemoteStorage(Storage):
@@ -34,16 +40,60 @@ class RemoteStorage(Storage):
         self._attempts = attempts
         self._pending_gc = pending_gc
         self._area_with = area_with
+        self._sizes: dict[AttemptRef, int] = {}  # of ended attempts, so that `free` asks no more
 
     def size(self, record: LaunchRecord) -> int:
-        return self._layout.size(self._layout.attempt(record.ref))
+        return self._size(record, self._attempts.place(record))
+
+    def sizes(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, int | None]:
+        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+            places = list(pool.map(self._planned_place, records))
+            # The launch folders of a run lie beside each other, so one request tells which are left
+            runs = {place.run: place for place in places if place is not None}
+            listed = dict(zip(runs, pool.map(_entries, runs.values()), strict=True))
+
+            def sized(record: LaunchRecord, place: LaunchPlace | None) -> int | None:
+                names = listed[place.run] if place is not None else None
+                if place is None or names is None:
+                    return None
+                try:
+                    return self._size(record, place if place.name in names else None)
+                except BackendError:
+                    return None
+
+            sizes = dict(
+                zip(
+                    [record.ref for record in records],
+                    pool.map(sized, records, places),
+                    strict=True,
+                )
+            )
+        self._sizes |= {ref: size for ref, size in sizes.items() if size}
+        return {ref: size for ref, size in sizes.items() if size != 0}
+
+    def _planned_place(self, record: LaunchRecord) -> LaunchPlace | None:
+        """Where a launch lies, if something was begun; None where the platform does not tell."""
+        try:
+            return self._attempts.planned_place(record)
+        except BackendError:
+            return None
+
+    def _size(self, record: LaunchRecord, place: LaunchPlace | None) -> int:
+        here = self._layout.size(self._layout.attempt(record.ref))
+        if place is None:
+            return here
+        there = folder_size(place.area.files, place.folder)
+        commands = place.area.layout.commands(place.folder)
+        if commands != place.folder:
+            there += folder_size(place.area.command_files, commands)
+        return here + there
 
     def free(self, record: LaunchRecord) -> int:
         from sgpu_decl.backends.remote.remote_gc import free_launch
 
         if self._attempts.active(record):
             return 0
-        size = self.size(record)
+        size = self._sizes.pop(record.ref, None) or self.size(record)
         place = self._attempts.place(record)
         if place is not None:
             self._pending_gc.add(place.area.key)
@@ -74,3 +124,19 @@ class RemoteStorage(Storage):
                 self._pending_gc.settle(key)
                 total += freed
         return total
+
+
+def _entries(place: LaunchPlace) -> Collection[str] | None:
+    """The names of the launch folders of a run; None where the storage does not answer."""
+    try:
+        return {item.name for item in place.area.files.list(place.run)}
+    except BackendError:
+        return None
+
+
+def folder_size(files: RemoteFiles, folder: str) -> int:
+    """Bytes of all files in a folder. Raises BackendError."""
+    return sum(
+        folder_size(files, f"{folder}/{item.name}") if item.folder else item.size
+        for item in files.list(folder)
+    )

@@ -27,11 +27,11 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination
 from sgpu_decl.environments.stored.ingest import copy_missing, link_missing
-from sgpu_decl.environments.stored.store_gc import sweep
+from sgpu_decl.environments.stored.store_gc import garbage
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.staging.shared_store import SharedStore, store_error
+from sgpu_decl.staging.shared_store import Garbage, SharedStore, store_error
 
 _FOLDERS = ("", "objects", "manifests", "origins", "built", "trees", "bytecode", "incoming")
 
@@ -48,14 +48,18 @@ class EnvironmentStore(SharedStore):
 
     def manifest(self, digest: str) -> Manifest | None:
         """The environment with this digest, or `None` if it is missing or damaged."""
-        path = self._path("manifests", digest)
         try:
-            version = _version(path)
-            if self._last is None or self._last[0] != version:
-                self._last = (version, _unsealed(path.read_bytes(), digest))
-            return self._last[1]
+            return self._manifest_at(digest)
         except OSError:
             return None
+
+    def _manifest_at(self, digest: str) -> Manifest | None:
+        """The same. Raises OSError: it cannot be read."""
+        path = self._path("manifests", digest)
+        version = _version(path)
+        if self._last is None or self._last[0] != version:
+            self._last = (version, _unsealed(path.read_bytes(), digest))
+        return self._last[1]
 
     def digests(self, start: str) -> list[str]:
         """The digests of stored environments that begin with this hex text, sorted."""
@@ -126,6 +130,12 @@ class EnvironmentStore(SharedStore):
         """The digest of the manifest that was built from a lock."""
         manifest = self._record("built", lock_digest).get("manifest")
         return manifest if isinstance(manifest, str) else None
+
+    def _build_at(self, lock_digest: str) -> str | None:
+        """The same. Raises OSError: it is there, and cannot be read."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path("built", lock_digest).read_bytes()
+        return self.build_of(lock_digest)
 
     def record_build(self, lock_digest: str, manifest_digest: str) -> None:
         """Record the manifest that was built from a lock."""
@@ -268,9 +278,17 @@ class EnvironmentStore(SharedStore):
         except OSError as error:
             raise store_error(self._root, error) from error
 
-    def _sweep(self, referred: set[str], now: float) -> int:
-        referred |= {digest for lock in referred if (digest := self.build_of(lock))}
-        return sweep(self._root, referred, self.manifest, self.build_of, now)
+    def _garbage(self, referred: set[str], now: float) -> Garbage:
+        referred |= {digest for lock in referred if (digest := self._build_at(lock))}
+        return garbage(self._root, referred, self._manifest_at, self._build_at, now)
+
+    def _sweep(self, garbage: Garbage) -> None:
+        from sgpu_decl.agent.environment.tree_files import clear, discard
+
+        super()._sweep(garbage)
+        for tree in garbage.trees:
+            discard(tree)
+        clear(os.fspath(self.trees))
 
     def _prepare(self) -> None:
         for name in _FOLDERS:

@@ -6,18 +6,19 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import Manifest
-from sgpu_decl.staging.shared_store import YOUNG_SECONDS
+from sgpu_decl.staging.shared_store import YOUNG_SECONDS, Garbage
+
+__all__ = ["garbage"]
 
 
-def sweep(
+def garbage(
     root: Path,
     referred: Collection[str],
     manifest: Callable[[str], Manifest | None],
     build_of: Callable[[str], str | None],
     now: float,
-) -> int:
-    """Delete environments that are neither referred to nor young, and the objects that only they
-    use.
+) -> Garbage:
+    """Environments that are neither referred to nor young, and the objects that only they use.
 
     The caller holds the lock of the store.
 
@@ -25,55 +26,56 @@ def sweep(
         referred: digests of manifests.
         manifest, build_of: read a manifest, and the digest of a built lock.
 
-    Returns:
-        The bytes that were freed.
+    Raises:
+        OSError: a manifest that is needed cannot be read.
     """
-    from sgpu_decl.agent.environment.tree_files import clear, discard
-
     live: set[str] = set()
+    files: list[Path] = []
     for path in (root / "manifests").glob("*.json"):
         if f"sha256:{path.stem}" in referred or now - path.stat().st_mtime < YOUNG_SECONDS:
             live.add(path.stem)
         else:
-            path.unlink(missing_ok=True)
-    for path in (root / "origins").glob("*.json"):
-        if path.stem not in live:
-            path.unlink(missing_ok=True)
+            files.append(path)
+    files += (path for path in (root / "origins").glob("*.json") if path.stem not in live)
     for path in (root / "built").glob("*.json"):
-        if (build_of(path.stem) or "")[
-            7:
-        ] not in live and now - path.stat().st_mtime >= YOUNG_SECONDS:
-            path.unlink(missing_ok=True)
-    for path in root.glob("trees/[0-9a-f]*"):
-        if path.name not in live and now - path.lstat().st_ctime >= YOUNG_SECONDS:
-            discard(os.fspath(path))
-    clear(os.fspath(root / "trees"))
+        built = (build_of(path.stem) or "")[7:]
+        if built not in live and now - path.stat().st_mtime >= YOUNG_SECONDS:
+            files.append(path)
+    trees = [
+        os.fspath(path)
+        for path in root.glob("trees/[0-9a-f]*")
+        if path.name not in live and now - path.lstat().st_ctime >= YOUNG_SECONDS
+    ]
     # Left by writers that were killed: none writes now.
-    for path in (*(root / "incoming").iterdir(), *root.glob("*/.new-*")):
-        path.unlink(missing_ok=True)
+    files += (*(root / "incoming").iterdir(), *root.glob("*/.new-*"))
     keys: set[str] = set()
     for name in live:
         environment = manifest(f"sha256:{name}")
         if environment is not None:
             keys |= {file.key for file in (*environment.files, *environment.bytecode)}
     contents = {key[:64] for key in keys}
-    freed = _delete(root / "objects", now, lambda name: name in keys)
-    # Its name has the digest of its source, then its own.
-    return freed + _delete(root / "bytecode", now, lambda name: name.partition("-")[0] in contents)
+    # The name of bytecode has the digest of its source, then its own.
+    objects = [
+        *_old(root / "objects", now, lambda name: name in keys),
+        *_old(root / "bytecode", now, lambda name: name.partition("-")[0] in contents),
+    ]
+    return Garbage(
+        files=(*map(os.fspath, files), *(path for path, _ in objects)),
+        trees=tuple(trees),
+        size=sum(size for _, size in objects),
+    )
 
 
-def _delete(folder: Path, now: float, keeps: Callable[[str], bool]) -> int:
-    """Objects carry a fixed modification time, so their age is that of the inode (ctime)."""
-    freed = 0
+def _old(folder: Path, now: float, keeps: Callable[[str], bool]) -> Iterator[tuple[str, int]]:
+    """What is not kept, with its bytes. Objects carry a fixed modification time, so their age is
+    that of the inode (ctime)."""
     for entry in _entries(folder):
         if keeps(entry.name):
             continue
         with contextlib.suppress(FileNotFoundError):
             facts = entry.stat(follow_symlinks=False)
             if now - facts.st_ctime >= YOUNG_SECONDS:
-                os.unlink(entry.path)
-                freed += facts.st_size
-    return freed
+                yield entry.path, facts.st_size
 
 
 def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:

@@ -367,6 +367,7 @@ class BackendContract:
             assert bench.ran()["state"] == "succeeded"
             ((_, value),) = bench.results()
             found.append((value, [item["summary"] for item in planned if item["id"] == "resumes"]))
+            bench.done("gc", "-y", "--keep-last", "0")  # it takes nothing from the next attempt
 
         says = "it finds the output of `hello#{}` in SGPU_PREVIOUS_OUTPUT_DIR"
         assert found == [
@@ -375,6 +376,7 @@ class BackendContract:
             (["a-0"], [says.format(1)]),
             (["b-0"], [says.format(3)]),
         ]
+        assert bench("fetch", "hello#1", "-o", "json").error["code"] == "attempt_freed"
 
     def test_ranks_that_are_started_again_find_what_they_left(self, bench: BackendBench) -> None:
         if not bench.case.resumes:
@@ -399,7 +401,7 @@ class BackendContract:
         with bench.backend() as backend:
             assert backend.storage.free(hello) == 0
             backend.storage.release_code(hello)
-        bench.done("gc", "--keep-last", "0")
+        bench.done("gc", "-y", "--all", "--keep-last", "0")
         refused = bench("state", "mv", "hello", "other", "-o", "json")
         assert refused.error["code"] == "active_run"
 
@@ -425,7 +427,7 @@ class BackendContract:
             shutil.rmtree(bench.project / ".sgpu/default/runs")
             assert bench.results("other") == [(0, {"rank": 0, "n": 0})]
             assert "up 0" in bench.done("logs", "other").out
-        bench.done("gc", "--keep-last", "0")
+        bench.done("gc", "-y", "--all", "--keep-last", "0")
         assert bench("results", "other", "-o", "json").error["code"] == "attempt_freed"
 
     def test_nothing_is_moved_onto_what_is_there(self, bench: BackendBench) -> None:
@@ -444,7 +446,7 @@ class BackendContract:
     ) -> None:
         bench.declare("value", args={"gate": str(bench.gate)})
         bench.ran()
-        bench.done("gc")
+        bench.done("gc", "-y")
         shutil.rmtree(bench.project / ".sgpu/default/runs", ignore_errors=True)
 
         answer = bench("results", "hello#1", "-o", "json")
@@ -480,9 +482,9 @@ class BackendContract:
             backend.launcher.check(launching)
             backend.launcher.prepare([launching], Quiet())
             other.done("destroy", "-y")
-            other.done("gc", "--keep-last", "0")
+            other.done("gc", "-y", "--all", "--keep-last", "0")
             backend.launcher.stage(launching)
-            other.done("gc", "--keep-last", "0")
+            other.done("gc", "-y", "--all", "--keep-last", "0")
             backend.launcher.launch(launching)
 
         assert bench.ran()["state"] == "succeeded"
@@ -496,7 +498,7 @@ class BackendContract:
         hello = bench.record("hello")
         with bench.backend() as backend:
             size = backend.storage.size(hello)
-        freed = bench.done("gc", "--keep-last", "0", "-o", "json").data
+        freed = bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json").data
 
         assert (freed["attempts"], size > 0) == (["hello#1"], True)
         with bench.backend() as backend:
@@ -510,3 +512,21 @@ class BackendContract:
         assert bench("logs", "hello", "-o", "json").error["code"] == "attempt_freed"
         (change,) = bench.done("plan", "-o", "json").data["changes"]
         assert change["action"] == "no_op"
+
+    def test_gc_frees_what_another_machine_launched(self, bench: BackendBench) -> None:
+        if not bench.case.elsewhere:
+            pytest.skip("its attempts lie on the machine that launched them")
+        bench.declare("leave", args={"names": ["a"]})
+        assert bench.ran()["state"] == "succeeded"
+        hello = bench.record("hello")
+        shutil.rmtree(bench.project / ".sgpu/default/runs")  # as a machine that has the state alone
+        gc = ("gc", "-y", "--all", "--keep-last", "0", "-o", "json")
+
+        shown = bench.done(*gc, "--dry-run").data
+        freed = bench.done(*gc).data
+
+        assert shown["bytes"] > 0
+        assert shown["freed"] == freed["freed"] == [{"attempt": "hello#1", "bytes": shown["bytes"]}]
+        assert bench.done(*gc).data["attempts"] == []
+        with bench.backend() as backend:
+            assert backend.storage.size(hello) == 0

@@ -165,7 +165,7 @@ class ClusterRun:
     def assert_is_freed(self) -> None:
         folder = self.launch_folder("hello")
         assert folder.exists()
-        self.bench.done("gc", "--keep-last", "0")
+        self.bench.done("gc", "-y", "--all", "--keep-last", "0")
         assert not folder.exists()
 
 

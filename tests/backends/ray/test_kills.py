@@ -146,7 +146,7 @@ def assert_last_recorded(run: ClusterRun) -> None:
     assert status["first_cause"] is None
     assert status["unavailable"] is not None
     assert (change["action"], change["reason"]) == ("adopt", "already_running")
-    run.bench.done("gc", "--keep-last", "0")
+    run.bench.done("gc", "-y", "--all", "--keep-last", "0")
     assert run.launch_folder("hello").exists()
 
 

@@ -73,7 +73,7 @@ def test_a_run_is_watched_and_cancelled_although_first_answers_are_lost(
     assert_gone(processes)
     assert run.bench.ended()["state"] == "cancelled"
     assert any(request.endswith(".cancel") for request in proxy.lost)
-    for words in (("show", "hello#1"), ("fetch", "hello"), ("gc", "--keep-last", "0")):
+    for words in (("show", "hello#1"), ("fetch", "hello"), ("gc", "-y", "--all")):
         proxy.lost.clear()
         assert_succeeds(run, *words)
     assert len(run.jobs) == 1

@@ -28,7 +28,7 @@ def test_what_the_head_forgets_the_nodes_forget(ray_python: str, tmp_path: Path)
         until(lambda: not list(own.glob("*.lock")))  # no node program runs
         assert sum(path.stat().st_size for path in own.rglob("objects/code/*")) > SIZE
 
-        freed = run.bench.done("gc", "--keep-last", "0", "-o", "json")
+        freed = run.bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json")
 
         assert [path for path in own.rglob("*") if path.is_file()] == [own / ".content"], freed
         run.bench.close()

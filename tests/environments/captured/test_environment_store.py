@@ -418,6 +418,28 @@ def test_collect_keeps_what_is_referred_to_and_what_is_young(
     assert list((tmp_path / "store/origins").iterdir()) == []
 
 
+def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
+    alpha: Venv, store: EnvironmentStore, tmp_path: Path
+) -> None:
+    captured = _take(alpha, store)
+    owner = tmp_path / "saved.plan"
+    owner.touch()
+    store.refer(Owner(path=str(owner)), {captured.digest})
+    manifest = tmp_path / f"store/manifests/{captured.digest.removeprefix('sha256:')}.json"
+    before = _objects(store)
+    content = manifest.read_bytes()
+    manifest.unlink()
+    manifest.mkdir()  # as a disk that fails: what is there cannot be read
+    with pytest.raises(SgpuError) as refused:
+        _collect(store)
+    assert refused.value.code == "store_unwritable"
+    assert _objects(store) == before
+    manifest.rmdir()
+    manifest.write_bytes(content)
+    assert _collect(store) == 0
+    assert store.missing(captured.manifest) == []
+
+
 def test_what_a_lock_became_is_kept_by_the_lock(
     alpha: Venv, store: EnvironmentStore, tmp_path: Path
 ) -> None:

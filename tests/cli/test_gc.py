@@ -1,0 +1,119 @@
+"""What `sgpu gc` deletes, keeps, shows and asks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sgpu_decl.api import Location, Session
+from tests.cli.conftest import AtTerminal, Shell
+
+PROJECT = """\
+project: {name: keeps}
+runs:
+  train:
+    gpus: 1
+    type: CPU
+    resume: auto
+    mlflow: {enabled: false}
+    command: 'if [ "$KIND" != nothing ]; then echo 1 > "$SGPU_OUTPUT_DIR/w"; fi; [ "$KIND" = good ]'
+    env: {variables: {KIND: "VALUE", N: "NUMBER"}}
+  evaluate:
+    gpus: 1
+    type: CPU
+    after: [train]
+    command: [cat, "${run.train.output}/w"]
+    mlflow: {enabled: false}
+"""
+
+
+@pytest.fixture
+def project(sgpu: Shell) -> Shell:
+    """`train#1` succeeded and `evaluate#1` read it; `train#2` left a checkpoint and failed, and all
+    after it failed before they wrote one."""
+    for number, kind in enumerate(("good", "broken", *("nothing",) * 4), 1):
+        write(sgpu, kind, number)
+        select = () if kind == "good" else ("--select", "train")
+        assert sgpu.here("apply", "-y", *select).code == (0 if kind == "good" else 5)
+    return sgpu
+
+
+def write(sgpu: Shell, kind: str, number: int) -> None:
+    sgpu.write("sgpu.yml", PROJECT.replace("VALUE", kind).replace("NUMBER", str(number)))
+
+
+def folders(sgpu: Shell, run: str = "train") -> list[str]:
+    return sorted(path.name for path in (sgpu.folder / ".sgpu/default/runs" / run).iterdir())
+
+
+def found(sgpu: Shell) -> list[Any]:
+    """What the next launches find: of earlier attempts, and of each other."""
+    planned = sgpu.here("plan", "--rerun", "run.evaluate", "--rerun", "run.train", "-o", "json")
+    data = planned.json["data"]
+    pins = [one["fields"] for one in data["changes"] if one["address"] == "run.evaluate"]
+    return [[one["summary"] for one in data["checks"] if one["id"] == "resumes"], pins]
+
+
+def options() -> Iterator[tuple[str, ...]]:
+    yield ()
+    yield ("--keep-last", "0")
+    yield ("--older-than", "0s")
+    yield ("--keep-last", "1", "--older-than", "0s")
+
+
+def test_no_gc_takes_what_later_launches_find(project: Shell) -> None:
+    write(project, "good", 9)
+    before = found(project)
+    assert before[0] == ["it finds the output of `train#2` in SGPU_PREVIOUS_OUTPUT_DIR"]
+    shown = project.here("gc", "--keep-last", "0", "--dry-run", "-o", "json").json["data"]
+    assert shown["attempts"] == ["train#3", "train#4", "train#5", "train#6"]
+    assert shown["kept"] == [
+        {"attempt": "evaluate#1", "reason": "success"},
+        {"attempt": "train#1", "reason": "read"},
+        {"attempt": "train#2", "reason": "output"},
+    ]
+    assert shown["bytes"] == sum(one["bytes"] for one in shown["freed"]) > 0
+    for words in options():
+        assert project.here("gc", "-y", *words).code == 0
+        assert found(project) == before
+        assert {"1", "2"} <= set(folders(project))
+        assert folders(project, "evaluate") == ["1"]
+    assert folders(project) == ["1", "2"]
+    assert project.here("gc", "-y", "--all", "--keep-last", "0").code == 0
+    assert (folders(project), folders(project, "evaluate")) == ([], [])
+
+
+def test_gc_lists_what_goes_with_sizes_and_deletes_it_once_somebody_said_yes(
+    project: Shell, at_terminal: AtTerminal
+) -> None:
+    refused = project.here("gc")
+    assert refused.code == 1
+    assert "train#3  " in refused.out
+    assert "kept: train#2: `resume` finds its output" in refused.out
+    assert "cannot ask for approval: stdin or stderr is not a terminal" in refused.err
+    assert "give `-y`" in refused.err
+    error = project.here("gc", "-o", "json").json["error"]
+    assert error["code"] == "not_approved"
+    everything = folders(project)
+
+    with at_terminal("gc") as terminal:
+        terminal.until("train#3")
+        terminal.until("Type `yes` to approve")
+        terminal.type("no\n")
+        assert terminal.ended() == 1
+    assert folders(project) == everything
+    with at_terminal("gc") as terminal:
+        terminal.until("Type `yes` to approve")
+        terminal.type("yes\n")
+        terminal.until("freed: 1 attempt, ")
+        assert terminal.ended() == 0
+    assert folders(project) == [name for name in everything if name != "3"]
+    assert project.here("gc").out.endswith("nothing to free\n")  # and there is nothing to ask
+
+
+def test_what_came_after_the_list_was_shown_does_not_go(project: Shell) -> None:
+    """The API deletes at most what its caller names, and of that only what may go."""
+    with Session.open(Location(project=project.folder)) as session:
+        freed = session.gc(keep_last=0, only=["train#4", "train#2"], dry_run=False)
+    assert freed["attempts"] == ["train#4"]
+    assert folders(project) == ["1", "2", "3", "5", "6"]
