@@ -64,7 +64,7 @@ def _link(_: click.Context, parameter: click.Parameter, text: str | None) -> str
 @click.option(
     "--trust-project",
     is_flag=True,
-    help="Run interpreters that lie inside the project, to learn their versions.",
+    help="Run interpreters that lie inside the project, and build packages that have no wheel.",
 )
 @click.option(
     "--propose",

@@ -64,7 +64,7 @@ def _checks(
     yield "limits", check_limits()
     yield "disk", check_disk_space(project.state_dir, default_root())
     yield "ports", check_network()
-    yield "uv", check_programs(runs)
+    yield "uv", check_programs(runs, project.root)
     state = None
     if in_project:
         home, base = project.state_dir.parent, yaml_folder(project)

@@ -156,6 +156,7 @@ class DeclaredEnvironments:
             folder=request.folder,
             environ=os.environ,
             places=places,
+            guarded=self._project.root if self._project.guarded else None,
         )
         recorded = self._recorded.get(request.where)
         lock, findings = resolve(

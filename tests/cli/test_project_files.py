@@ -3,7 +3,6 @@ travel."""
 
 import json
 import os
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -362,45 +361,6 @@ def test_a_code_root_outside_of_the_project_is_a_warning(sgpu: Shell) -> None:
     assert outside("--project", ".") == []
     (sgpu.folder / ".git").mkdir()  # the repository is the project
     assert outside() == []
-
-
-SETUP = (
-    "import pathlib\npathlib.Path({ran!r}).touch()\n"
-    "from setuptools import setup\nsetup(name='lib')\n"
-)
-LOCAL = {
-    "a folder": "./lib\n",
-    "a named folder": "lib @ ./lib ; python_version > '3'\n",
-    "a URL": "lib @ file://{folder}/lib\n",
-    "a repository": "lib @ git+file://{folder}/lib\n",
-    "an archive": "lib.tar.gz\n",
-    "extras": "./lib[more]\n",
-    "a constraint": "-c bounds.txt\n",
-    "links": "--find-links ./dist\nlib\n",
-    "an index": "-i file://{folder}/dist\nlib\n",
-    "settings": "lib\n",
-}
-
-
-@pytest.mark.parametrize("how", LOCAL)
-def test_a_requirement_on_this_machine_is_refused_before_anything_builds_it(
-    project: Shell, tmp_path: Path, how: str
-) -> None:
-    ran = tmp_path / "ran"
-    project.write("lib/setup.py", SETUP.format(ran=str(ran)))
-    project.write("bounds.txt", "lib @ ./lib\n")
-    (project.folder / "dist").mkdir()
-    with tarfile.open(project.folder / "dist/lib-1.0.tar.gz", "w:gz") as archive:
-        archive.add(project.folder / "lib", "lib-1.0")
-    (project.folder / "lib.tar.gz").write_bytes(
-        (project.folder / "dist/lib-1.0.tar.gz").read_bytes()
-    )
-    project.write("wanted.txt", LOCAL[how].format(folder=project.folder))
-    if how == "settings":
-        project.write("uv.toml", "override-dependencies = ['lib @ ./lib']\n")
-    project.write("run.yaml", RUN + "env: {requirements: wanted.txt}\n")
-    assert codes(project.here("plan", "-o", "json")) == {"requirement_local"}
-    assert not ran.exists()
 
 
 def test_an_included_path_without_effect_is_a_warning(project: Shell) -> None:

@@ -1,5 +1,6 @@
 """Reads the requirement lines of a declared environment, with their places and the files that they
-include. Nothing is resolved here."""
+include. Nothing is resolved here, and uv is given these lines alone: it reads no such file itself.
+"""
 
 import os
 import re
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.declared.local_sources import local_index, local_requirement
+from sgpu_decl.environments.declared.local_sources import local_requirement
 from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
 
-_INDEX = re.compile(r"(?:-i|--index-url|--extra-index-url|-f|--find-links)(?:\s*=?\s*)(.+)")
+_INDEX = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links)(?:\s*=?\s*)(.+)")
 _PASSWORD = re.compile(r"://[^/\s@:]*:[^/\s@]+@|https?://(?!git@)[^/\s@:]+@")
 _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 
@@ -24,13 +25,17 @@ _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 @dataclass(slots=True, kw_only=True)
 class RequirementInputs:
     """`lines` are `dependencies`, `root` is the requirements file; `files` maps absolute paths to
-    texts; `indexes` are URLs of indexes that contain a variable."""
+    texts; `indexes` are URLs of indexes that contain a variable. `given` and `bounds` are the lines
+    and constraints for uv, and `builder` is a line that asks for a build."""
 
     lines: tuple[str, ...] = ()
     root: Path | None = None
     requirements: list[RequirementLine] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     indexes: list[str] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
+    bounds: list[str] = field(default_factory=list)
+    builder: str | None = None
     findings: list[Diagnostic] = field(default_factory=list)
 
     @property
@@ -104,7 +109,7 @@ def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
                 "`UV_INDEX_<NAME>_PASSWORD`, a keyring or ~/.netrc",
             )
         )
-    elif line.option in ("-e", "--editable"):
+    elif line.text.startswith(("-e", "--editable")):
         inputs.findings.append(
             Diagnostic(
                 code="requirement_local",
@@ -114,13 +119,23 @@ def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
                 "with each run",
             )
         )
-    elif index is not None and _VARIABLE.search(index[1]):
-        if not line.constraint:
-            inputs.indexes.append(index[1].strip())
-    elif index is not None:
-        finding = local_index(index[1].strip(" '\""), line.folder, line.place)
-        inputs.findings += [finding] if finding else []
-    elif finding := local_requirement(line.text, line.place):
+    elif line.option is None and (finding := local_requirement(line.text, line.place)):
         inputs.findings.append(finding)
-    elif line.option is None and not line.constraint:
-        inputs.requirements.append(line)
+    elif line.constraint:
+        inputs.bounds += [line.text] if line.option is None else []
+    elif index is not None:
+        if _VARIABLE.search(index[2]):
+            inputs.indexes.append(index[2].strip())
+        inputs.given.append(f"{index[1]} {_from_here(index[2].strip(), line.folder)}")
+    else:
+        inputs.given.append(line.text)
+        if line.option is None:
+            inputs.requirements.append(line)
+        elif line.option == "--no-binary":
+            inputs.builder = f"`{line.text}`"
+
+
+def _from_here(target: str, folder: Path) -> str:
+    """An index as uv finds it from its working folder: that of a file may be relative to it."""
+    path = folder / os.path.expanduser(target.strip("'\""))
+    return target if "://" in target or not path.exists() else os.fspath(path)

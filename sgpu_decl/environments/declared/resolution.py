@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.declared.interpreter_lock import UnusableLock, lock_of
-from sgpu_decl.environments.declared.local_sources import local_sources_of_settings
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.requirement_inputs import (
     RequirementInputs,
@@ -27,7 +27,8 @@ from sgpu_decl.environments.declared.uv_compile import (
     compile_requirements,
     export_project,
 )
-from sgpu_decl.environments.declared.uv_settings import project_settings, uv_settings
+from sgpu_decl.environments.declared.uv_errors import untrusted_build
+from sgpu_decl.environments.declared.uv_settings import building_settings, uv_settings
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages
 from sgpu_decl.environments.package_lists.lock_kinds import read_lock
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
 
 FORMAT = 1
+_MAY_BUILD = frozenset({"build_untrusted", "unresolvable", "no_matching_wheel"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class ResolveRequest:
     """Everything that a resolution depends on.
 
     `folder` is the base of relative paths; `places` are those of fields, of `block` below `at`;
-    `constraints` are requirement lines that limit versions and install nothing.
+    `constraints` are requirement lines that limit versions and install nothing. `guarded` is the
+    folder of a project that is not trusted: no uv of it is used, and uv builds nothing.
     """
 
     block: "EnvironmentBlock"
@@ -57,6 +60,7 @@ class ResolveRequest:
     places: Mapping[str, Place]
     at: str = "env"
     constraints: tuple[str, ...] = ()
+    guarded: Path | None = None
 
     def place(self, *fields: str) -> Place | None:
         """The place of the first of these fields that was written."""
@@ -92,8 +96,6 @@ def resolve(
     )
     if lock is not None and not inputs.hashed and not has_errors(inputs.findings):
         inputs.findings.append(_unhashed(lock, request.place("lock")))
-    if (settings := project_settings(request.environ, request.folder)) is not None:
-        inputs.findings += local_sources_of_settings(*settings, _whole(request))
     if request.environ.get("UV_NO_INDEX"):
         inputs.findings.append(_no_index(_whole(request)))
     if has_errors(inputs.findings):
@@ -104,21 +106,64 @@ def resolve(
         count = len(inputs.requirements)
         progress.advance("resolving", 0, count)
         try:
-            resolution = compile_requirements(
-                inputs,
-                uv=find_uv(request.environ) if inputs.requirements else "",
-                python=request.python,
-                folder=request.folder,
-                environ=request.environ,
-                constraints=request.constraints,
-                previous=previous,
-                upgrade=upgrade,
-            )
+            resolution = _compiled(request, inputs, None if upgrade else previous, upgrade=upgrade)
         except (UvFailure, UnusableLock, SgpuError) as error:
             return None, (_finding(request, inputs, error),)
         progress.advance("resolving", count, count)
         cache.remember(key, resolution)
     return _shown(request, inputs, resolution)
+
+
+def _compiled(
+    request: ResolveRequest, inputs: RequirementInputs, previous: Lock | None, *, upgrade: bool
+) -> Resolution:
+    """Resolve without builds if that is possible, also where builds are allowed: a plan that may
+    not build and its apply find the same versions.
+
+    Raises:
+        UvFailure, UnusableLock, SgpuError: as `compile_requirements`.
+    """
+    resolved = partial(
+        compile_requirements,
+        inputs,
+        uv=find_uv(request.environ, request.guarded) if inputs.requirements else "",
+        python=request.python,
+        folder=request.folder,
+        environ=request.environ,
+        constraints=request.constraints,
+        previous=previous,
+        upgrade=upgrade,
+    )
+    if not inputs.requirements:
+        return resolved(builds=False)
+    builder = inputs.builder or building_settings(request.environ, request.folder)
+    if builder is None:
+        try:
+            resolution = resolved(builds=False)
+        except UvFailure as failure:
+            if request.guarded is not None or failure.report.code not in _MAY_BUILD:
+                raise
+        else:
+            replaced = _replaced_builds(previous, resolution.lock)
+            if not replaced:
+                return resolution
+            builder = f"`{min(replaced)}`"
+    if request.guarded is not None:
+        raise UvFailure(untrusted_build(f"a package ({builder})"))
+    return resolved(builds=True)
+
+
+def _replaced_builds(previous: Lock | None, found: Lock) -> frozenset[str]:
+    """The packages that were built for the previous lock, and of which a resolution without builds
+    found another version, which has a wheel."""
+    versions = {entry.name: entry.version for entry in found.entries}
+    return frozenset(
+        entry.name
+        for entry in (previous.entries if previous is not None else ())
+        if entry.repository is None
+        and versions.get(entry.name, entry.version) != entry.version
+        and not any(file.location.partition("#")[0].endswith(".whl") for file in entry.files)
+    )
 
 
 def _from_lock(
@@ -147,7 +192,7 @@ def _from_lock(
         try:
             resolution = (
                 export_project(
-                    uv=find_uv(request.environ),
+                    uv=find_uv(request.environ, request.guarded),
                     python=request.python,
                     project=path.parent,
                     folder=request.folder,

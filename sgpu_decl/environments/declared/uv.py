@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.regular_files import is_below
 
 OLDEST = (0, 8)  # the first whose `pylock.toml` holds hashes and is installed from
 _VERSION = re.compile(r"uv (\d+)\.(\d+)\.")
@@ -48,14 +50,17 @@ class UvResult(NamedTuple):
     output: str
 
 
-def find_uv(environ: Mapping[str, str]) -> str:
+def find_uv(environ: Mapping[str, str], guarded: Path | None = None) -> str:
     """Return the path of a uv that is new enough: the one on the PATH, else that of the wheel.
+
+    Args:
+        guarded: the folder of a project; a uv in it is not run, unless sgpu itself lies there.
 
     Raises:
         SgpuError: there is none, or all are too old.
     """
     old: list[str] = []
-    for path in _candidates(environ):
+    for path in _candidates(environ, guarded):
         version = _version(path)
         if version is not None and version >= OLDEST:
             return path
@@ -147,8 +152,22 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
         raise
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[str]:
-    on_path = shutil.which("uv", path=environ.get("PATH", ""))
+def trusted_path(environ: Mapping[str, str], guarded: Path | None) -> str:
+    """The PATH without folders of a project, but for that of sgpu itself. A project that is the
+    home of the user has the user's own programs."""
+    path = environ.get("PATH", "")
+    if guarded is None or is_below(os.path.expanduser("~"), guarded):
+        return path
+    own = os.path.dirname(sys.executable)
+    return os.pathsep.join(
+        folder
+        for folder in path.split(os.pathsep)
+        if folder == own or (os.path.isabs(folder) and not is_below(folder, guarded))
+    )
+
+
+def _candidates(environ: Mapping[str, str], guarded: Path | None) -> Iterator[str]:
+    on_path = shutil.which("uv", path=trusted_path(environ, guarded))
     if on_path is not None:
         yield on_path
     if importlib.util.find_spec("uv") is not None:

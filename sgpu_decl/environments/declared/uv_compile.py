@@ -13,7 +13,13 @@ from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.requirement_inputs import RequirementInputs
 from sgpu_decl.environments.declared.resolution_cache import Resolution, UvWarning
 from sgpu_decl.environments.declared.uv import run_uv
-from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, read_warnings
+from sgpu_decl.environments.declared.uv_errors import (
+    UvReport,
+    needs_build,
+    read_report,
+    read_warnings,
+    untrusted_build,
+)
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.package_lists.packages import normalise
 
@@ -44,6 +50,7 @@ def compile_requirements(
     constraints: Sequence[str],
     previous: Lock | None,
     upgrade: bool,
+    builds: bool,
 ) -> Resolution:
     """Resolve requirements.
 
@@ -52,6 +59,9 @@ def compile_requirements(
         constraints: requirement lines that limit versions and install nothing.
         previous: the lock whose versions are preferred.
         upgrade: ask the index again, without uv's cache.
+        builds: whether uv may run the code of packages that have no wheel and no static metadata.
+            `--no-build` is without effect for packages that `--no-binary` names, so the caller
+            looks for such settings.
 
     Raises:
         UvFailure: uv found no solution.
@@ -65,12 +75,9 @@ def compile_requirements(
         arguments = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
         arguments += ["--format", "pylock.toml", "--output-file", os.fspath(output)]
         arguments += ["--python", python.executable]
-        if inputs.lines:
-            arguments.append("-")
-        if inputs.root is not None:
-            arguments.append(os.fspath(inputs.root))
-        if constraints:
-            (scratch / "constraints.txt").write_text("\n".join(constraints))
+        arguments += ["-"] if builds else ["--no-build", "-"]
+        if bounds := [*inputs.bounds, *constraints]:
+            (scratch / "constraints.txt").write_text("\n".join(bounds))
             arguments += ["--constraints", os.fspath(scratch / "constraints.txt")]
         if inputs.hashed:
             arguments.append("--no-deps")
@@ -78,8 +85,10 @@ def compile_requirements(
             arguments.append("--upgrade")
         elif previous is not None:
             output.write_text(previous.to_toml(folder))
-        lines = "\n".join(inputs.lines)
+        lines = "\n".join(inputs.given)
         answer = run_uv(uv, arguments, folder=folder, environ=environ, stdin_text=lines)
+        if answer.code != 0 and not builds and (unbuilt := needs_build(answer.words)):
+            raise UvFailure(untrusted_build(unbuilt, read_report(answer.words, python="").detail))
         if answer.code != 0:
             raise UvFailure(read_report(answer.words, python=python.python.minor))
         trusted: dict[str, set[str]] | None = {} if inputs.hashed else None

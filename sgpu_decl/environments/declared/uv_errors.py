@@ -16,6 +16,10 @@ _PROGRESS = re.compile(
 _WARNING = re.compile(r"\s*warning: (.+)")
 _EXPERIMENTAL = re.compile(r"experimental and may change without warning")
 _HOST = re.compile(r"https?://(?:\*\*\*@)?([^/\s`)]+)")
+_DISABLED = re.compile(
+    r"Wheels are required for (`[^`]+`) because building|"
+    r"Building source distributions (?:for (`[^`]+`) )?is disabled"
+)
 _LONGEST = 4000  # characters of uv's words; a compiler can say a hundred thousand
 
 
@@ -58,6 +62,24 @@ def read_report(words: str, *, python: str) -> UvReport:
         code="uv_failed",
         summary="uv failed",
         hint="see its words; `uv pip compile` and `uv pip install` show the same by hand",
+        detail=detail,
+    )
+
+
+def needs_build(words: str) -> str | None:
+    """The package that a uv which may build nothing has to build; `None` if it failed for another
+    reason."""
+    match = _DISABLED.search(re.sub(r"\s+", " ", _detail(words)))
+    return (match[1] or match[2] or "a requirement") if match else None
+
+
+def untrusted_build(what: str, detail: str = "") -> UvReport:
+    """The report about a package that only code of its own can describe."""
+    return UvReport(
+        code="build_untrusted",
+        summary=f"{what} has to be built to learn what it needs, and a plan runs no code of it",
+        hint="if you trust it, `sgpu plan --trust-project` builds it; `sgpu apply` always does. "
+        "With a lock file (`uv lock`), a plan needs no build",
         detail=detail,
     )
 
@@ -179,5 +201,5 @@ _KNOWN: tuple[tuple[str, str, _Say, str, bool], ...] = (
     ),
 )
 
-CODES = frozenset({"uv_failed", *(code for _, code, *_ in _KNOWN)})
+CODES = frozenset({"uv_failed", "build_untrusted", *(code for _, code, *_ in _KNOWN)})
 """Every code that a report can have."""

@@ -20,7 +20,7 @@ _DEEPEST = 20  # files that include each other
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 _OPTIONS = re.compile(r"\s+(?=--[a-z])")
-_INCLUDE = re.compile(r"(-r|--requirement\b|-c|--constraint\b)\s*=?\s*(.+)")
+_INCLUDE = re.compile(r"(-r|--requirements?\b|-c|--constraints?\b)\s*=?\s*(.+)")
 _NAME = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:$|[\[<>=!~;@\s(])")
 _LOGIN = re.compile(r"//[^/@]*@")
 _HASH = re.compile(r"--hash[=\s]+([a-z0-9]+:[0-9a-f]+)")
@@ -123,7 +123,7 @@ class RequirementsReader:
             )
             return
         include = _INCLUDE.fullmatch(line.text)
-        binds = include is not None and include[1] in ("-c", "--constraint")
+        binds = include is not None and include[1].lstrip("-").startswith("c")
         if include is None or (binds and not self._constraints):
             yield line
             return
@@ -156,20 +156,19 @@ def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagn
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Joined continuation lines without comments, each with the number of its first line."""
+    """Joined continuation lines without comments, each with the number of its first line. As for
+    uv, a comment ends with its line; for pip it goes on after a backslash."""
     start, logical = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
-        comment = raw.lstrip().startswith("#")
-        goes_on = raw.endswith("\\") and not comment
+        goes_on = raw.endswith("\\") and not _COMMENT.search(raw)
         start = start or number
-        logical += (raw[:-1] + " ") if goes_on else ("" if comment else raw)
+        logical += (raw[:-1] + " ") if goes_on else _COMMENT.sub("", raw)
         if goes_on:
             continue
-        line = _COMMENT.sub("", logical).strip()
-        if line:
+        if line := logical.strip():
             yield start, line
         start, logical = 0, ""
-    if line := _COMMENT.sub("", logical).strip():
+    if line := logical.strip():
         yield start, line
 
 

@@ -185,6 +185,7 @@ class Declared:
         previous: Lock | None = None,
         upgrade: bool = False,
         constraints: tuple[str, ...] = (),
+        guarded: bool = False,
         **fields: Any,
     ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
         python = self.python()
@@ -198,7 +199,7 @@ class Declared:
         places |= {f"env.{field_}": Place("run.yaml", 4, 3) for field_ in fields}
         asking = ResolveRequest(
             block=block, python=python, folder=self.folder, environ=self.environ,
-            places=places, constraints=constraints,
+            places=places, constraints=constraints, guarded=self.folder if guarded else None,
         )  # fmt: skip
         return resolve(asking, self.known, Quiet(), previous=previous, upgrade=upgrade)
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.environments.declared.lock import Lock
+from sgpu_decl.environments.declared.lock import Artifact, Lock, LockEntry
+from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 from tests.environments.declared.conftest import Declared, Index
 
 
@@ -262,3 +263,37 @@ def test_a_uv_lock_with_an_editable_package_is_refused(
     found = declared.refused(lock="uv.lock")
     assert (found.code, found.place.line) == ("requirement_local", 4)
     assert "`lib` is a source folder, `lib`" in found.summary
+
+
+def test_a_plan_that_may_not_build_and_its_apply_find_the_same_versions(
+    declared: Declared, index: Index
+) -> None:
+    (index.wheels / "alpha-9.0.tar.gz").write_bytes(b"a source, which would have to be built")
+    planned, _ = declared.resolve(guarded=True, dependencies=["alpha"])
+    assert planned is not None
+    assert planned.packages[0].version == "2.0"
+    declared.known = ResolutionCache(declared.memory / "other")
+    assert declared.lock(dependencies=["alpha"]) == planned
+
+
+def test_what_was_built_before_is_not_replaced_by_an_older_wheel(
+    declared: Declared, index: Index
+) -> None:
+    source = Artifact("sdist", "https://x.invalid/alpha-9.0.tar.gz", 1, (f"sha256:{'0' * 64}",))
+    built = LockEntry("alpha", "9.0", (source,))
+    before = replace(declared.lock(dependencies=["beta"]), entries=(built,))
+    lock, (found,) = declared.resolve(guarded=True, previous=before, dependencies=["alpha"])
+    assert lock is None
+    assert found.code == "build_untrusted"
+    assert "`alpha`" in found.summary
+    kept, _ = declared.resolve(guarded=True, previous=before, dependencies=["checker"])
+    assert kept is not None  # it is needed no more
+
+
+def test_links_in_a_file_start_from_the_folder_of_the_file(
+    declared: Declared, wheelwright: Callable[..., Path]
+) -> None:
+    (declared.folder / "lists/wheels").mkdir(parents=True)
+    wheelwright(declared.folder / "lists/wheels", "local", "1.0")
+    declared.write("lists/wanted.txt", "-f ./wheels\nlocal\n")
+    assert declared.versions(requirements="lists/wanted.txt") == {"local": "1.0"}
