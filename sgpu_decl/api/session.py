@@ -284,8 +284,8 @@ class Session:
             progress: is told how much of an environment has been read.
             for_apply: the plan will be applied at once: files of an environment that have to be
                 read go into the store in the same pass. Implies `trust_project`.
-            trust_project: run interpreters that lie inside the project, to learn their versions, and
-                build packages to learn what they need.
+            trust_project: run interpreters that lie inside the project, to learn their versions,
+                and build packages to learn what they need.
             base: a commit or a branch; each change then has a cause: this branch, or what the files
                 at that commit would do as well.
 

@@ -147,7 +147,7 @@ def _rebuild(project: OpenedProject, planned: Change | None, progress: Progress)
         return FromLock(lock=Lock.from_json(lock), python=python, folder=folder)
     from sgpu_decl.environments.captured.capture import capture
 
-    captured, _ = capture(python.executable, progress=progress)
+    captured, _ = capture(python.executable, program=python.program, progress=progress)
     return captured
 
 

@@ -21,7 +21,7 @@ from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.installed import installed, this_interpreter
-from sgpu_decl.environments.package_lists.site_folders import site_folders
+from sgpu_decl.environments.package_lists.site_folders import site_folders, virtual_environment
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import PackageList
@@ -33,8 +33,8 @@ _FREE_THREADED = re.compile(r"cpython-\d+t\b")
 
 
 class LocalPython(NamedTuple):
-    """An interpreter of this machine. `program` is the program that may be run to ask it: itself,
-    or the interpreter that its virtual environment was made from."""
+    """An interpreter of this machine. `program` is what is run to ask it: itself, or what its
+    virtual environment was made from, so that no `.pth` file of the environment is run."""
 
     executable: str
     python: Python
@@ -193,14 +193,21 @@ class Pythons:
         return _lacking(version or "", rejections)
 
     def _ask(self, path: str) -> "LocalPython | _Reason":
-        program = path
-        if self._guarded is not None and is_below(path, self._guarded) and path != sys.executable:
-            program = os.path.realpath(path)
+        program = os.path.realpath(path)
+        named = _NAME.fullmatch(os.path.basename(program)) is not None
+        if path == sys.executable:
+            answer = self._cache.ask(path, path)
+            if named and isinstance(answer, LocalPython) and virtual_environment(path):
+                return answer._replace(program=program)
+            return answer
+        if self._guarded is not None and is_below(path, self._guarded):
             inside = is_below(program, os.path.realpath(self._guarded))
             if inside and os.path.isfile(program) and os.access(program, os.X_OK):
                 return _Reason("it lies in the project", untrusted=True)
-            if not inside and not _NAME.fullmatch(os.path.basename(program)):
+            if not inside and not named:
                 return _Reason(f"it links to `{program}`, which is not a Python")
+        elif not named or not virtual_environment(path):
+            program = path
         return self._cache.ask(path, program)
 
 

@@ -125,7 +125,7 @@ class DeclaredEnvironments:
         store = self._project.environments
         stored = frozenset(store.keys())  # before this capture adds its files
         captured, findings = (
-            store.capture(python.executable, self._progress)
+            store.capture(python.executable, self._progress, program=python.program)
             if self._for_apply
             else capture(python.executable, program=python.program, progress=self._progress)
         )

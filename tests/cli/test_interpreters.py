@@ -36,7 +36,7 @@ def elder(path: Path, version: str = "3.12.1", *, threads: str = "") -> Path:
         f'{{"python": {facts}, "executable": "{path}", "base": "{path}", "cache_tag": "x", '
         '"magic": "", "sites": []}'
     )
-    text = f"""if [ "$1" = -I ] && [ "$2" = -c ]; then echo '{answer}'; exit; fi"""
+    text = f"""if [ "$1" = -I ] && [ "$2" = -c ]; then echo "$6"'{answer}'; exit; fi"""
     return shell_program(path, f'{text}\nexec {sys.executable} "$@"')
 
 
@@ -250,3 +250,38 @@ def test_a_command_is_told_that_its_python_is_that_of_the_path(project: Shell) -
     assert warning["severity"] == "warning"
     assert f"write `{sys.executable}` into the command" in warning["hint"]
     assert (warning["place"]["line"], warning["place"]["column"]) == (5, 15)
+
+
+NOISE = "import atexit, os, sys; sys.stdout.write('noise {\"a\": '); atexit.register(print, 'bye')"
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param("{snapshot: true, python: v/bin/python}", marks=pytest.mark.expensive),
+        pytest.param("{requirements: none.txt, python: v/bin/python}", marks=pytest.mark.expensive),
+        "{python: v/bin/python}",
+    ],
+)
+def test_an_interpreter_that_prints_serves_at_plan_and_apply(project: Shell, env: str) -> None:
+    create(project.folder / "v", symlinks=True, with_pip=False)
+    site = next((project.folder / "v/lib").glob("python*/site-packages"))
+    (site / "noise.pth").write_text(f"{NOISE}\n")
+    project.environ["PATH"] += f":{Path(sys.executable).parent}"  # of uv
+    declare(project, env)
+    assert project.here("plan").code == 0
+    assert project.here("plan", "--trust-project").code == 0
+    if "snapshot" in env or "requirements" in env:
+        assert project("apply", "-y").code == 0
+
+
+def test_what_others_print_is_no_part_of_an_answer(project: Shell, tmp_path: Path) -> None:
+    """A copy of an interpreter has to be asked itself, and so is one behind a shim that prints."""
+    create(tmp_path / "v", symlinks=False, with_pip=False)
+    site = next((tmp_path / "v/lib").glob("python*/site-packages"))
+    (site / "noise.pth").write_text(f"{NOISE}\n")
+    copied = tmp_path / "v/bin/python"
+    shim = shell_program(tmp_path / "shim/python", f'echo "now: {{}}"; exec {copied} "$@"')
+    for path in (copied, shim):
+        declare(project, f"{{python: {path}, snapshot: true}}")
+        assert project.here("plan").code == 0

@@ -33,7 +33,7 @@ def elder(tmp_path: Path) -> Path:
     text = '{"python": ["cpython", "3.9.5", "cpython-39", "linux-x86_64", ""], "executable": "%s", '
     text += '"base": "", "cache_tag": "", "magic": "", "sites": []}'
     path = tmp_path / "bin" / "python3.9"
-    return shell_program(path, f"echo called >> {tmp_path}/calls; echo '{text % path}'")
+    return shell_program(path, f"echo called >> {tmp_path}/calls; echo \"$6\"'{text % path}'")
 
 
 def test_that_of_sgpu_itself_unless_another_is_asked_for(find: Find) -> None:

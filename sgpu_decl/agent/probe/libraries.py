@@ -1,12 +1,15 @@
 """Small programs that try the Python libraries of a node, each in its own process.
 
-A program writes one line of JSON to stdout. Its environment is that of ranks.
+A program writes its answer to stdout, behind the mark that is its last argument. Its environment is
+that of ranks.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+
+from sgpu_decl.agent.marked_answer import MARK, marked_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if answer["there"]:
     except BaseException as error:
         answer["error"] = f"{type(error).__name__}: {error}".partition(". Config:")[0][:500]
 answer["seconds"] = round(time.monotonic() - began, 1)
-print("\\n" + json.dumps(answer), flush=True)
+print("\\n" + sys.argv[-1] + json.dumps(answer), flush=True)
 """
 
 MLFLOW = (
@@ -109,7 +112,7 @@ def run_program(
     """Run a program; return its answer, or why there is none."""
     try:
         process = subprocess.run(
-            [python, "-c", program, *arguments],
+            [python, "-c", program, *arguments, MARK],
             env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds,
             check=False,
         )  # fmt: skip
@@ -117,9 +120,8 @@ def run_program(
         return {"error": f"no answer in {seconds:g} s"}
     except OSError as error:
         return {"error": str(error)}
-    lines = process.stdout.decode("utf-8", "replace").strip().splitlines()
     try:
-        answer = json.loads(lines[-1])
-    except (IndexError, ValueError):
+        answer = json.loads(marked_answer(process.stdout))
+    except ValueError:
         return {"error": f"it ended with {process.returncode}"}
     return answer if isinstance(answer, dict) else {"error": "its answer is not an object"}

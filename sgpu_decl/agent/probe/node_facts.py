@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["node_facts"]
 
-_HAS_TORCH = "import importlib.util; print(importlib.util.find_spec('torch') is not None)"
+_HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 _PATIENCE = 60.0  # seconds
 
 
@@ -57,4 +57,4 @@ def _has_torch(python: str) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return process.stdout.strip() == b"True"
+    return process.returncode == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.agent.marked_answer import MARK, marked_answer
 from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured import interpreter_probe
@@ -61,14 +62,14 @@ def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInt
     text = Path(interpreter_probe.__file__).read_text(encoding="utf-8")
     try:
         answer = subprocess.run(
-            [program or path, "-I", "-c", text, "user" if user_site else "", prefix],
+            [program or path, "-I", "-c", text, "user" if user_site else "", prefix, MARK],
             env=inherited_variables(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,
             check=True,
         )
-        facts = _read(json.loads(answer.stdout))
+        facts = _read(json.loads(marked_answer(answer.stdout)))
         return facts if program in (None, path) else replace(facts, executable=path)
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -44,11 +44,25 @@ def answer(user_site, prefix=""):
             _libc(),
         ],
         "executable": os.path.abspath(sys.executable),
-        "base": os.path.abspath(getattr(sys, "_base_executable", "") or sys.executable),
+        "base": _base(),
         "cache_tag": sys.implementation.cache_tag or "",
         "magic": importlib.util.MAGIC_NUMBER.hex(),
         "sites": sites,
     }
+
+
+def _base():
+    # type: () -> str
+    """The interpreter outside of any virtual environment. Before Python 3.11, the virtual
+    environment itself is named as that."""
+    base = os.path.abspath(getattr(sys, "_base_executable", "") or sys.executable)
+    if sys.prefix == sys.base_prefix or not base.startswith(sys.prefix + os.sep):
+        return base
+    real = os.path.realpath(base)
+    if not real.startswith(os.path.realpath(sys.prefix) + os.sep):
+        return real
+    name = "pypy3" if hasattr(sys, "pypy_version_info") else "python{}.{}".format(*sys.version_info)
+    return os.path.join(sys.base_exec_prefix, "bin", name)  # the environment has a copy
 
 
 def _sites_of(prefix):
@@ -85,4 +99,5 @@ def _libc():
 
 
 if __name__ == "__main__":
-    print(json.dumps(answer(sys.argv[1] == "user", sys.argv[2])))  # noqa: T201
+    # On a line of its own: others may have printed a part of one.
+    print("\n" + sys.argv[3] + json.dumps(answer(sys.argv[1] == "user", sys.argv[2])), flush=True)  # noqa: T201

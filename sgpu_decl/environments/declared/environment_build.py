@@ -120,7 +120,7 @@ def _install(
         return answer.words
 
     venv = os.fspath(scratch / "venv")
-    call("venv", "--no-project", "--python", python.executable, venv)
+    call("venv", "--no-project", "--python", python.program, venv)
     if not lock.entries:
         return ()
     lock_file = scratch / "pylock.toml"

@@ -24,7 +24,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.regular_files import is_below
 
 OLDEST = (0, 8)  # the first whose `pylock.toml` holds hashes and is installed from
-_VERSION = re.compile(r"uv (\d+)\.(\d+)\.")
+_VERSION = re.compile(r"^uv (\d+)\.(\d+)\.", re.MULTILINE)
 _USER = re.compile(r"(?<=://)[^/\s@`'\"]+@")
 _WAIT = 10.0  # seconds for `uv --version`
 _UNSET = frozenset({
@@ -194,5 +194,5 @@ def _version(path: str) -> tuple[int, int] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.match(answer.stdout) if answer.returncode == 0 else None
+    match = _VERSION.search(answer.stdout) if answer.returncode == 0 else None
     return (int(match[1]), int(match[2])) if match else None

@@ -82,7 +82,12 @@ class EnvironmentStore(SharedStore):
         return list(files.values())
 
     def capture(
-        self, interpreter: str, progress: Progress, *, cache: Path | None = None
+        self,
+        interpreter: str,
+        progress: Progress,
+        *,
+        program: str | None = None,
+        cache: Path | None = None,
     ) -> tuple[Captured | None, tuple[Diagnostic, ...]]:
         """Capture the environment of an interpreter and store it. Files that have to be read are
         copied in the same pass. See `capture.capture`.
@@ -92,7 +97,9 @@ class EnvironmentStore(SharedStore):
         """
         with self._writing() as into:
             before = set(self.keys())
-            captured, findings = capture(interpreter, progress=progress, cache=cache, into=into)
+            captured, findings = capture(
+                interpreter, program=program, progress=progress, cache=cache, into=into
+            )
             now = time.time_ns()
             self._hashed.update((key, now) for key in self.keys() if key not in before)
         if captured is not None and not has_errors(findings):
