@@ -98,7 +98,8 @@ def test_the_address_is_found_where_ray_finds_it(
     ("text", "url"),
     [
         ("ray://[::1]:10001", "http://[::1]:8265"), ("[::1]:6379", "http://[::1]:8265"),
-        ("ftp://me@head/x", "http://head:8265"),
+        ("ftp://me@head/x", "http://head:8265"), ("head:8266", "http://head:8266"),
+        ("tcp://[::1]:8080/x", "http://[::1]:8080"), ("head:port", "http://head:8265"),
     ],
 )  # fmt: skip
 def test_the_url_to_write_has_the_host_that_was_meant(text: str, url: str) -> None:

@@ -135,6 +135,20 @@ def test_an_answer_that_is_lost() -> None:
         assert ray.get("/y") == VERSION
 
 
+@pytest.mark.parametrize("lost", ["end", (503, "soon"), (429, "slowly"), (502, "proxy")], ids=str)
+def test_a_question_whose_first_answer_is_lost_is_asked_once_more(lost: object) -> None:
+    left = [lost]
+    with (
+        answering({"/x": lambda: left.pop() if left else VERSION}) as answers,
+        closing(answers.dashboard()) as ray,
+    ):
+        assert ray.get("/x") == VERSION
+        left.append(lost)
+        with pytest.raises(BackendError):
+            ray.post("/x", {})  # this may change something
+    assert [request for request, _ in answers.requests] == ["GET /x", "GET /x", "POST /x"]
+
+
 def test_a_connection_that_the_other_side_ended_is_made_again() -> None:
     with answering({"/y": VERSION, "/x": "end"}) as answers, closing(answers.dashboard()) as ray:
         ray.get("/y")

@@ -94,9 +94,12 @@ def test_a_process_that_is_killed_on_a_node_ends_the_run(
     kill(getattr(run, victims)[node])
 
     assert_gone(processes)
-    state, failure, _ = cause(run.bench.ended())
+    ended = run.bench.ended()
+    state, failure, _ = cause(ended)
     assert state in ("failed", "lost")
     assert failure in CLASSES[victims]
+    if victims == "actors":
+        assert "the worker process there" in ended["first_cause"]["summary"]
     run.assert_frees_everything()
 
 
@@ -117,7 +120,11 @@ def test_a_raylet_that_is_killed_ends_the_run(own_run: ClusterRun) -> None:
     kill(*own_run.cluster.processes(1, "raylet"))
 
     assert_gone(processes)
-    assert cause(own_run.bench.ended())[:2] == ("failed", "node_lost")
+    ended = own_run.bench.ended()
+    assert cause(ended)[:2] == ("failed", "node_lost")
+    assert ended["first_cause"]["summary"].endswith(
+        "was lost: the raylet there, Ray's process on each node, has ended or cannot be reached"
+    )
     own_run.assert_frees_everything()
 
 

@@ -216,7 +216,10 @@ def test_a_plan_that_names_no_cluster_is_refused(tmp_path: Path, answers: Answer
     with machine.launcher() as launcher, pytest.raises(BackendError) as raised:
         launcher.check(replace(machine.launching, record=record))
 
-    assert (raised.value.code, raised.value.hint) == ("launch_failed", "plan again")
+    assert (raised.value.code, raised.value.hint) == (
+        "unavailable",
+        "apply again, which plans again; a saved plan has to be made anew",
+    )
 
 
 def test_the_driver_is_told_what_its_run_comes_after(tmp_path: Path, answers: Answers) -> None:

@@ -197,7 +197,7 @@ def test_a_node_with_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_a_node_that_ends_while_files_are_sent_or_taken_is_lost() -> None:
     assert _not_sent(RayActorError()).failure == "node_lost"
-    assert _not_taken(1, {"address": "10.0.0.7"}, RayActorError()).failure == "node_lost"
+    assert _not_taken(1, None, RayActorError()).failure == "node_lost"
 
 
 def test_a_node_that_cannot_read_what_it_left_is_not_lost() -> None:

@@ -92,6 +92,28 @@ def test_a_plan_with_a_token_asks_at_most_five_times(
     assert len(secured.requests) == 5, secured.requests
 
 
+def test_a_plan_has_its_cluster_although_the_first_answer_to_each_question_is_lost(
+    cluster: Answers, planned: Planned
+) -> None:
+    expected = placement(planned())
+    lost: set[str] = set()
+
+    def answer(path: str, content: object) -> Callable[[], object]:
+        def once_lost() -> object:
+            if path in lost:
+                return content
+            lost.add(path)
+            return "end"
+
+        return once_lost
+
+    cluster.by_path = {path: answer(path, content) for path, content in cluster.by_path.items()}
+    plan = planned()
+    assert placement(plan) == expected
+    assert plan.complete
+    assert NODES in lost
+
+
 def test_a_cluster_with_two_spellings_is_asked_once(
     project: Path, cluster: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

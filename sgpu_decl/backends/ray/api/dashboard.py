@@ -1,8 +1,9 @@
 """The HTTP API of Ray's dashboard, over one connection, and its refusals in words.
 
 The token is sent once the dashboard has refused a request without one. So a dashboard that asks for
-none never gets it, and `requires_token` is known. A request that changes something is never
-repeated here: `OutcomeUnknown` says that its answer was lost.
+none never gets it, and `requires_token` is known. A GET is sent once more if its answer was lost, or
+if the dashboard was busy. A request that changes something is never repeated here: `OutcomeUnknown`
+says that its answer was lost.
 """
 
 import json
@@ -31,6 +32,7 @@ from sgpu_decl.model.ray_size import OLDEST_RAY
 
 __all__ = ["VERSION", "Dashboard", "Refused"]
 
+_AGAIN = 0.5  # seconds until a dashboard that was busy is asked again
 _PAUSE = 10.0  # seconds for which a dashboard that was silent is not asked again
 _SHOWN = 300  # characters of an answer in a message
 _TRACEBACK = "Traceback (most recent call last):"
@@ -199,6 +201,9 @@ class Dashboard:
             learning = self._requires_token is None
             answer = self._deliver(method, target, content, kind)
             if learning and self._requires_token and self.has_token:
+                answer = self._deliver(method, target, content, kind)
+            if answer.status in _BUSY and method == "GET":
+                time.sleep(_AGAIN)
                 answer = self._deliver(method, target, content, kind)
         if answer.status == 200:
             return answer

@@ -12,6 +12,7 @@ __all__ = ["DEFAULT_ADDRESS", "DashboardAddress", "address_of", "canonical_url",
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 _PORT = 8265  # that Ray gives to its dashboard
+_OTHER_PORTS = ("6379", "10001")  # that Ray gives to its head, and to Ray Client
 _VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Where Ray's own client looks, in this order (`ray.dashboard.utils`,
 `get_address_for_submission_client`)."""
@@ -91,14 +92,15 @@ def refuse_address(text: str) -> tuple[str, str] | None:
                 f"must be the URL of a dashboard, not `{text}`",
                 f"leave it out for the cluster of this machine, or write `{DEFAULT_ADDRESS}`",
             )
-        return "must be the URL of a dashboard", f"write `http://{_name(host)}:{_PORT}`"
+        return "must be the URL of a dashboard", f"write `http://{_name(host)}:{_port(host)}`"
     if scheme.lower() == "ray":
         return (
             "must be the URL of a dashboard, not an address of Ray Client",
             f"write `http://{_name(host)}:{_PORT}`",
         )
     if scheme.lower() not in ("http", "https"):
-        return "must begin with `http://` or `https://`", f"write `http://{_name(host)}:{_PORT}`"
+        way_out = f"write `http://{_name(host)}:{_port(host)}`"
+        return "must begin with `http://` or `https://`", way_out
     try:
         parts = urlsplit(text)
         port, name = parts.port, parts.hostname
@@ -122,3 +124,9 @@ def _name(host: str) -> str:
     bracketed = re.match(r"\[[0-9A-Fa-f:.]+\]", host)
     name = bracketed[0] if bracketed else host.partition(":")[0]
     return name or "HOST"
+
+
+def _port(host: str) -> str | int:
+    """The port of the dashboard in `host:port`: that one, unless it is known for something else."""
+    port = host.rpartition(":")[2]
+    return port if port.isdecimal() and port not in _OTHER_PORTS else _PORT

@@ -66,8 +66,8 @@ class DashboardConnection:
         content: bytes | None,
         deadline: Deadline | None,
     ) -> Answer:
-        """Send a request, and return the answer. A GET whose connection had been open for earlier
-        ones, and broke, is sent twice.
+        """Send a request, and return the answer. A GET whose connection broke is sent twice: it
+        changes nothing.
 
         Args:
             target: relative to the address.
@@ -78,13 +78,12 @@ class DashboardConnection:
             BackendError: a variable names a proxy that cannot be used.
         """
         self._deadline = deadline
-        reused = self._connection is not None
         try:
             try:
                 return self._exchange(method, target, headers, content)
             except ConnectionLost as lost:
                 self.close()
-                if not (reused and lost.sent and method == "GET") or lost.silent:
+                if not (lost.sent and method == "GET") or lost.silent:
                     raise
                 return self._exchange(method, target, headers, content)
         except ConnectionLost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 
 import ray
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _STARTUP = 120.0  # seconds until all actors must have started
 _FULL = "Ray's object store is full, and the disk below it, too"
 _CONNECTED = 30.0  # seconds until they must be connected: each is before it answers
+_RAYLET = 3.0  # seconds in which a raylet takes a connection
 
 
 # Nodes have no copy of this package.
@@ -276,7 +278,24 @@ def _loss(number: int, place: Mapping[str, Any] | None, error: RayError) -> Lost
         return LostNode("oom", f"{where}: Ray's memory monitor ended it: {text}")
     if getattr(error, "preempted", False):
         return LostNode("preempted", f"{where} was preempted: {text}")
-    return LostNode("node_lost", f"{where} was lost: {_words(error)}")
+    why = _words(error)
+    if place is not None:
+        attempt_files.say(f"{where} was lost: {why}")
+        why = "the worker process there that Ray had started for it has ended"
+        if not _has_raylet(place["node"]):
+            why = "the raylet there, Ray's process on each node, has ended or cannot be reached"
+    return LostNode("node_lost", f"{where} was lost: {why}")
+
+
+def _has_raylet(node: str) -> bool:
+    """Whether the raylet of a node of Ray takes connections. A killed one stays `Alive` in Ray's
+    table for up to 20 s."""
+    for row in ray.nodes():
+        if row["NodeID"] == node and row["Alive"]:
+            address = (row["NodeManagerAddress"], row["NodeManagerPort"])
+            with contextlib.suppress(OSError), socket.create_connection(address, _RAYLET):
+                return True
+    return False
 
 
 def _not_sent(error: RayError | OSError) -> LostNode:
@@ -292,7 +311,7 @@ def _not_sent(error: RayError | OSError) -> LostNode:
     return LostNode("node_lost", f"a node was lost: {_words(error)}")
 
 
-def _not_taken(number: int, place: Mapping[str, Any], error: RayError) -> LostNode:
+def _not_taken(number: int, place: Mapping[str, Any] | None, error: RayError) -> LostNode:
     """Why what a node left cannot be taken: its disk, or the node is lost; see `_not_sent`."""
     cause = getattr(error, "cause", None)
     if not isinstance(cause, OSError):

@@ -34,11 +34,14 @@ def require_planned_cluster(
     """
     placement, address = planned_placement(launching), dashboard.address
     if placement.address is None:
-        raise BackendError(
-            f"the plan of `{launching.ref}` does not say which cluster it was made for",
-            hint="plan again",
-            code="launch_failed",
+        error = BackendError(
+            f"the Ray cluster did not answer when `{launching.ref}` was planned, so its ranks have "
+            "no place there",
+            hint="apply again, which plans again; a saved plan has to be made anew",
+            code="unavailable",
         )
+        error.retryable = True
+        raise error
     if placement.address != address.url:
         variable = address.source or "RAY_ADDRESS"
         raise StalePlan(
