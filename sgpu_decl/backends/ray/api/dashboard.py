@@ -1,8 +1,8 @@
 """The HTTP API of Ray's dashboard, over one connection, and its refusals in words.
 
 The token is sent once the dashboard has refused a request without one. So a dashboard that asks for
-none never gets it, and `requires_token` is known. A GET is sent once more if its answer was lost, or
-if the dashboard was busy. A request that changes something is never repeated here: `OutcomeUnknown`
+none never gets it, and `requires_token` is known. A GET is sent once more if its answer was lost or
+the dashboard was busy. A request that changes something is never repeated here: `OutcomeUnknown`
 says that its answer was lost.
 """
 
