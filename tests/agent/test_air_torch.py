@@ -1,6 +1,7 @@
 """torch in ranks: the rendezvous is quick and on loopback alone, and a fork breaks nothing."""
 
 import ctypes
+import shlex
 import socket
 import struct
 import sys
@@ -215,9 +216,9 @@ def test_a_launcher_inside_of_a_run_starts_the_ranks_of_its_node(
 ) -> None:
     require("torch")
     line = (
-        f"{sys.executable} -m torch.distributed.run --nnodes $NUM_NODES --node-rank $NODE_RANK"
-        " --nproc-per-node $LOCAL_WORLD_SIZE --master-addr $MASTER_ADDR"
-        " --master-port $MASTER_PORT main.py"
+        f"{shlex.quote(sys.executable)} -m torch.distributed.run"
+        " --nnodes $NUM_NODES --node-rank $NODE_RANK --nproc-per-node $LOCAL_WORLD_SIZE"
+        " --master-addr $MASTER_ADDR --master-port $MASTER_PORT main.py"
     )
     entry = Entry(kind="shell", shell=line)
     attempt = make_attempt(UNDER_TORCHRUN, entry=entry, per="node").launch()

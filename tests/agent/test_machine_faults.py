@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -181,7 +182,7 @@ def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> No
     code += "print(r['state'], r['class'], clear_remains(sys.argv[1]))"
     script = (
         f"mount --bind {tmp_path}/boot /proc/sys/kernel/random/boot_id || exit 9\n"
-        f'exec {sys.executable} -c "{code}" {attempt.folder}\n'
+        f'exec {shlex.quote(sys.executable)} -c "{code}" {attempt.folder}\n'
     )
     argv = ["unshare", "--mount", "sh", "-c", script]
     seen = subprocess.run(argv, capture_output=True, text=True, check=False)

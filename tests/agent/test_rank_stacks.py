@@ -70,7 +70,8 @@ def test_stacks_that_were_asked_for_are_no_part_of_a_later_crash(make_faulty: An
 def test_a_rank_without_the_handler_is_not_signalled(make_faulty: Any, tmp_path: Path) -> None:
     """A program that does not handle the signal would end by it."""
     go = tmp_path / "go"
-    slow = f'while [ ! -e {shlex.quote(str(go))} ]; do sleep 0.01; done\nexec {sys.executable} "$@"'
+    wait = f"while [ ! -e {shlex.quote(str(go))} ]; do sleep 0.01; done"
+    slow = f'{wait}\nexec {shlex.quote(sys.executable)} "$@"'
     python = shell_program(tmp_path / "python", slow)
     attempt = make_faulty("block()", python=str(python)).launch()
     attempt.until(lambda: len(started(attempt)) == 2)

@@ -1,6 +1,7 @@
 """The Tab key offers commands, options and the values that are there."""
 
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -147,7 +148,9 @@ def test_every_kind_of_value_is_used() -> None:
 @pytest.fixture
 def on_path(launched: Shell, tmp_path: Path) -> dict[str, str]:
     """The environment of a shell that finds this `sgpu`."""
-    program = shell_program(tmp_path / "bin/sgpu", f'exec {sys.executable} -m sgpu_decl "$@"')
+    program = shell_program(
+        tmp_path / "bin/sgpu", f'exec {shlex.quote(sys.executable)} -m sgpu_decl "$@"'
+    )
     return {**launched.environ, "PATH": f"{program.parent}:{launched.environ['PATH']}"}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -25,6 +26,7 @@ from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.cli.conftest import Answer, Shell
 from tests.support import COMMAND_RUN, PATIENCE
 
+ROOT = Path(__file__).resolve().parents[2]
 L4 = "NVIDIA L4:24152899584"
 DOCTOR = (sys.executable, "-m", "sgpu_decl", "doctor", "-o", "json")
 
@@ -419,7 +421,15 @@ def test_a_disk_without_inodes(sgpu: Shell, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_temporary_files_that_executes_nothing(sgpu: Shell) -> None:
-    script = 'mount -t tmpfs -o noexec tmpfs /tmp; mkdir /tmp/here; cd /tmp/here; exec "$@"'
+    # The checkout and its interpreter stay visible and executable, also below `/tmp`.
+    kept = {str(ROOT), sys.prefix, sys.base_prefix}
+    opened = "".join(f"exec {n}<{shlex.quote(path)}\n" for n, path in enumerate(kept, 3))
+    bound = "".join(
+        f"mkdir -p {path}; mount --no-canonicalize --bind /proc/self/fd/{n} {path}\n"
+        for n, path in enumerate(map(shlex.quote, kept), 3)
+    )
+    mounted = "mount -t tmpfs -o noexec tmpfs /tmp; mkdir /tmp/here; cd /tmp/here"
+    script = f'{opened}{mounted}\n{bound}exec "$@"'
     answer = wrapped(sgpu, "unshare", "-m", "bash", "-c", script, "bash")
     found = [line for line in lines(answer, "disk") if "can be executed" in line]
     assert any(item.startswith("warn: nothing on `/tmp` (temporary files)") for item in found)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -160,7 +161,7 @@ def test_a_project_whose_disk_is_not_mounted_keeps_its_code(sgpu: Shell, other: 
     disk.mkdir()
     sgpu.write("run.yaml", RUN)
     sgpu.write("code.py", "NAME = 'project'\n")
-    here = f"{sys.executable} -m sgpu_decl"
+    here = f"{shlex.quote(sys.executable)} -m sgpu_decl"
     script = (
         f"mount -t tmpfs none {disk} && cp -r {sgpu.folder} {disk}/project && "
         f"(cd {disk}/project && {here} apply -y) && umount {disk}"

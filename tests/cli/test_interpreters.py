@@ -2,6 +2,7 @@
 programs."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def elder(path: Path, version: str = "3.12.1", *, threads: str = "") -> Path:
         '"magic": "", "sites": []}'
     )
     text = f"""if [ "$1" = -I ] && [ "$2" = -c ]; then echo "$6"'{answer}'; exit; fi"""
-    return shell_program(path, f'{text}\nexec {sys.executable} "$@"')
+    return shell_program(path, f'{text}\nexec {shlex.quote(sys.executable)} "$@"')
 
 
 def shown(project: Shell, *said: str) -> str:
@@ -156,7 +157,9 @@ def test_a_plan_runs_no_program_of_the_project_that_it_names_as_its_interpreter(
     project: Shell, tmp_path: Path, more: str
 ) -> None:
     ran = tmp_path / "ran"
-    shell_program(project.folder / "tools/python", f'touch {ran}; exec {sys.executable} "$@"')
+    shell_program(
+        project.folder / "tools/python", f'touch {ran}; exec {shlex.quote(sys.executable)} "$@"'
+    )
     declare(project, f"{{python: tools/python{more}}}")
     if more:
         code, said = refused(project)

@@ -1,6 +1,7 @@
 """A run without a YAML file is planned, applied and remembered like any other."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -128,7 +129,7 @@ def test_what_is_wrong_is_said_before_anything_starts(sgpu: Shell) -> None:
 
 
 def test_another_python_stays_the_one_that_was_named(sgpu: Shell, tmp_path: Path) -> None:
-    other = shell_program(tmp_path / "venv/bin/python", f'exec {sys.executable} "$@"')
+    other = shell_program(tmp_path / "venv/bin/python", f'exec {shlex.quote(sys.executable)} "$@"')
     sgpu.write("train.py", TRAIN)
     environ = {**sgpu.environ, "PATH": f"{other.parent}:{sgpu.environ['PATH']}"}
     shell = Shell(sgpu.folder, environ)

@@ -40,7 +40,7 @@ def test_gradients_are_synchronised_in_a_module_that_is_a_command(
     project: Callable[..., Any],
 ) -> None:
     item = project()
-    item.launch(ON_CPU, f"command: [{sys.executable}, -m, {SCRIPTS}.test_sync]")
+    item.launch(ON_CPU, f"command: ['{sys.executable}', -m, {SCRIPTS}.test_sync]")
     assert "Test Distributed `no_sync` context manager with multiple forwards" in item.printed(0)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_a_cluster_has_the_nodes_that_it_was_asked_for_and_ends_with_all_process
 def test_a_node_that_does_not_come_up_is_started_again(tmp_path: Path) -> None:
     python = tmp_path / "python"
     fails_once = f"cd {tmp_path}; mkdir failed 2>/dev/null && exit 1"
-    python.write_text(f'#!/bin/sh\n{fails_once}; exec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\n{fails_once}; exec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
     with ray_cluster(nodes=1, cpus=1, python=str(python)) as cluster:
         assert (tmp_path / "failed").is_dir()

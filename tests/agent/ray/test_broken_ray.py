@@ -6,6 +6,7 @@ import.
 
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.rendering.spec import RaySpec
 from tests.agent.ray.conftest import MAIN, SMALL, ray_folder
 from tests.mounts import fill, small_disk
+from tests.support import shell_program
 
 BROKEN = "raise TypeError('Descriptors cannot be created directly.\\nDowngrade protobuf.')"
 SLOW = "import time; time.sleep(3600)"
@@ -398,7 +400,7 @@ def test_a_folder_that_a_node_cannot_make_is_a_failed_launch(tmp_path: Path) -> 
 
 
 # A Ray node that is about to end: its end of the channel is closed already.
-ENDING = f"""#!{sys.executable}
+ENDING = """
 import os, signal
 os.close(int(os.environ["SGPU_RAY_FD"]))
 while True: signal.pause()
@@ -410,9 +412,8 @@ def test_a_ray_node_that_was_just_killed_takes_no_order_and_ends(
 ) -> None:
     """Of a cluster that is killed as a whole, the channel may be seen to close before the driver is
     seen to end, and that before the node is."""
-    program = tmp_path / "python"
-    program.write_text(ENDING)
-    program.chmod(0o700)
+    ending = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(ENDING)}"
+    program = shell_program(tmp_path / "python", ending)
     attempt = make_attempt("", world_size=1, per="node", ray=RaySpec(**SMALL), python=str(program))
     spec = json.loads(attempt.text("spec.json")) | {"run_dir": str(attempt.folder)}
     record = AttemptRecord(str(attempt.folder), 1, "starting")
