@@ -11,7 +11,13 @@ from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_
 from sgpu_decl.config.project_reader import DeclaredJob, read_project
 from sgpu_decl.config.renames import own_name_findings
 from sgpu_decl.config.run_order import order_findings
-from sgpu_decl.config.run_reader import DeclaredRun, ReferenceContext, read_run
+from sgpu_decl.config.run_reader import (
+    DeclaredRun,
+    ReferenceContext,
+    TextArguments,
+    no_source,
+    read_run,
+)
 from sgpu_decl.config.target_overrides import OF_TARGETS, with_target
 from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
@@ -50,6 +56,7 @@ def read(
     git: Callable[[], Mapping[str, str]],
     read_included: ReadIncluded = nothing_included,
     variable_files: Sequence[tuple[bytes, str]] = (),
+    text_arguments: TextArguments = no_source,
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
     """Read a run or project file, and the files that it includes.
 
@@ -62,6 +69,7 @@ def read(
         git: asked at most once for `commit`, `branch` and `dirty`.
         read_included: reads the files of `include`; without it, nothing is included.
         variable_files: the contents and names of `--var-file` files, in order.
+        text_arguments: tells which arguments of an entrypoint are text: they are taken as written.
 
     Returns:
         What was read, `None` where anything is wrong, and every finding in order. Findings never
@@ -70,7 +78,10 @@ def read(
     files, findings = read_files(text, file, read_included)
     given, more = read_values(variable_files)
     findings += more
-    return _read(files, findings, target, tuple(variables), tuple(sets), environ, cache(git), given)
+    return _read(
+        files, findings, target, tuple(variables), tuple(sets), environ, cache(git), given,
+        text_arguments,
+    )  # fmt: skip
 
 
 def read_targets(
@@ -84,6 +95,7 @@ def read_targets(
     git: Callable[[], Mapping[str, str]],
     read_included: ReadIncluded = nothing_included,
     variable_files: Sequence[tuple[bytes, str]] = (),
+    text_arguments: TextArguments = no_source,
 ) -> Mapping[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]]:
     """Read a file as it is for each of its targets, and before them without one (`None`).
 
@@ -97,7 +109,15 @@ def read_targets(
     cached_git = cache(git)
     return {
         name: _read(
-            files, findings, name, tuple(variables), tuple(sets), environ, cached_git, given
+            files,
+            findings,
+            name,
+            tuple(variables),
+            tuple(sets),
+            environ,
+            cached_git,
+            given,
+            text_arguments,
         )
         for name in dict.fromkeys((None, *targets, target))
     }
@@ -118,11 +138,12 @@ def _read(
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
     variable_files: tuple[yaml_nodes.Mapping, ...] = (),
+    text_arguments: TextArguments = no_source,
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
     loaded: Loaded | None = None
     if files is not None:
         loaded, content_findings = _of_files(
-            files, target, variables, sets, environ, git, variable_files
+            files, target, variables, sets, environ, git, variable_files, text_arguments
         )
         if any(
             one.code == "merge_key" for one in findings
@@ -141,10 +162,12 @@ def _of_files(
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
     variable_files: tuple[yaml_nodes.Mapping, ...] = (),
+    text_arguments: TextArguments = no_source,
 ) -> tuple[Loaded, tuple[Diagnostic, ...]]:
     root, context, findings = with_options(
         files, target, options, sets, environ, git, variable_files
     )
+    context = replace(context, text_arguments=text_arguments)
     name: str | None = None
     jobs: tuple[LoadedJob, ...] = ()
     removed: tuple[Address, ...] = ()

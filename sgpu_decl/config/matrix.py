@@ -34,22 +34,24 @@ def read_axes(node: Mapping) -> tuple[Axes | None, tuple[Diagnostic, ...]]:
     axes: Axes = {}
     for name in sorted(node.entries):
         values = node.entries[name]
-        first: dict[str, Scalar] = {}
+        first: dict[object, Scalar] = {}
         for value in values.items if isinstance(values, Sequence) else ():
             if not isinstance(value, Scalar):
                 continue
-            text = shown(value)
-            if text in first:
+            same = first.setdefault(_compared(value), value)
+            if same is not value:
+                text, other = shown(value), shown(same)
+                twice = f"has `{text}` twice" if text == other else f"has `{other}` and `{text}`"
                 findings.append(
                     Diagnostic(
                         code="duplicate_cell",
-                        summary=f"the axis `{name}` has `{text}` twice",
+                        summary=f"the axis `{name}` {twice}"
+                        + ("" if text == other else ", which are equal"),
                         place=place_of(value),
                         hint="keep one of them: each combination is one run",
-                        related=(Related(place=place_of(first[text]), note="first written here"),),
+                        related=(Related(place=place_of(same), note="first written here"),),
                     )
                 )
-            first.setdefault(text, value)
         axes[name] = tuple(first.values())
     count = math.prod(len(values) for values in axes.values())
     if count > _MOST:
@@ -73,9 +75,18 @@ def cells(axes: Axes) -> Iterator[Cell]:
         yield Cell(key, {name: value for name, (_, value) in zip(names, combination, strict=True)})
 
 
+def _compared(node: Scalar) -> object:
+    """What equal values have in common: numbers are equal by their value, `1` and `1.0`."""
+    value = resolve(node.text) if node.plain else node.text
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return ("number", value) if number else shown(node)
+
+
 def shown(node: Scalar) -> str:
     """A value as addresses show it: canonical JSON, text bare where that is not ambiguous."""
     value: Value = resolve(node.text) if node.plain else node.text
     if isinstance(value, str) and _SIMPLE.fullmatch(value) and isinstance(resolve(value), str):
         return value
-    return canonical(value) if value == value else ".nan"  # NaN, refused later
+    if isinstance(value, float) and not math.isfinite(value):
+        return node.text  # refused later
+    return canonical(value)

@@ -1,5 +1,6 @@
 """One declared run to the runs it stands for: itself, or the cells of its matrix."""
 
+import posixpath
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -23,8 +24,10 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.text import yaml_nodes
+from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
 from sgpu_decl.text.near_references import shell_references_of
+from sgpu_decl.text.shape import Shape, as_written
 
 __all__ = [
     "DeclaredRun",
@@ -34,6 +37,8 @@ __all__ = [
     "read_run",
     "spec_of",
 ]
+
+TextArguments = Callable[[str, str], Mapping[str, Shape]]
 
 _STARTS = ("entrypoint", "command")
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -47,6 +52,11 @@ class DeclaredRun:
     spec: str
 
 
+def no_source(entrypoint: str, root: str) -> Mapping[str, Shape]:  # noqa: ARG001
+    """The arguments that are text where no source is read: none."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceContext:
     """What references and paths of runs mean.
@@ -57,6 +67,8 @@ class ReferenceContext:
         environments: those of the project, `None` in a run file.
         folders: the folder of each file that lies in one below the project's.
         run_files: the included files that describe one run, by its name.
+        text_arguments: where the arguments of an entrypoint are text, by its source and the root of
+            its code.
     """
 
     variables: Mapping[str, yaml_nodes.Node]
@@ -69,6 +81,7 @@ class ReferenceContext:
     environments: yaml_nodes.Mapping | None = None
     folders: Mapping[str, str] = field(default_factory=dict)
     run_files: Mapping[str, str] = field(default_factory=dict)
+    text_arguments: TextArguments = no_source
 
     def scope(self, axes: Mapping[str, yaml_nodes.Scalar] | None) -> Scope:
         return Scope(
@@ -113,6 +126,8 @@ def read_run(
     findings += new_findings
     if context.run_files.get(name or "") in context.folders:
         node = _with_own_folder(node, context.run_files[name or ""])
+    texts = _text_arguments(node, context)
+    node = _as_declared(node, texts)
     prefix = f"runs.{name}" if name is not None else ""
     explainer = ErrorExplainer(node=node, shape=run_shape(), prefix=prefix, place=place)
     if name is not None and "name" in node.entries:
@@ -131,9 +146,39 @@ def read_run(
             return (), tuple(findings)
         run = DeclaredRun(config=config, key="", places=Places(node), spec=spec_of(config))
         return (run,), (*findings, *_unused_limit(config, node))
-    runs, new_findings = _of_matrix(explainer, node, matrix, name, context)
+    runs, new_findings = _of_matrix(explainer, node, matrix, name, context, texts)
     findings += at_new_places(new_findings, findings)
     return (() if has_errors(findings) else runs), tuple(findings)
+
+
+def _text_arguments(node: yaml_nodes.Mapping, context: ReferenceContext) -> Mapping[str, Shape]:
+    """Where the arguments of a run are text. The source is read only if a value would be something
+    else."""
+    entry, args, matrix = (node.entries.get(key) for key in ("entrypoint", "args", "matrix"))
+    if not isinstance(entry, yaml_nodes.Scalar) or not calls_function(entry.text):
+        return {}
+    if not any(isinstance(one, yaml_nodes.Mapping) and _no_text_in(one) for one in (args, matrix)):
+        return {}
+    code = node.entries.get("code")
+    root = code.entries.get("root") if isinstance(code, yaml_nodes.Mapping) else None
+    if not isinstance(root, yaml_nodes.Scalar):
+        return context.text_arguments(entry.text, "")
+    folder = context.folders.get(root.file, "")
+    return context.text_arguments(entry.text, posixpath.join(folder, root.text))
+
+
+def _no_text_in(node: yaml_nodes.Node) -> bool:
+    if isinstance(node, yaml_nodes.Scalar):
+        return node.plain and ("${" in node.text or not isinstance(resolve(node.text), str))
+    return any(map(_no_text_in, yaml_nodes.children(node)))
+
+
+def _as_declared(node: yaml_nodes.Mapping, texts: Mapping[str, Shape]) -> yaml_nodes.Mapping:
+    """A run whose arguments are text as written where its function wants text."""
+    args = node.entries.get("args")
+    if not texts or not isinstance(args, yaml_nodes.Mapping):
+        return node
+    return replace(node, entries={**node.entries, "args": as_written(args, Shape(keys=texts))})
 
 
 def _with_own_folder(node: yaml_nodes.Mapping, file: str) -> yaml_nodes.Mapping:
@@ -265,6 +310,7 @@ def _of_matrix(
     matrix: yaml_nodes.Mapping,
     name: str | None,
     context: ReferenceContext,
+    texts: Mapping[str, Shape],
 ) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
     bad = tuple(
         Diagnostic(code="bad_name", summary=f"`{axis}` is not the name of an axis",
@@ -293,13 +339,32 @@ def _of_matrix(
         new_findings = () if outside else _validated(explainer, node, name, context)[1]
         return (), (*findings, *at_new_places(new_findings, findings))
     if inside or outside:
-        runs, findings = _cell_by_cell(explainer, node, name, context, axes, argument_axes)
+        runs, findings = _cell_by_cell(explainer, node, name, context, axes, argument_axes, texts)
     else:
         base, findings = _validated(explainer, node, name, context)
         if base is None or findings:
             return (), findings
-        runs, findings = _by_arithmetic(base, node, axes, argument_axes)
+        runs, findings = _by_arithmetic(base, node, axes, argument_axes, texts)
+    findings = findings or _equal_cells(runs, node.keys["matrix"])
     return runs, findings or _replaced_arguments(node, matrix, argument_axes)
+
+
+def _equal_cells(runs: Iterable[DeclaredRun], place: Place) -> tuple[Diagnostic, ...]:
+    """Find two cells of one spec: their values differ and all that is made of them is the same, as
+    of `1` and `"1"` in the text of a command."""
+    first: dict[str, str] = {}
+    for run in runs:
+        same = first.setdefault(run.spec, run.key)
+        if same != run.key:
+            return (
+                Diagnostic(
+                    code="duplicate_cell",
+                    summary=f"the combinations `{same}` and `{run.key}` would run the same",
+                    place=place,
+                    hint="keep one of these values: each combination is one run",
+                ),
+            )
+    return ()
 
 
 def _start_is_known(node: yaml_nodes.Mapping) -> bool:
@@ -382,14 +447,22 @@ def _unknown_axes(
 
 
 def _by_arithmetic(
-    base: RunConfig, node: yaml_nodes.Mapping, axes: Axes, argument_axes: tuple[str, ...]
+    base: RunConfig,
+    node: yaml_nodes.Mapping,
+    axes: Axes,
+    argument_axes: tuple[str, ...],
+    texts: Mapping[str, Shape],
 ) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
     """The cells of a matrix that touches `args` alone: the rest is validated and written once.
 
     `args` is the first key of a spec, so that a cell's spec is its arguments and the common rest.
     """
     conversion = Conversion()
-    plain = {value: conversion.plain(value, None) for values in axes.values() for value in values}
+    plain = {
+        (axis, value): conversion.plain(as_written(value, texts.get(axis)), None)
+        for axis in argument_axes
+        for value in axes[axis]
+    }
     if conversion.findings:
         return (), tuple(conversion.findings)
     common = base.args if isinstance(base.args, dict) else {}
@@ -398,7 +471,7 @@ def _by_arithmetic(
     tail = f",{rest}" if rest != "}" else rest
     runs = []
     for cell in cells(axes):
-        args = {**common, **{axis: plain[cell.values[axis]] for axis in argument_axes}}
+        args = {**common, **{axis: plain[axis, cell.values[axis]] for axis in argument_axes}}
         runs.append(
             DeclaredRun(
                 config=bare.model_copy(update={"args": args}),
@@ -417,6 +490,7 @@ def _cell_by_cell(
     context: ReferenceContext,
     axes: Axes,
     argument_axes: tuple[str, ...],
+    texts: Mapping[str, Shape],
 ) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
     """Read cells whose values are used outside of `args` too. The first cell is read whole, of the
     others only the fields that use a value. Only the first wrong cell is reported, since the others
@@ -424,7 +498,7 @@ def _cell_by_cell(
     each = cells(axes)
     first = next(each)
     bare = _without_keys(node, "matrix")
-    cell_node, findings = _with_values(bare, first, context, argument_axes)
+    cell_node, findings = _with_values(bare, first, context, argument_axes, texts)
     if findings:
         return (), findings
     config, findings = _validated(replace(explainer, node=cell_node), cell_node, name, context)
@@ -444,7 +518,7 @@ def _cell_by_cell(
     places = Places(cell_node)
     runs = [DeclaredRun(config=config, key=first.key, places=places, spec=spec_of(config))]
     for cell in each:
-        own, findings = _with_values(part, cell, context, argument_axes)
+        own, findings = _with_values(part, cell, context, argument_axes, texts)
         conversion = Conversion(folders=context.folders)
         values = conversion.plain(own, explainer.shape)
         if findings or conversion.findings:
@@ -452,7 +526,7 @@ def _cell_by_cell(
         try:
             config, spec = common.cell(values)
         except ValidationError:
-            whole, _ = _with_values(bare, cell, context, argument_axes)
+            whole, _ = _with_values(bare, cell, context, argument_axes, texts)
             return (), _validated(replace(explainer, node=whole), whole, name, context)[1]
         where = Places(cell_node, _places(cell, argument_axes)) if argument_axes else places
         runs.append(DeclaredRun(config=config, key=cell.key, places=where, spec=spec))
@@ -460,15 +534,19 @@ def _cell_by_cell(
 
 
 def _with_values(
-    node: yaml_nodes.Mapping, cell: Cell, context: ReferenceContext, argument_axes: tuple[str, ...]
+    node: yaml_nodes.Mapping,
+    cell: Cell,
+    context: ReferenceContext,
+    argument_axes: tuple[str, ...],
+    texts: Mapping[str, Shape],
 ) -> tuple[yaml_nodes.Mapping, tuple[Diagnostic, ...]]:
     """A run, or some fields of it, with the values of one cell in their places."""
     scope = context.scope(cell.values)
     cell_node = interpolate(node, scope)
     assert isinstance(cell_node, yaml_nodes.Mapping)  # noqa: S101 - references stand in scalars
-    return (_with_args(cell_node, cell, argument_axes) if argument_axes else cell_node), tuple(
-        scope.findings
-    )
+    if argument_axes:
+        cell_node = _with_args(cell_node, cell, argument_axes)
+    return _as_declared(cell_node, texts), tuple(scope.findings)
 
 
 def _with_args(

@@ -12,6 +12,7 @@ from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import file_bytes, variable_files
+from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.field_origin import FieldOrigin
 from sgpu_decl.model.plan import Plan
@@ -39,6 +40,7 @@ def field_origins(
         git=lambda: checkout.facts,
         read_included=reader,
         variable_files=variable_files(location),
+        text_arguments=EntrypointTexts(absolute(opened.file).parent),
     )
     if files is None or loaded is None:  # it was changed meanwhile
         return {}

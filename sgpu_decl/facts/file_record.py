@@ -3,8 +3,8 @@ nor pydantic.
 
 There is one record for each file, target and part of the content. A record is used only if all of
 this is unchanged: the bytes of the file and of those that it includes, its name on the command
-line, the target and the options, the modules that were loaded to read it, and the environment
-variables and git facts that its references use.
+line, the target and the options, the modules that were loaded to read it, the environment variables
+and git facts that its references use, and the types of arguments in the source of its entrypoints.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location
+from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["FileRecord", "Reading"]
@@ -68,13 +69,14 @@ class _Git:
 
 class Reading:
     """One reading of the file `file`, named `shown` in places, which notes for its record what it
-    asks for besides: `environ`, the environment variables; `git`, the facts of a checkout; and
-    `included`, the files that the file includes."""
+    asks for besides: `environ`, the environment variables; `git`, the facts of a checkout;
+    `included`, the files that the file includes; and `texts`, the arguments that are text."""
 
     def __init__(self, file: Path, shown: str, checkout: Checkout) -> None:
         self.environ = _Variables(os.environ)
         self.git = _Git(checkout)
         self.included = FileReader(file, shown)
+        self.texts = EntrypointTexts(file.parent)
 
 
 class FileRecord:
@@ -140,6 +142,8 @@ class FileRecord:
             return None
         if record["included"] is not None and not self._same(record["included"]):
             return None
+        if record["texts"] and not EntrypointTexts(self._file.parent).still(record["texts"]):
+            return None
         return record["content"]
 
     def _same(self, included: Mapping[str, Any]) -> bool:
@@ -163,6 +167,7 @@ class FileRecord:
                 }
                 if included.patterns
                 else None,
+                "texts": reading.texts.notes(),
                 "content": content,
             },
             separators=(",", ":"),

@@ -18,6 +18,7 @@ from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file, variable_files
 from sgpu_decl.facts.shared_state import misplaced_state
+from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import run_checks
 
@@ -75,15 +76,18 @@ def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
 
     assert opened.file is not None  # noqa: S101  it was read
     reader = FileReader(absolute(opened.file), opened.shown)
+    texts = EntrypointTexts(absolute(opened.file).parent)
     variables, sets = location.variables, location.sets
     if not opened.target_named:
         return read_targets(
             raw, opened.shown, target=opened.target, variables=variables, sets=sets,
             environ=os.environ, git=git, read_included=reader, variable_files=values,
+            text_arguments=texts,
         )  # fmt: skip
     only = read(
         raw, opened.shown, target=opened.target, variables=variables, sets=sets,
         environ=os.environ, git=git, read_included=reader, variable_files=values,
+            text_arguments=texts,
     )  # fmt: skip
     return {opened.target: only}
 

@@ -20,15 +20,17 @@ from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
+from sgpu_decl.facts.text_arguments import EntrypointTexts, as_recorded
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
-from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.matrix_cell import cell_positions
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -169,6 +171,7 @@ class _FactReader:
         )
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self._command_texts = CommandTexts()
+        self._texts = EntrypointTexts(self._folder)
         self.findings: list[Diagnostic] = []
 
     def desired_run(
@@ -204,7 +207,7 @@ class _FactReader:
             address=run.address,
             backend=str(config.backend.kind),
             owner=self._owner,
-            spec=run.spec,
+            spec=self._spec(run, code, environment),
             cell=cell,
             until=str(config.until),
             on_active=str(config.on_active),
@@ -222,6 +225,23 @@ class _FactReader:
             places=run.places,
             findings=self._dispute(run.address),
         )
+
+    def _spec(
+        self, run: "LoadedRun", code: Snapshot | None, environment: DesiredEnvironment | None
+    ) -> str:
+        """The spec of a run. What is computed is what the last attempt computed if it is so as an
+        earlier version read the file, which took text for numbers."""
+        resource = self._state.resources.get(run.address)
+        last = resource.last.inputs if resource is not None and resource.last else None
+        entrypoint = run.config.entrypoint
+        if last is None or last.spec == run.spec or entrypoint is None or code is None:
+            return run.spec
+        texts = self._texts(entrypoint, run.config.code.root or "")
+        spec = as_recorded(run.spec, last.spec, texts) if texts else run.spec
+        if spec == run.spec:
+            return spec
+        digest = environment.digest if environment is not None else None
+        return spec if fingerprint(spec, code.digest, digest) == last.fingerprint else run.spec
 
     def _code(self, run: "LoadedRun") -> Snapshot | None:
         if self._call_path is None:

@@ -10,7 +10,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, i
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
 from sgpu_decl.staging.repository import repository_top
@@ -64,7 +65,7 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
         return Validated(loaded=remembered[0], findings=remembered[1])
     reading = memory.reading(checkout)
     loaded, findings = _read_valid(
-        raw, opened, location, reading.environ, reading.git, reading.included, values
+        raw, opened, location, reading.environ, reading.git, reading.included, reading.texts, values
     )
     memory.remember(loaded, findings, reading)
     return Validated(loaded=loaded, findings=findings)
@@ -79,8 +80,9 @@ def read_text(text: str, opened: Opened, location: Location, checkout: Checkout)
     from sgpu_decl.config.project_files import nothing_included
 
     loaded, findings = _read_valid(
-        text.encode(), opened, location, os.environ, lambda: checkout.facts, nothing_included
-    )
+        text.encode(), opened, location, os.environ, lambda: checkout.facts, nothing_included,
+        EntrypointTexts(absolute(opened.file or opened.root / "run.yaml").parent),
+    )  # fmt: skip
     return Validated(loaded=loaded, findings=findings)
 
 
@@ -91,6 +93,7 @@ def _read_valid(
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
     read_included: "ReadIncluded",
+    texts: EntrypointTexts,
     values: Sequence[tuple[bytes, str]] = (),
 ) -> "tuple[Loaded, tuple[Diagnostic, ...]]":
     from sgpu_decl.config.file_reader import read
@@ -105,6 +108,7 @@ def _read_valid(
         git=git,
         read_included=read_included,
         variable_files=values,
+        text_arguments=texts,
     )
     findings = in_order(findings)
     if loaded is None or has_errors(findings):

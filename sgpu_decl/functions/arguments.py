@@ -10,6 +10,7 @@ __all__ = ["readable_arguments"]
 
 _LONGEST = 2_000  # characters of one argument; the pickle has it whole
 _DEPTH = 6
+_LARGEST_BITS = 3_000
 
 
 def readable_arguments(arguments: Mapping[str, object]) -> dict[str, Json]:
@@ -27,8 +28,10 @@ def _bounded(value: object) -> Json:
 
 
 def _readable(value: object, depth: int) -> Json:
-    if value is None or isinstance(value, bool) or type(value) is int:
+    if value is None or isinstance(value, bool):
         return value
+    if type(value) is int:  # Python writes no integer of more than 4,300 digits, unless in hex
+        return value if value.bit_length() <= _LARGEST_BITS else hex(value)[:_LONGEST]
     if type(value) is float:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, str):

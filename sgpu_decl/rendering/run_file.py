@@ -4,10 +4,12 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import PurePath
 
 from sgpu_decl.config.entry import calls_function, is_entrypoint
 from sgpu_decl.errors import Usage
+from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.yaml_nodes import Sequence as YamlSequence
 from sgpu_decl.text.yaml_reader import load
 
@@ -104,7 +106,10 @@ def _named(arguments: Sequence[str]) -> _Fields:
 
 def _value(text: str) -> str:
     """A value as it is typed: a number, a list, a word; everything else is text."""
-    return text if _PLAIN.fullmatch(text) or _is_collection(text) else _quoted(text)
+    if _PLAIN.fullmatch(text):
+        value = resolve(text)  # `695e0514` looks like a number, and no machine has it
+        return _quoted(text) if isinstance(value, float) and not isfinite(value) else text
+    return text if _is_collection(text) else _quoted(text)
 
 
 def _is_collection(text: str) -> bool:

@@ -5,6 +5,7 @@ Where the source cannot tell (decorators, `*args`, re-exports), there is no find
 
 import ast
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,15 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.staging.bindings import Follow, Function, binding_of
 from sgpu_decl.staging.syntax_trees import parse_source
+from sgpu_decl.text.shape import TEXT, Shape
 
 Locate = Callable[[str], Place | None]
+
+# `--prompt=two words` is one option. A short one may have its value, with spaces, behind it.
+_OPTIONS = re.compile(r"--[A-Za-z][\w-]*(?:\s+\S|=\S*\s+--?[A-Za-z])")
+_JOINED = re.compile(rf"{_OPTIONS.pattern}|(?:--)?[A-Za-z_][\w.-]*=\S*\s+(?:--?)?[A-Za-z_][\w.-]*=")
+_SEQUENCES = frozenset({"list", "List", "Sequence", "Iterable", "Collection", "set", "Set"})
+_MAPPINGS = frozenset({"dict", "Dict", "Mapping"})
 
 
 def check_entrypoint(
@@ -66,11 +74,69 @@ def check_entrypoint(
     return (*findings, *_check_function(tree, path.name, function, args, place, follow))
 
 
+def text_arguments(root: Path, entrypoint: str) -> dict[str, Shape]:
+    """The parameters of an entrypoint whose values are text, and those with text inside, by their
+    annotations: `str`, `str | None`, `list[str]`. None where the source cannot tell."""
+    target, _, name = entrypoint.partition(":")
+    path = root / target if target.endswith(".py") else _module_file(root, target)
+    if not name or not isinstance(path, Path) or not os.path.isfile(path):
+        return {}
+    path = Path(os.path.realpath(path))
+    tree, _ = _parse(path, root)
+    function = None
+    if tree is not None:
+        function = binding_of(tree, name, partial(_imported, root, path)).function
+    if function is None or function.decorator_list:
+        return {}
+    shapes = {
+        parameter.arg: _text_shape(parameter.annotation)
+        for parameter in (*function.args.args, *function.args.kwonlyargs)
+    }
+    return {name: shape for name, shape in shapes.items() if shape is not None}
+
+
+def _text_shape(annotation: ast.expr | None) -> Shape | None:
+    """Where the values of an annotation are text; `None` where another type may stand too."""
+    match annotation:
+        case ast.Name(id="str"):
+            return TEXT
+        case ast.Constant(value=str(source)):  # an annotation in quotes
+            try:
+                return _text_shape(ast.parse(source, mode="eval").body)
+            except SyntaxError:
+                return None
+        case ast.BinOp(op=ast.BitOr(), left=left, right=ast.Constant(value=None)):
+            return _text_shape(left)
+        case ast.BinOp(op=ast.BitOr(), left=ast.Constant(value=None), right=right):
+            return _text_shape(right)
+        case ast.Subscript(value=ast.Name(id=kind) | ast.Attribute(attr=kind), slice=inner):
+            return _generic_shape(kind, inner)
+    return None
+
+
+def _generic_shape(kind: str, inner: ast.expr) -> Shape | None:
+    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    if kind == "Optional":
+        return _text_shape(inner)
+    if kind == "Annotated":
+        return _text_shape(parts[0])
+    if kind == "Literal":
+        texts = (isinstance(one, ast.Constant) and isinstance(one.value, str) for one in parts)
+        return TEXT if all(texts) else None
+    below = _text_shape(parts[-1] if kind in _MAPPINGS else parts[0])
+    if below is None:
+        return None
+    if kind in _MAPPINGS:
+        return Shape(values=below)
+    return Shape(items=below) if kind in _SEQUENCES else None
+
+
 def _check_command_args(
     command: Sequence[str] | str | None, args: object, place: Locate
 ) -> tuple[Diagnostic, ...]:
     if command is None or not isinstance(args, Sequence) or isinstance(args, str):
-        return ()
+        words = command if command is not None and not isinstance(command, str) else ()
+        return _joined_words(words, "command", place)
     return (
         Diagnostic(
             code="args_of_command",
@@ -83,7 +149,8 @@ def _check_command_args(
 
 def _check_script_args(args: object, place: Locate) -> tuple[Diagnostic, ...]:
     if not isinstance(args, Mapping):
-        return ()
+        words = args if isinstance(args, Sequence) and not isinstance(args, str) else ()
+        return _joined_words(words, "args", place)
     return (
         Diagnostic(
             code="args_not_a_list",
@@ -91,6 +158,22 @@ def _check_script_args(args: object, place: Locate) -> tuple[Diagnostic, ...]:
             place=place("args"),
             hint="write `args: [--epochs, '5']`, or name a function: `FILE.py:FUNCTION`",
         ),
+    )
+
+
+def _joined_words(words: Sequence[object], field: str, place: Locate) -> tuple[Diagnostic, ...]:
+    """Warn of words that are several ones of a command line: `--lr=1e-3 --wd=0`, `--lr 1e-3`. A
+    program would take all of it for one option, or for its value."""
+    return tuple(
+        Diagnostic(
+            code="joined_arguments",
+            severity=Severity.WARNING,
+            summary=f"`{word[:80]}` is one word for the program, with its spaces",
+            place=place(f"{field}.{position}") or place(field),
+            hint=f"write each word on its own: `[{', '.join(word.split())}]`",
+        )
+        for position, word in enumerate(words)
+        if isinstance(word, str) and (_OPTIONS if field == "command" else _JOINED).match(word)
     )
 
 

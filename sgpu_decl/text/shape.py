@@ -4,12 +4,13 @@ The shape of a run is derived once from the models of the config; this room know
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import yaml_nodes
+from sgpu_decl.text.core_schema import is_null
 
 
 class ForeignKey(NamedTuple):
@@ -85,3 +86,15 @@ class Shape:
 
 ANY = Shape(anything=True)
 TEXT = Shape(text=True)
+
+
+def as_written(node: yaml_nodes.Node, shape: Shape | None) -> yaml_nodes.Node:
+    """A value with its scalars as text where the shape says so; `null` stays none."""
+    if shape is None:
+        return node
+    if isinstance(node, yaml_nodes.Scalar):
+        return node._replace(plain=False) if shape.text and not is_null(node.text) else node
+    if isinstance(node, yaml_nodes.Sequence):
+        return replace(node, items=tuple(as_written(item, shape.items) for item in node.items))
+    entries = {key: as_written(value, shape.below(key)) for key, value in node.entries.items()}
+    return replace(node, entries=entries)

@@ -141,3 +141,45 @@ def test_an_argument_that_an_axis_replaces_is_a_warning_at_its_place(others: str
 def test_an_argument_beside_a_placed_axis_of_its_name_is_kept(good: Good) -> None:
     loaded = good(RUN + "args: {seed: 7, n: '${matrix.seed}'}\nmatrix: {seed: [1, 2]}\n")
     assert [run.config.args for run in loaded.runs] == [{"seed": 7, "n": 1}, {"seed": 7, "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("1, 1.0", "`1` and `1.0`, which are equal"),
+        ("1e3, 1000", "`1000.0` and `1000`, which are equal"),
+        ("-0.0, 0", "`-0.0` and `0`, which are equal"),
+        ("true, True", "`true` twice"),
+        ("0x10, 16", "`16` twice"),
+        ("a, 'a'", "`a` twice"),
+        ("01, 1", "`1` twice"),
+    ],
+)
+def test_equal_values_are_found(
+    bad: Callable[..., tuple[Diagnostic, ...]], values: str, said: str
+) -> None:
+    (found,) = bad(RUN + f"matrix: {{x: [{values}]}}\n")
+    assert (found.code, found.summary) == ("duplicate_cell", f"the axis `x` has {said}")
+
+
+def test_values_that_differ_stay(good: Good) -> None:
+    values = "1, true, '1', 'true', 9007199254740993, 9007199254740993.0, '1.0'"
+    assert len(good(RUN + f"matrix: {{x: [{values}]}}\n").runs) == 7
+
+
+@pytest.mark.parametrize("values", ["1, '1'", "true, 'true'"])
+def test_combinations_that_make_the_same_run_are_found(
+    bad: Callable[..., tuple[Diagnostic, ...]], values: str
+) -> None:
+    (found,) = bad(HEAD + f"command: 'x ${{matrix.x}}'\nmatrix: {{x: [{values}]}}\n")
+    assert found.code == "duplicate_cell"
+    assert found.summary.endswith("would run the same")
+
+
+@pytest.mark.parametrize("value", ["1e400", ".inf", ".nan"])
+def test_a_value_that_no_number_holds_is_refused(
+    bad: Callable[..., tuple[Diagnostic, ...]], value: str
+) -> None:
+    for start in ("entrypoint: t.py:f", "command: 'x ${matrix.x}'"):
+        found = bad(HEAD + f"{start}\nmatrix: {{x: [{value}, 1]}}\n")
+        assert {one.code for one in found} == {"not_finite"}

@@ -1,0 +1,76 @@
+"""Which arguments of entrypoints are text, as their source says. It notes what it was asked, since
+what was read from a file depends on it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.text.core_schema import resolve
+from sgpu_decl.text.shape import Shape
+
+__all__ = ["EntrypointTexts", "as_recorded"]
+
+
+class EntrypointTexts:
+    """The roots of code start from `folder`, that of the run or project file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._answers: dict[tuple[str, str], Mapping[str, Shape]] = {}
+
+    def __call__(self, entrypoint: str, root: str) -> Mapping[str, Shape]:
+        key = (entrypoint, root)
+        if key not in self._answers:
+            from sgpu_decl.staging.signatures import text_arguments  # with `ast`
+
+            self._answers[key] = text_arguments((self._folder / root).resolve(), entrypoint)
+        return self._answers[key]
+
+    def notes(self) -> list[Json]:
+        """All answers, to compare them with those of another time."""
+        return [
+            [entrypoint, root, {name: _plain(shape) for name, shape in sorted(answer.items())}]
+            for (entrypoint, root), answer in self._answers.items()
+        ]
+
+    def still(self, notes: Json) -> bool:
+        """Whether the answers are those that another one noted."""
+        assert isinstance(notes, list)  # noqa: S101  `notes` made it
+        for entrypoint, root, _ in notes:
+            self(entrypoint, root)
+        return self.notes() == notes
+
+
+def as_recorded(spec: str, recorded: str, texts: Mapping[str, Shape]) -> str:
+    """A spec with the recorded values of arguments that are text now, where they are what the text
+    looks like: earlier versions gave functions numbers where they want text."""
+    now = json.loads(spec)
+    args, old = now.get("args"), json.loads(recorded).get("args")
+    if not (isinstance(args, dict) and isinstance(old, dict)):
+        return spec
+    for name, shape in texts.items():
+        if name in args and name in old and _looks_like(args[name], old[name], shape):
+            args[name] = old[name]
+    return canonical(now)
+
+
+def _looks_like(new: Json, old: Json, shape: Shape | None) -> bool:
+    if shape is None or new == old:
+        return new == old
+    if shape.text:
+        looks = resolve(new) if isinstance(new, str) else None
+        return looks is not None and looks == old and type(looks) is type(old)
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        pairs = zip(new, old, strict=True)
+        return all(_looks_like(one, other, shape.items) for one, other in pairs)
+    if isinstance(new, dict) and isinstance(old, dict) and new.keys() == old.keys():
+        return all(_looks_like(new[key], old[key], shape.values) for key in new)
+    return False
+
+
+def _plain(shape: Shape) -> Json:
+    if shape.text:
+        return "text"
+    inside = shape.items or shape.values
+    return ["items" if shape.items else "values", _plain(inside) if inside else None]
