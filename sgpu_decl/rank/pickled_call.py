@@ -18,22 +18,22 @@ import sys
 from binascii import crc32
 from collections import deque
 
-from sgpu_decl.rank.attempt_folder import Replaced, UnusableSpec, write_file
+from sgpu_decl.rank.attempt_folder import AttemptFolder, Replaced, UnusableSpec, write_file
+from sgpu_decl.rank.caller_main import MainUnpickler, lend_names, spawned_name
 from sgpu_decl.rank.output import pickler, write_output
 from sgpu_decl.rank.unpicklable import culprit, picklable, type_name
 from sgpu_decl.rank.user_entry import call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any
 
-    from sgpu_decl.rank.attempt_folder import AttemptFolder
     from sgpu_decl.rank.error_record import ErrorRecord
     from sgpu_decl.rank.secret_values import SecretValues
 
-__all__ = ["make_call"]
+__all__ = ["main_name", "make_call"]
 
 _LARGEST = 16 << 20  # bytes of an exception that is kept for the caller
 _OURS = "sgpu_decl.rank."
@@ -74,6 +74,23 @@ def make_call(
         sys.exit(1)
 
 
+def main_name(path: str, spec_sha256: str, name: str) -> "Any":
+    """Return what a name of the caller's `__main__` means, in a process that a rank of the attempt
+    in the folder `path` has spawned.
+
+    Raises:
+        AttributeError: the function came without it.
+    """
+
+    def parts() -> "Iterator[dict[str, Any]]":
+        spec = AttemptFolder(path, spec_sha256).read_spec()["entry"]["call"]
+        pickles = _CallPickles(path)
+        if spec is not None:
+            yield from (pickles.names() for _ in pickles.load_all(spec))
+
+    return spawned_name(name, parts)
+
+
 def _run(
     folder: "AttemptFolder", spec: "Mapping[str, Any]", target: str, secrets: "Mapping[str, str]"
 ) -> None:
@@ -81,16 +98,15 @@ def _run(
     _check_versions(name, spec)
     sys.path[1:1] = [place for place in spec["path"] if place not in sys.path]
     pickles = _CallPickles(folder.path)
-    function = pickles.load("func", spec["function_crc"], spec["function_buffers"], name)
-    args, named = pickles.load(
-        "inputs", spec["inputs_crc"], spec["inputs_buffers"], "the arguments of " + name
-    )
+    function, (args, named) = pickles.load_all(spec)
+    names = pickles.names()
     pickles.forget()
     for parameter in spec["fill"]:
         named[parameter] = int(os.environ[parameter.upper()])
     if spec["group"]:
         _bring_up_group(name)
-    value = call(function, args, named)
+    with lend_names(names):
+        value = call(function, args, named)
     del function, args, named  # a result may need the room
     _keep_result(folder, target, value, name, secrets)
     if spec["group"]:
@@ -135,7 +151,7 @@ class _CallPickles:
         self._folder = folder
         self._stream: mmap.mmap | None = None
         self._buffers: deque[memoryview] = deque()
-        self._unpickler: pickle.Unpickler | None = None
+        self._unpickler: MainUnpickler | None = None
 
     def read(self, size: int) -> bytes:
         return self._stream.read(size) if self._stream is not None else b""
@@ -160,13 +176,24 @@ class _CallPickles:
             raise _damaged(path)
         self._buffers.extend(data[start : start + length] for start, length in places)
         if self._unpickler is None:
-            self._unpickler = pickle.Unpickler(self, buffers=iter(self._buffers.popleft, None))
+            self._unpickler = MainUnpickler(self, buffers=iter(self._buffers.popleft, None))
         try:
             return self._unpickler.load()
         except (ModuleNotFoundError, AttributeError, pickle.UnpicklingError) as error:
             if _raised_further_in(error.__traceback__):
                 raise
             raise UnusableSpec(f"{what} cannot be loaded: {_what_is_missing(error)}") from None
+
+    def load_all(self, spec: "Mapping[str, Any]") -> "Iterator[Any]":
+        """Yield the function, and then its arguments."""
+        name = f"`{spec['name']}`"
+        yield self.load("func", spec["function_crc"], spec["function_buffers"], name)
+        what = f"the arguments of {name}"
+        yield self.load("inputs", spec["inputs_crc"], spec["inputs_buffers"], what)
+
+    def names(self) -> "dict[str, Any]":
+        """What the caller's `__main__` has of all that was loaded, by name."""
+        return self._unpickler.names() if self._unpickler is not None else {}
 
     def forget(self) -> None:
         """Drop the memo, which holds all that was loaded: function and arguments are then freed
