@@ -70,8 +70,8 @@ def command(
         refs = (_only_active(session),)
     with Signals() as signals:
         active = []
-        for ref in refs:
-            state = session.runs.status(ref).state
+        for ref, view in session.runs.statuses(refs).items():
+            state = view.state
             if state.active:
                 session.runs.cancel(ref)
                 active.append(ref)

@@ -39,7 +39,7 @@ def command(
     limit = read_duration(timeout) if timeout is not None else None
     session, names = open_named(source, names)
     refs = session.runs.find_active(*names)
-    active = [str(ref) for ref in refs if session.runs.status(ref).state.active]
+    active = [str(ref) for ref, one in session.runs.statuses(refs).items() if one.state.active]
     if active:
         more = f" and {len(active) - 5} more" if len(active) > 5 else ""
         note(f"waiting for {', '.join(active[:5])}{more}")

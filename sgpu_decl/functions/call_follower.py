@@ -103,7 +103,7 @@ def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iter
     try:
         yield
     except KeyboardInterrupt:
-        if active := [ref for ref in refs if session.runs.status(ref).state.active]:
+        if active := [ref for ref, one in session.runs.statuses(refs).items() if one.state.active]:
             _stop(session, active)
         raise
 

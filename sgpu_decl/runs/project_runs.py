@@ -5,6 +5,7 @@ import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Attempts
@@ -222,6 +223,10 @@ class ProjectRuns:
         """
         return self._statuses([ref])[ref]
 
+    def statuses(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, AttemptView]:
+        """`status` of several attempts, which are asked about at once."""
+        return self._statuses(refs)
+
     def _statuses(
         self, refs: Sequence[AttemptRef], *, whole: bool = False, tolerant: bool = False
     ) -> dict[AttemptRef, AttemptView]:
@@ -235,16 +240,23 @@ class ProjectRuns:
             except BackendError as error:
                 if not tolerant:
                     raise
-                views |= {item.ref: self._from_record(item, error.message) for item in records}
+                known = self._recorded([item.ref for item in records])
+                views |= {
+                    item.ref: as_recorded(known[item.ref], error.message)
+                    if item.ref in known
+                    else replace(_staged(item), unavailable=error.message)
+                    for item in records
+                }
                 continue
             views.update(attempts.inspect(records) if whole else attempts.look(records))
-        return {ref: self._view(ref, views.get(ref)) for ref in refs}
+        return self._views({ref: views.get(ref) for ref in refs})
 
     def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
         """All that is known of attempts, after MLflow was sent the ends that it lacked."""
         self._project.close_tracked()
         views = self._statuses(refs, whole=True, tolerant=True)
-        return [self._with_missing_file(views[ref]) for ref in refs]
+        resources = cache(lambda: self._project.believed().resources)
+        return [self._with_missing_file(views[ref], resources) for ref in refs]
 
     def show(self, ref: AttemptRef) -> "RunHistory":
         """An attempt with the spec that was launched and the run's history."""
@@ -550,63 +562,90 @@ class ProjectRuns:
         Raises:
             NotFound: there is no such attempt.
         """
+        self._load([ref])
         if ref not in self._records:
-            state = self._project.believed()
-            self._records.update(state.launches())
-            if ref not in self._records:
-                self._records[ref] = state.launch_of(self._recorded(ref))
-        return self._records[ref]
-
-    def _in_history(self, ref: AttemptRef) -> Attempt | None:
-        history = self._project.states.history(ref.address)
-        return next((attempt for attempt in history if attempt.ref == ref), None)
-
-    def _begun(self, ref: AttemptRef) -> Attempt | None:
-        """What is recorded of an attempt whose launch is not known to be over."""
-        launches = (intent.attempt_record for intent in self._project.state().intents)
-        return next((one for one in launches if one is not None and one.ref == ref), None)
-
-    def _recorded(self, ref: AttemptRef) -> Attempt:
-        recorded = self._in_history(ref)
-        if recorded is None:
             raise NotFound(
                 f"there is no `{ref}`",
                 hint=self._project.shell_command("status") + " lists the runs",
             )
-        return recorded
+        return self._records[ref]
 
-    def _view(self, ref: AttemptRef, answer: AttemptView | None) -> AttemptView:
-        """An attempt as its backend's `answer` has it; from the record if there is no answer, or it
-        says only that the attempt is staged."""
-        if answer is not None and (answer.unavailable or answer.state is not AttemptState.STAGING):
-            return answer
-        links = answer.links if answer is not None else {}
-        record, staging = self.record(ref), AttemptState.STAGING
-        if (elsewhere := self._attempts(record).elsewhere(record)) is not None:
-            known = self._in_history(ref) or self._begun(ref)
-            if known is not None:
-                return as_recorded(known, elsewhere.reason)
-            why = elsewhere.reason
-            return AttemptView(ref=ref, backend=record.backend, state=staging, unavailable=why)
-        if ref in refs_in_launch(self._project.state()):
-            return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)
-        recorded = self._in_history(ref)
-        # It may have got up between the look at its backend and the look at the state.
-        now = self._attempts(record).look([record]).get(ref)
-        if now is not None and now.state is not staging:
-            return now
-        if recorded is None or recorded.state.active:  # the state lacks this attempt, or its end
-            return replace(lost(record), links=links)
-        return replace(self._from_record(record), links=links)
+    def _load(self, refs: Iterable[AttemptRef]) -> None:
+        """Remember the launches of attempts. However many these are, the state is read once."""
+        missing = [ref for ref in refs if ref not in self._records]
+        if not missing:
+            return
+        state = self._project.believed()
+        self._records.update(state.launches())
+        older = [ref for ref in missing if ref not in self._records]
+        for ref, attempt in self._recorded(older).items():
+            self._records.setdefault(ref, state.launch_of(attempt))
 
-    def _from_record(self, record: LaunchRecord, unavailable: str | None = None) -> AttemptView:
-        return as_recorded(self._recorded(record.ref), unavailable)
+    def _recorded(self, refs: Iterable[AttemptRef]) -> dict[AttemptRef, Attempt]:
+        """What the histories of these attempts record, read at once."""
+        addresses = {ref.address for ref in refs}
+        if len(addresses) > 1:
+            everything = self._project.states.read_all()
+            attempts = everything[1] if everything is not None else ()
+            return {one.ref: one for one in attempts if one.ref.address in addresses}
+        states = self._project.states
+        return {one.ref: one for address in addresses for one in states.history(address)}
+
+    def _views(
+        self, answers: Mapping[AttemptRef, AttemptView | None]
+    ) -> dict[AttemptRef, AttemptView]:
+        """Attempts as the answers of their backends have them; from the record where there is no
+        answer, or it says only that the attempt is staged. The state is read once."""
+        views = {
+            ref: answer
+            for ref, answer in answers.items()
+            if answer is not None
+            and (answer.unavailable or answer.state is not AttemptState.STAGING)
+        }
+        lacking = [ref for ref in answers if ref not in views]
+        if not lacking:
+            return views
+        self._load(lacking)
+        records = {ref: self.record(ref) for ref in lacking}
+        elsewhere = {ref: self._attempts(one).elsewhere(one) for ref, one in records.items()}
+        state, recorded = self._project.state(), self._recorded(lacking)
+        launching = refs_in_launch(state)
+        # They may have got up between the look at their backend and the look at the state.
+        here = [ref for ref in lacking if elsewhere[ref] is None and ref not in launching]
+        now = self._look(here)
+        begun = [intent.attempt_record for intent in state.intents]
+        known = {one.ref: one for one in begun if one is not None} | recorded
+        for ref, record in records.items():
+            answer, staging = answers[ref], AttemptState.STAGING
+            links = answer.links if answer is not None else {}
+            if (barrier := elsewhere[ref]) is not None:
+                views[ref] = (
+                    as_recorded(known[ref], barrier.reason)
+                    if ref in known
+                    else replace(_staged(record), unavailable=barrier.reason)
+                )
+            elif ref in launching:
+                views[ref] = replace(_staged(record), links=links)
+            elif ref in now and now[ref].state is not staging:
+                views[ref] = now[ref]
+            elif ref not in recorded or recorded[ref].state.active:
+                views[ref] = replace(lost(record), links=links)  # the state lacks it, or its end
+            else:
+                views[ref] = replace(as_recorded(recorded[ref], None), links=links)
+        return views
+
+    def _look(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, AttemptView]:
+        """What backends say of attempts now."""
+        views: dict[AttemptRef, AttemptView] = {}
+        for kind, records in self._by_backend(refs).items():
+            views.update(self._project.backend(kind).attempts.look(records))
+        return views
 
     def _must_be_kept(self, ref: AttemptRef) -> None:
         record = self.record(ref)
         self._require_here(record)
         views = self._attempts(record).look([record])
-        if not views and not self._view(ref, None).state.active:
+        if not views and not self._views({ref: None})[ref].state.active:
             raise NotFound(
                 f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
                 hint="its record is kept: "
@@ -616,12 +655,15 @@ class ProjectRuns:
 
     def _by_backend(self, refs: Sequence[AttemptRef]) -> dict[str, list[LaunchRecord]]:
         """The launches of attempts by backend, so that each is asked once about all of its own."""
+        self._load(refs)
         by_kind: dict[str, list[LaunchRecord]] = {}
         for record in map(self.record, refs):
             by_kind.setdefault(record.backend, []).append(record)
         return by_kind
 
-    def _with_missing_file(self, view: AttemptView) -> AttemptView:
+    def _with_missing_file(
+        self, view: AttemptView, resources: Callable[[], Mapping[Address, Resource]]
+    ) -> AttemptView:
         """Add the rule that excluded a file which ranks did not find, if one did."""
         cause = view.first_cause
         if cause is None or cause.missing is None:
@@ -629,13 +671,18 @@ class ProjectRuns:
         from sgpu_decl.backends.kinds import is_remote
         from sgpu_decl.runs.missing_file import with_ignore_rule
 
-        resource = self._project.believed().resources.get(view.ref.address)
+        resource = resources().get(view.ref.address)
         if resource is None:
             return view
         spec = json.loads(self.record(view.ref).inputs.spec)
         owner = self._project.root / resource.owner
         missing = with_ignore_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
         return replace(view, first_cause=replace(cause, missing=missing))
+
+
+def _staged(record: LaunchRecord) -> AttemptView:
+    """The view of an attempt of which no more is known than that its launch was begun."""
+    return AttemptView(ref=record.ref, backend=record.backend, state=AttemptState.STAGING)
 
 
 def _with_attempt(

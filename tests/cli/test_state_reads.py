@@ -1,0 +1,145 @@
+"""What a command reads of the state does not grow with the number of attempts and runs: a read for
+each of them makes a command on thousands of attempts quadratic."""
+
+import copy
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, POSTGRES
+from tests.cli.conftest import Shell
+from tests.cli.test_shared_state import object_login, where
+from tests.shared_places import new_place
+from tests.workspace_login import login
+
+LOCAL = "local"
+RUNS = """\
+runs:
+  hello: {gpus: 1, type: CPU, command: [echo, hello], mlflow: {enabled: false}}
+  sweep:
+    gpus: 1
+    type: CPU
+    command: "true ${matrix.n}"
+    matrix: {n: [CELLS]}
+    mlflow: {enabled: false}
+"""
+COMMANDS = (
+    ("show", "hello"),
+    ("wait", "sweep"),
+    ("show", "hello#1"),
+    ("show", "sweep"),
+    ("diff", "hello#1", "hello#3"),
+    ("results", "sweep"),
+    ("results", "sweep#1"),
+    ("logs", "sweep"),
+    ("fetch", "sweep"),
+    ("status",),
+    ("status", "sweep#1"),
+    ("cancel", "sweep#1"),
+    ("state", "list"),
+    ("state", "show", "hello"),
+    ("plan",),
+    ("gc", "--dry-run"),
+    ("gc", "-y"),
+)
+FEW, MANY = 4, 12
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All that is asked of SQLite: a state of this machine, or the copy of one that is shared."""
+    asked: list[str] = []
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+    def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    return asked
+
+
+def test_no_look_reads_the_state_once_for_each_attempt(
+    sgpu: Shell, tmp_path: Path, statements: list[str]
+) -> None:
+    few, many = (read(sgpu, tmp_path, number, statements, COMMANDS[:3]) for number in (FEW, MANY))
+    assert many == few
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("kind", [LOCAL, FOLDER, POSTGRES, DATABRICKS, OBJECT])
+def test_no_command_reads_the_state_once_for_each_attempt_or_run(
+    kind: str, request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path, statements: list[str]
+) -> None:
+    state = ""
+    if kind != LOCAL:
+        place = new_place(request, kind, tmp_path)
+        state = f"state: {{kind: {place.kind}, {where(place)}}}\n"
+    few, many = (
+        read(sgpu, tmp_path, number, statements, COMMANDS, state) for number in (FEW, MANY)
+    )
+    # A copy of a state that is shared has a few entries more to look at.
+    grown = {words: (few[words], asked) for words, asked in many.items()}
+    assert {words: one for words, one in grown.items() if one[1] > 1.1 * one[0]} == {}
+
+
+def read(
+    sgpu: Shell,
+    above: Path,
+    number: int,
+    statements: list[str],
+    commands: Sequence[tuple[str, ...]],
+    state: str = "",
+) -> dict[str, int]:
+    """How often each command asks the state, in a project with so many attempts and cells."""
+    folder = above / str(number)
+    folder.mkdir()
+    own = {"XDG_DATA_HOME": str(folder / "data")}  # gc asks the states of other projects, too
+    shell = replace(sgpu, folder=folder, environ=sgpu.environ | login() | object_login() | own)
+    project = f"project: {{name: p{number}}}\n{state}{RUNS}"
+    shell.write("sgpu.yml", project.replace("CELLS", "0"))
+    assert shell.here("apply", "-y").code == 0
+    grown(shell, number)
+    shell.write("sgpu.yml", project.replace("CELLS", ", ".join(map(str, range(number)))))
+    shell.here("status")  # what only the first look does
+    counts = {}
+    for words in commands:
+        statements.clear()
+        assert shell.here(*words).code in (0, 1, 5)
+        counts[" ".join(words)] = len(statements)
+    return counts
+
+
+def grown(sgpu: Shell, number: int) -> None:
+    """Give `hello` that many attempts, and `sweep` that many cells of two attempts."""
+    state = json.loads(sgpu.here("state", "pull").out)
+    resources = []
+    for resource in state["resources"]:
+        if resource["address"] == "run.hello":
+            resources.append(with_attempts(resource, number))
+            continue
+        for cell in range(number):
+            one = copy.deepcopy(resource)
+            one["address"] = f'run.sweep["n={cell}"]'
+            resources.append(with_attempts(one, 2))
+    state["resources"] = resources
+    sgpu.write("s.json", json.dumps(state))
+    pushed = sgpu.here("state", "push", "s.json")
+    assert pushed.code == 0, pushed.err
+
+
+def with_attempts(resource: dict[str, Any], number: int) -> dict[str, Any]:
+    (first,) = resource["attempts"]
+    attempts = []
+    for at in range(1, number + 1):
+        one = copy.deepcopy(first)
+        one["attempt"] = at
+        one["token"] = f"{resource['address'][-12:]}-{at}".replace('"', "")
+        attempts.append(one)
+    return resource | {"attempts": attempts}
