@@ -93,7 +93,21 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
         failure, summary = "supervisor_lost", "the processes that supervised this attempt are gone"
     else:
         failure, summary = "node_lost", "the machine was restarted while this attempt was active"
-    return _shape({**lost_outcome(status, failure, summary, "reader"), "ended_at": None})
+    outcome = lost_outcome(status, failure, summary, "reader")
+    return _shape({**outcome, "ended_at": _last_sign(path)})
+
+
+def _last_sign(path: str) -> str | None:
+    """When something of an attempt that is lost was last seen to live: that is its end, as far as
+    anybody knows."""
+    files = [os.path.join(path, name) for name in (attempt_files.EVENTS, attempt_files.STATUS)]
+    for folder, _, names in os.walk(os.path.join(path, "ranks")):
+        files += [os.path.join(folder, name) for name in names]
+    moments = []
+    for file in files:
+        with suppress(OSError):
+            moments.append(os.stat(file).st_mtime)
+    return attempt_files.stamp(max(moments)) if moments else None
 
 
 def _silent_since(path: str) -> str | None:

@@ -71,6 +71,14 @@ class AttemptView:
     unavailable: str | None = None
     unknown_since: datetime | None = None
 
+    def seconds(self, now: datetime | None) -> float | None:
+        """How long it took, or takes until `now`; None if it did not start, or has ended and nobody
+        knows when."""
+        until = self.ended_at or (now if self.state.active else None)
+        if self.started_at is None or until is None:
+            return None
+        return max(0.0, (until - self.started_at).total_seconds())
+
     def __repr__(self) -> str:
         """Short: a notebook shows lists of them."""
         cause = f": {self.first_cause.summary}" if self.first_cause is not None else ""

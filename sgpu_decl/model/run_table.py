@@ -34,8 +34,7 @@ class RunRow:
 
     def seconds(self, now: datetime) -> float | None:
         """How long it took, or takes until `now`."""
-        started, ended = self.view.started_at, self.view.ended_at or now
-        return max(0.0, (ended - started).total_seconds()) if started else None
+        return self.view.seconds(now)
 
 
 @dataclass(frozen=True, slots=True)

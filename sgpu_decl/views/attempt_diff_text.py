@@ -94,10 +94,8 @@ def _finite(value: Json) -> Json:
 
 
 def _head(sign: str, view: AttemptView, now: datetime, *, colour: bool) -> str:
-    took = ""
-    if view.started_at is not None:
-        seconds = max(0.0, ((view.ended_at or now) - view.started_at).total_seconds())
-        took = f", {duration(seconds)}"
+    seconds = view.seconds(now)
+    took = "" if seconds is None else f", {duration(seconds)}"
     return f"{sign} {escape(str(view.ref))} {state_text(str(view.state), colour=colour)}{took}"
 
 

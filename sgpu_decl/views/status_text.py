@@ -254,8 +254,8 @@ def links(view: AttemptView) -> list[tuple[str, str]]:
 
 
 def _took(view: AttemptView, now: datetime | None) -> str:
-    started, ended = view.started_at, view.ended_at or now
-    return duration((ended - started).total_seconds()) if started and ended else "-"
+    seconds = view.seconds(now)
+    return "-" if seconds is None else duration(seconds)
 
 
 def _as_recorded(view: AttemptView, now: datetime) -> str:

@@ -46,6 +46,16 @@ def test_on_the_same_boot_the_supervisor_was_lost(tmp_path: Path) -> None:
     assert clear_remains(tmp_path) == 0
 
 
+def test_a_lost_attempt_ended_when_something_of_it_was_seen_last(tmp_path: Path) -> None:
+    leave(tmp_path, boot=boot_id(), ranks=[RANK])
+    log = tmp_path / "ranks/0/0/stdout.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("step 7")
+    for path, then in ((tmp_path / "status.json", 1_767_000_000), (log, 1_767_000_060)):
+        os.utime(path, (then, then))
+    assert read_attempt(tmp_path)["ended_at"] == "2025-12-29T09:21:00.000Z"
+
+
 def test_it_succeeded_if_every_rank_had_ended_well(tmp_path: Path) -> None:
     leave(tmp_path, boot="another", ranks=[{**RANK, "state": "succeeded", "exit_code": 0}])
     assert read_attempt(tmp_path)["state"] == "succeeded"

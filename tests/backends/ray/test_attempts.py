@@ -172,6 +172,25 @@ def test_agents_that_stopped_without_their_driver_have_not_ended_a_run_of_a_sile
     assert (view.state, view.unavailable is not None) == ("running", True)
 
 
+def test_an_attempt_that_ran_does_not_start_again_in_an_outage(
+    answers: Answers, tmp_path: Path
+) -> None:
+    answers.by_path[NODES] = {"data": {"result": {"result": [HEAD]}}}
+    answers.by_path[NAMES] = {"data": {"result": {"internal": ["sgpu/x"]}}}
+    answers.by_path[FILE] = {**RUNNING, "alive_at": attempt_files.stamp()}
+    job = {"submission_id": RECORD.token, "status": "RUNNING"}
+    answers.by_path[f"/api/jobs/{RECORD.token}"] = job
+    with on_head(answers, tmp_path) as attempts:
+        assert looked(attempts, answers).state == "running"
+
+    answers.by_path = dict.fromkeys(answers.by_path, SILENT)
+    with on_head(answers, tmp_path) as attempts:  # another process, which never saw it run
+        view = looked(attempts, answers)
+
+    assert (view.state, view.unavailable is not None) == ("running", True)
+    assert view.started_at is not None
+
+
 def test_an_end_without_a_cluster_is_final_once_its_first_node_has_brought_back_all(
     attempts: RayAttempts, answers: Answers, tmp_path: Path
 ) -> None:

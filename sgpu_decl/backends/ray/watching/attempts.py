@@ -26,6 +26,7 @@ from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
@@ -68,6 +69,9 @@ class RayAttempts(RemoteAttempts):
         view = replace(view_in(record, status), links=links)
         tracked = status.get("mlflow")
         if view.state.active:
+            seen: Json = {name: status.get(name) for name in ("state", "started_at")}
+            if seen != memory.get(record).get("seen"):
+                memory.remember(record, seen=seen)
             return RemoteStatus(view=view, tracked=tracked)
         try:
             brought = self._launches.results(record).newest()
@@ -219,7 +223,8 @@ class RayAttempts(RemoteAttempts):
         try:
             return self._driver_status(record)
         except BackendError:
-            return self._known.get(record.token, {"state": "starting"})
+            seen = self._known.get(record.token) or self._launches.memory.get(record).get("seen")
+            return dict(seen or {"state": "starting"})
 
     def _driver_status(self, record: LaunchRecord) -> dict[str, Any]:
         """What the driver wrote last."""
