@@ -227,6 +227,32 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
     assert "ray_placement" not in found
 
 
+PACK = "write `strategy: pack` in `backend`"
+OUT = "leave `ranks_per_node` out"
+LESS = (
+    "ask for less, or use another cluster; write `autoscaling: true` in `backend` if the cluster "
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks_per_node", "cpus", "way_out"),
+    [
+        (12, None, 0.1, f"{PACK}: 3 groups \N{MULTIPLICATION SIGN} 4 ranks, pack"),
+        (12, 4, 0.1, f"{PACK}: 3 groups \N{MULTIPLICATION SIGN} 4 ranks, pack"),
+        (8, 8, 0.5, f"{OUT}: 2 nodes \N{MULTIPLICATION SIGN} 4 ranks, spread"),
+        (12, 12, 0.1, f"{PACK}, and {OUT}: 3 groups \N{MULTIPLICATION SIGN} 4 ranks, pack"),
+        (13, None, 0.1, f"{LESS}starts nodes"),
+    ],
+)
+def test_what_never_fits_as_written_says_how_its_ranks_would_fit(
+    planned: Planned, gpus: int, ranks_per_node: int | None, cpus: float, way_out: str
+) -> None:
+    backend = f"  resources_per_rank: {{CPU: {cpus}}}\n"
+    if ranks_per_node is not None:
+        backend += f"  ranks_per_node: {ranks_per_node}\n"
+    assert checks(planned(gpus, backend=backend))["never_fits"].hint == way_out
+
+
 def test_labels_that_no_node_has_together(cluster: Answers, planned: Planned) -> None:
     head, node = cluster.by_path[NODES]["data"]["result"]["result"]
     head["labels"]["zone"], node["labels"]["area"] = "a", "b"

@@ -53,16 +53,48 @@ def fit_of(config: "RunConfig", state: ClusterState) -> Fit:
     all, so that it does not change with the load. Of several types of GPU that would do, the one
     with the most room is taken. If nothing fits, the shape is the one that comes nearest."""
     options = options_of(config)
-    ranks = [options.ranks_per_node] if options.ranks_per_node else divisors(config.gpus)
-    models = list(_models(config, state))
-    for number in ranks:
-        fits = [_fit(config, nodes, model, number) for model, nodes in models]
-        if any(fit.in_all for fit in fits):
-            return max(fits, key=lambda fit: (bool(fit.in_all), fit.now, fit.in_all))
+    fit = _first_fit(config, state, options.ranks_per_node, options.strategy)
+    if fit is not None:
+        return fit
+    models, ranks = list(_models(config, state)), _sizes(config, options.ranks_per_node)
     most = max((int(node.gpus) for _, nodes in models for node in nodes), default=0)
     number = next((item for item in ranks if item <= most), ranks[-1 if most else 0])
-    fits = [_fit(config, nodes, model, number) for model, nodes in models]
-    return max(fits, key=_nearness, default=_fit(config, (), None, number))
+    fits = [_fit(config, nodes, model, number, options.strategy) for model, nodes in models]
+    return max(fits, key=_nearness, default=_fit(config, (), None, number, options.strategy))
+
+
+def change_that_fits(config: "RunConfig", state: ClusterState) -> str | None:
+    """What to change in a run that never fits as it is written, and its shape then; None if the
+    cluster has not enough for its ranks, however they are spread over nodes."""
+    options = options_of(config)
+    pack = "write `strategy: pack` in `backend`"
+    ways = (
+        (None, options.strategy, "leave `ranks_per_node` out"),
+        (options.ranks_per_node, Strategy.PACK, pack),
+        (None, Strategy.PACK, f"{pack}, and leave `ranks_per_node` out"),
+    )
+    for ranks, strategy, change in ways:
+        fit = _first_fit(config, state, ranks, strategy)
+        if fit is not None:
+            return f"{change}: {in_words(fit, strategy)}"
+    return None
+
+
+def _sizes(config: "RunConfig", ranks_per_node: int | None) -> Sequence[int]:
+    """The sizes that rank groups may have."""
+    return [ranks_per_node] if ranks_per_node else divisors(config.gpus)
+
+
+def _first_fit(
+    config: "RunConfig", state: ClusterState, ranks_per_node: int | None, strategy: Strategy
+) -> Fit | None:
+    """The largest rank groups that fit; None if none do."""
+    models = list(_models(config, state))
+    for number in _sizes(config, ranks_per_node):
+        fits = [_fit(config, nodes, model, number, strategy) for model, nodes in models]
+        if any(fit.in_all for fit in fits):
+            return max(fits, key=lambda fit: (bool(fit.in_all), fit.now, fit.in_all))
+    return None
 
 
 def bundle_of(config: "RunConfig", ranks: int) -> dict[str, int | float]:
@@ -111,8 +143,14 @@ def gpu_model(node: ClusterNode) -> str | None:
     return " and ".join(sorted({*node.devices})) or next(filter(None, given), None)
 
 
-def _fit(config: "RunConfig", nodes: Sequence[ClusterNode], model: str | None, ranks: int) -> Fit:
-    groups, strategy = config.gpus // ranks, options_of(config).strategy
+def _fit(
+    config: "RunConfig",
+    nodes: Sequence[ClusterNode],
+    model: str | None,
+    ranks: int,
+    strategy: Strategy,
+) -> Fit:
+    groups = config.gpus // ranks
     bundle = bundle_of(config, ranks)
 
     def room(resources: Sequence[Mapping[str, float]]) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.ray.planning.cluster_nodes import TYPE_LABEL, ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import (
     Fit,
+    change_that_fits,
     has_labels,
     has_shape,
     is_gpu_run,
@@ -68,13 +69,11 @@ def _never_fits(config: "RunConfig", places: Places, state: ClusterState, fit: F
     summary = f"needs {short.needs}; {short.has}"
     if scales(config, state):
         return _new_nodes(config, state, fit, summary, place)
-    return Diagnostic(
-        code="never_fits",
-        summary=summary,
-        place=place,
-        hint="ask for less, change `ranks_per_node` or `strategy` of `backend`, or use another "
-        "cluster; write `autoscaling: true` in `backend` if the cluster starts nodes",
+    hint = change_that_fits(config, state) or (
+        "ask for less, or use another cluster; write `autoscaling: true` in `backend` if the "
+        "cluster starts nodes"
     )
+    return Diagnostic(code="never_fits", summary=summary, place=place, hint=hint)
 
 
 def _new_nodes(
