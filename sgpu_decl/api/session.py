@@ -153,8 +153,13 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the state store and the connections to backends. Runs go on. Closing twice is
-        harmless; other calls on a closed session raise `SgpuError`."""
+        """Record the ends of attempts that were seen, in a state that machines share, and close the
+        state store and the connections to backends. Runs go on. Closing twice is harmless; other
+        calls on a closed session raise `SgpuError`."""
+        if "runs" in vars(self) and (ends := self.runs.take_ends()):
+            from sgpu_decl.applying.ended_attempts import record_seen
+
+            record_seen(self._project, ends)
         self._project.close()
 
     def check_target(self) -> None:
@@ -441,7 +446,7 @@ class Session:
         """Record the attempts that have ended since the last call, and return findings. If another
         process holds the lock, or the store cannot be written, the next command records them.
         """
-        from sgpu_decl.applying.apply import record_ended
+        from sgpu_decl.applying.ended_attempts import record_ended
 
         return record_ended(self._project)
 

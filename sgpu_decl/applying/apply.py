@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sgpu_decl.applying.apply_result import Applied
+from sgpu_decl.applying.ended_attempts import has_loose_ends
 from sgpu_decl.applying.environment_staging import stage_environments
 from sgpu_decl.applying.executor import execute
 from sgpu_decl.applying.launch_records import unrecorded
@@ -24,7 +25,7 @@ from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.planning.plan_json import plan_id
-from sgpu_decl.storing.state_store import AT_ONCE
+from sgpu_decl.storing.state_store import StateStore
 
 
 def stage(
@@ -61,7 +62,7 @@ def apply(
 ) -> Applied:
     """Carry a plan out; see `Session.apply`."""
     idle = all(change.idle for change in prepared.plan.changes)
-    if idle and not _loose_ends(project):
+    if idle and not has_loose_ends(project):
         return Applied()
     staged, _ = stage(project, prepared)
     plan = staged.with_commit().plan
@@ -75,7 +76,7 @@ def apply(
     with project.writing("apply", plan.lineage, patience) as writer:
         if writer.applied(identity):
             raise StalePlan("this plan was applied already", hint="plan again", code="plan_applied")
-        _check_fresh(plan, writer.state)
+        _check_fresh(plan, writer.state, project.states)
         launches = project.believed(writer.state).launches()
         open_still = settle_intents(writer, project.backend, project.job_backend)
         refresh(writer, project.backend)
@@ -121,28 +122,10 @@ def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
     return applied
 
 
-def record_ended(project: OpenedProject) -> tuple[Diagnostic, ...]:
-    """Record what has ended since the last look, and return what was noticed; left to the next
-    writing command where another sgpu is at work, or the store takes nothing."""
-    try:
-        if not _loose_ends(project):
-            return ()
-        with project.writing("record", patience=AT_ONCE) as writer:
-            writer.push_kept()
-            return refresh(writer, project.backend)
-    except Locked:
-        return ()
-    except SgpuError as error:
-        return (unrecorded(error),)
+_LOG = 300  # entries of a shared state that are looked at
 
 
-def _loose_ends(project: OpenedProject) -> bool:
-    """Whether the state has open intents, or attempts that may have ended."""
-    state = project.states.read()
-    return state is not None and bool(state.intents or state.active)
-
-
-def _check_fresh(plan: Plan, state: State) -> None:
+def _check_fresh(plan: Plan, state: State, states: StateStore) -> None:
     if plan.lineage != state.lineage and plan.serial == 0:
         raise StateMoved(
             "another sgpu has applied here for the first time since this plan",
@@ -155,8 +138,19 @@ def _check_fresh(plan: Plan, state: State) -> None:
             hint="apply it in the project it was made for, or plan again",
             code="other_lineage",
         )
-    if plan.serial != state.serial:
+    if plan.serial != state.serial and not _only_ends_since(plan.serial, states):
         raise StateMoved(
             f"the state moved on since this plan (serial {plan.serial}, now {state.serial})",
             hint="plan again",
         )
+
+
+def _only_ends_since(serial: int, states: StateStore) -> bool:
+    """Whether nothing but ends of attempts was recorded since a plan, as whoever sees one does: an
+    apply records them itself before it goes on."""
+    log = states.log(_LOG) or ()
+    newer = [entry for entry in log if entry.serial > serial]
+    harmless = {"lock", "record_attempts", "unlock"}
+    return len(newer) < len(log) and all(
+        change.op in harmless for entry in newer for change in entry.changes
+    )

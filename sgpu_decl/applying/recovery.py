@@ -1,6 +1,6 @@
 """Recovery before a change: intents that a crash left open, and attempts that have ended."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -88,18 +88,24 @@ def _unsettled(ref: AttemptRef, why: str, hint: str | None) -> Diagnostic:
     )
 
 
-def refresh(writer: StateWriter, backends: Backends) -> tuple[Diagnostic, ...]:
+def refresh(
+    writer: StateWriter, backends: Backends, among: Collection[AttemptRef] | None = None
+) -> tuple[Diagnostic, ...]:
     """Record what ended since the last look, in one step, and stop what the lost ones left.
+
+    Args:
+        among: the attempts to look at; all of them unless given.
 
     Returns:
         What was noticed about environments that were written to.
     """
     state = writer.state
-    observed = observe(state, backends)
+    observed = observe(state, backends, among)
     ended = [
-        attempt.seen_as(observed[attempt.ref])
+        attempt.seen_as(view)
         for attempt in state.active
-        if not observed[attempt.ref].state.active
+        if (view := observed.get(attempt.ref)) is not None
+        and not (view.state.active or view.overdue)
     ]
     freed: set[str] = set()
     for attempt in ended:

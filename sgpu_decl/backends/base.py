@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.tracking.last_metrics import MetricSource
 
 __all__ = [
+    "ENDING",
+    "QUEUE",
     "Attempts",
     "Backend",
     "Elsewhere",
@@ -53,15 +55,24 @@ __all__ = [
     "Survey",
 ]
 
+QUEUE = 24 * 3600
+"""Seconds that an attempt may wait for GPUs where `startup_timeout` does not say."""
+
+ENDING = 600
+"""Seconds beyond an attempt's own limit, in which the agent ends it and brings back all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
     """Why an attempt can be asked from another machine alone, or by another user: a sentence
     without its full stop, which names the place and, where it is known, the user. `hint` is the
-    next step."""
+    next step. `hidden_from` is the user from whom its platform hides it. `ended` says that it has
+    ended, and that only how is not to be seen."""
 
     reason: str
     hint: str
+    hidden_from: str | None = None
+    ended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,6 +337,16 @@ class Attempts(Protocol):
         """Why an attempt cannot be asked from here; None if it can. That `look` leaves such an
         attempt out is no sign that it is lost."""
         return None
+
+    def longest(self, record: LaunchRecord) -> float | None:
+        """Seconds from its record after which an attempt has ended by its own limits; None if
+        nothing limits it."""
+        config = config_of(record.ref, record.inputs)
+        if config.timeout is None or config.after or config.on_active == "queue":
+            return None
+        start = config.startup_timeout.seconds if config.startup_timeout else QUEUE
+        once = config.timeout.seconds + start + config.grace.seconds + ENDING
+        return once * (1 + config.retry.max)
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default
         """End those of these active attempts that a platform would start again in vain, after their

@@ -125,7 +125,8 @@ def outcome_error(
         str(view.ref)
         for view in views
         # One that is active still is followed on the machine that launched it.
-        if view.state is not AttemptState.SUCCEEDED and not (view.state.active and view.unavailable)
+        if view.state is not AttemptState.SUCCEEDED
+        and not (view.unavailable and (view.state.active or view.overdue))
     ]
     if not bad:
         return None

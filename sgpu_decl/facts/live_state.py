@@ -1,11 +1,12 @@
 """What the backends say of active attempts, and the state as it will be once the open intents of a
 crash are settled. Nothing here writes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Backend, Elsewhere
+from sgpu_decl.backends.base import Attempts, Backend, Elsewhere
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
@@ -27,14 +28,17 @@ __all__ = [
     "recorded_resource",
     "refs_in_launch",
     "require_here",
+    "unseen",
     "was_staged",
 ]
 
 Backends = Callable[[str], Backend]
 
 
-def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
-    """Ask each backend about the attempts that are recorded as active.
+def observe(
+    state: State, backends: Backends, among: Collection[AttemptRef] | None = None
+) -> dict[AttemptRef, AttemptView]:
+    """Ask each backend about the attempts that are recorded as active, or about those `among` them.
 
     An attempt that its backend no longer knows is lost, since it was active when last seen. One
     that is only staged is lost too: it was recorded when its supervisor was running, so a power cut
@@ -44,6 +48,8 @@ def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
     in_launch = refs_in_launch(state)
     by_backend: dict[str, dict[AttemptRef, Attempt]] = {}
     for attempt in state.active:
+        if among is not None and attempt.ref not in among:
+            continue
         by_backend.setdefault(attempt.backend, {})[attempt.ref] = attempt
     for kind, recorded in by_backend.items():
         attempts = backends(kind).attempts
@@ -56,7 +62,7 @@ def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
             if view is not None and is_there:
                 views[record.ref] = view
             elif (elsewhere := attempts.elsewhere(record)) is not None:
-                views[record.ref] = as_recorded(recorded[record.ref], elsewhere.reason)
+                views[record.ref] = unseen(recorded[record.ref], record, elsewhere, attempts)
             else:
                 views[record.ref] = lost(record)
     return views
@@ -91,6 +97,20 @@ def as_recorded(attempt: Attempt, unavailable: str | None) -> AttemptView:
         unavailable=unavailable,
         unknown_since=attempt.recorded_at if unavailable is not None else None,
     )
+
+
+def unseen(
+    attempt: Attempt, record: LaunchRecord, elsewhere: Elsewhere, attempts: Attempts
+) -> AttemptView:
+    """The view of an attempt that cannot be asked from here. It is active no longer than its own
+    limits allow, whoever sees it."""
+    view = replace(as_recorded(attempt, elsewhere.reason), hidden_from=elsewhere.hidden_from)
+    if not attempt.state.active:
+        return view
+    ended = elsewhere.ended
+    if not ended and (longest := attempts.longest(record)) is not None:
+        ended = datetime.now(UTC) - attempt.recorded_at > timedelta(seconds=longest)
+    return replace(view, state=AttemptState.LOST, overdue=True) if ended else view
 
 
 def require_here(record: LaunchRecord, backends: Backends, what: str) -> None:

@@ -47,7 +47,10 @@ class AttemptView:
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
     complete. Since `not_responding_since` its supervisor gives no sign of life; `processes_left`
     run on though nobody supervises them. `unavailable` says why it cannot be asked from here;
-    everything else is then as it was known last, at `unknown_since` if that is known.
+    everything else is then as it was known last, at `unknown_since` if that is known, and
+    `hidden_from` is the user from whom its platform hides it. One that is `overdue` must have ended
+    since, by its own limits or by what the platform shows; its state is `lost`, for want of a
+    better word, and nobody may record that.
     """
 
     ref: AttemptRef
@@ -70,6 +73,8 @@ class AttemptView:
     processes_left: tuple[int, ...] = ()
     unavailable: str | None = None
     unknown_since: datetime | None = None
+    hidden_from: str | None = None
+    overdue: bool = False
 
     def seconds(self, now: datetime | None) -> float | None:
         """How long it took, or takes until `now`; None if it did not start, or has ended and nobody
@@ -134,6 +139,8 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "processes_left": list(view.processes_left) or None,
         "unavailable": view.unavailable,
         "unknown_since": time_text(view.unknown_since),
+        "hidden_from": view.hidden_from,
+        "overdue": view.overdue or None,
     }
     return {
         "attempt": view.ref.number,

@@ -19,6 +19,8 @@ class Situation(StrEnum):
     FAILED_BY_INFRA = "failed_by_infra"
     LOST = "lost"
     CANCELLED = "cancelled"
+    UNSEEN = "unseen"
+    """It is over, and how it ended is not to be seen from here."""
 
 
 class RunVerdict(StrEnum):
@@ -55,6 +57,9 @@ DECISIONS: Mapping[tuple[Situation, bool], Decision] = MappingProxyType(
         (Situation.LOST, False): Decision(RunVerdict.LAUNCH, Reason.PREVIOUS_LOST),
         (Situation.CANCELLED, True): Decision(RunVerdict.KEEP, Reason.CANCELLED_BY_USER),
         (Situation.CANCELLED, False): Decision(RunVerdict.LAUNCH, None),
+        # It may have succeeded: it is launched again on request, or by whoever sees that it failed.
+        (Situation.UNSEEN, True): Decision(RunVerdict.KEEP, Reason.UP_TO_DATE),
+        (Situation.UNSEEN, False): Decision(RunVerdict.LAUNCH, None),
     }
 )
 

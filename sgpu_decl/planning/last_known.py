@@ -15,11 +15,13 @@ from sgpu_decl.planning.decisions import Situation, situation_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAttempts:
-    """`last` is the newest attempt, `active` every one that is active now, oldest first."""
+    """`last` is the newest attempt, `active` every one that is active now, oldest first. `unseen`
+    are the views of those that cannot be asked from here."""
 
     resource: Resource | None = None
     last: Attempt | None = None
     active: tuple[Attempt, ...] = ()
+    unseen: tuple[AttemptView, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -31,6 +33,8 @@ class CurrentAttempts:
         """By the newest attempt."""
         if not self.known or self.last is None:
             return Situation.ABSENT
+        if any(view.overdue and view.ref == self.last.ref for view in self.unseen):
+            return Situation.UNSEEN
         return situation_of(self.last.state, self.last.failure)
 
     @property
@@ -100,6 +104,11 @@ def _attempts_of(
         resource=resource,
         last=last,
         active=tuple(attempt for attempt in true if attempt.state.active),
+        unseen=tuple(
+            view
+            for ref in sorted(attempts)
+            if (view := observed.get(ref)) is not None and (view.hidden_from or view.overdue)
+        ),
     )
 
 

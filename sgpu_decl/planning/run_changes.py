@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from shlex import quote
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.frozen_dataclass import dataclass
@@ -77,11 +78,35 @@ def change_of(
         fields = _changed_fields(desired, attempts, same_as or attempts.current, options)
     if decision.verdict in (RunVerdict.KEEP, RunVerdict.ADOPT):
         change = _kept(desired, attempts, same_as, decision, fields)
-        return change, ()
+        return change, tuple(_unseen_checks(desired, attempts))
     start = _start(desired, attempts, options)
     reason = decision.reason or _what_differs(desired, attempts.current, fields)
     change = _launched(desired, attempts, start, reason, fields, options)
-    return change, tuple(_start_checks(desired, attempts, start, options))
+    checks = (*_start_checks(desired, attempts, start, options), *_unseen_checks(desired, attempts))
+    return change, checks
+
+
+def _unseen_checks(desired: DesiredRun, attempts: CurrentAttempts) -> Iterator[Check]:
+    """The attempts of which nothing can be said from here, and what they count for."""
+    for view in attempts.unseen:
+        since = view.unknown_since
+        recorded = f", recorded at {since:%Y-%m-%d %H:%M} UTC" if since is not None else ""
+        how = f"`{view.ref}` is not visible to `{view.hidden_from}`{recorded}"
+        if view.hidden_from is None:
+            how = f"`{view.ref}` cannot be asked from here{recorded}"
+        counts = "it counts as active until it must have ended by its own limits"
+        hint = "whoever may see it records its end, with `sgpu status` or any other look at it; "
+        hint += "`permissions` with `level: view` let others see the next attempts"
+        if view.overdue:
+            counts = "it is over by now, and how it ended is not known"
+            hint = f"`--rerun {quote(str(desired.address))}` launches it again; {hint}"
+        yield Check(
+            id="attempt_not_visible",
+            severity=Severity.INFO,
+            address=desired.address,
+            summary=f"{how}; {counts}: {view.unavailable}",
+            hint=hint,
+        )
 
 
 def _decision(
@@ -231,7 +256,7 @@ def _start_checks(
             id="active_run",
             severity=Severity.ERROR,
             address=desired.address,
-            summary=f"{refs} {'is' if one else 'are'} active, and `on_active` is `error`",
+            summary=f"{refs} {_counts(attempts, one=one)} active, and `on_active` is `error`",
             hint=f"wait for {each} or cancel {each}, or choose `--on-active replace`, `queue` or "
             "`parallel`",
             place=place_of(desired.places, "on_active"),
@@ -247,6 +272,12 @@ def _start_checks(
             hint="choose `--on-active queue` or `parallel`, or remove `prevent_destroy`",
             place=place_of(desired.places, "lifecycle.prevent_destroy"),
         )
+
+
+def _counts(attempts: CurrentAttempts, *, one: bool) -> str:
+    if attempts.unseen:
+        return "counts as" if one else "count as"
+    return "is" if one else "are"
 
 
 def _launched(

@@ -1,4 +1,5 @@
-"""Looking at attempts, waiting for them and asking them to stop. Nothing here writes state."""
+"""Looking at attempts, waiting for them and asking them to stop. Nothing here writes state:
+`Session.close` records the ends that were seen."""
 
 import json
 import shlex
@@ -15,6 +16,7 @@ from sgpu_decl.facts.live_state import (
     lost,
     refs_in_launch,
     require_here,
+    unseen,
 )
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
@@ -23,7 +25,7 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
-from sgpu_decl.model.state import Attempt, Resource
+from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import (
     is_glob,
@@ -51,6 +53,8 @@ class ProjectRuns:
     def __init__(self, project: OpenedProject) -> None:
         self._project = project
         self._records: dict[AttemptRef, LaunchRecord] = {}  # they never change
+        self._recorded_active: set[AttemptRef] = set()
+        self._ends: dict[AttemptRef, AttemptView] = {}
 
     def ui_command(self, uri: str) -> str | None:
         """The command that shows a store of metrics of this project; `None` for another one."""
@@ -74,7 +78,7 @@ class ProjectRuns:
     def _find(self, text: str) -> tuple[AttemptRef, ...]:
         """Runs that are gone are found by their names, and among others not at all."""
         name, number = split_attempt(text)
-        state = self._project.believed()
+        state = self._believed()
         resources = {
             a: resource for a, resource in state.resources.items() if resource.last is not None
         }
@@ -118,7 +122,7 @@ class ProjectRuns:
         Raises:
             NotFound: nothing was launched here, or all of it is gone.
         """
-        resources = self._project.believed().resources.values()
+        resources = self._believed().resources.values()
         live = [item.last for item in resources if item.last is not None and not item.gone]
         if not live:
             hint = other_targets_hint(self._project.states, self._project.opened.target)
@@ -134,7 +138,7 @@ class ProjectRuns:
             NotFound: there are none.
         """
         opened = self._project.opened
-        resources = self._project.believed().resources.values()
+        resources = self._believed().resources.values()
         names = {
             item.address.name
             for item in resources
@@ -149,7 +153,7 @@ class ProjectRuns:
 
     def active(self) -> tuple[AttemptRef, ...]:
         """The attempts that are active."""
-        refs = [item.ref for item in self._project.believed().active]
+        refs = [item.ref for item in self._believed().active]
         return tuple(
             sorted(ref for ref, status in self._statuses(refs).items() if status.state.active)
         )
@@ -183,19 +187,19 @@ class ProjectRuns:
             if split_attempt(text)[1] is None
             for ref in self._find(text)
         }
-        others = [item.ref for item in self._project.believed().active if item.ref.address in named]
+        others = [item.ref for item in self._believed().active if item.ref.address in named]
         active = (ref for ref, status in self._statuses(others).items() if status.state.active)
         return self._in_order({*self.find(*texts), *active})
 
     def active_calls(self, backend: str) -> int:
         """How many calls of functions are active on a backend, as far as this project knows."""
-        active = [item for item in self._project.believed().active if item.backend == backend]
+        active = [item for item in self._believed().active if item.backend == backend]
         calls = [attempt.ref for attempt in active if _is_call(json.loads(attempt.inputs.spec))]
         return sum(status.state.active for status in self._statuses(calls).values())
 
     def current(self) -> tuple[AttemptRef, ...]:
         """The latest attempt of every run that is not gone, and older ones that are active."""
-        state = self._project.believed()
+        state = self._believed()
         latest = {
             resource.last.ref
             for resource in state.resources.values()
@@ -207,7 +211,7 @@ class ProjectRuns:
 
     def _in_order(self, refs: Iterable[AttemptRef]) -> tuple[AttemptRef, ...]:
         """By address, the cells of a matrix as the file has them."""
-        resources = self._project.believed().resources
+        resources = self._believed().resources
 
         def order(ref: AttemptRef) -> tuple[object, ...]:
             resource = resources.get(ref.address)
@@ -249,13 +253,29 @@ class ProjectRuns:
                 }
                 continue
             views.update(attempts.inspect(records) if whole else attempts.look(records))
-        return self._views({ref: views.get(ref) for ref in refs})
+        shown = self._views({ref: views.get(ref) for ref in refs})
+        ended = (view for view in shown.values() if not (view.state.active or view.unavailable))
+        self._ends |= {view.ref: view for view in ended if view.ref in self._recorded_active}
+        return shown
+
+    def take_ends(self) -> tuple[AttemptView, ...]:
+        """The attempts that the state calls active and that have ended, as calls have seen since
+        this was called last."""
+        ends = tuple(self._ends.values())
+        self._recorded_active -= self._ends.keys()
+        self._ends.clear()
+        return ends
+
+    def _believed(self) -> State:
+        state = self._project.believed()
+        self._recorded_active |= {attempt.ref for attempt in state.active}
+        return state
 
     def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
         """All that is known of attempts, after MLflow was sent the ends that it lacked."""
         self._project.close_tracked()
         views = self._statuses(refs, whole=True, tolerant=True)
-        resources = cache(lambda: self._project.believed().resources)
+        resources = cache(lambda: self._believed().resources)
         return [self._with_missing_file(views[ref], resources) for ref in refs]
 
     def show(self, ref: AttemptRef) -> "RunHistory":
@@ -490,8 +510,9 @@ class ProjectRuns:
             self._settle(pending)
             views = self._statuses(pending)
             pending = [ref for ref in pending if views[ref].state.active]
-            for ref in pending:
-                if views[ref].unavailable:  # for good, or for a while
+            for ref in views:
+                view = views[ref]  # it cannot be asked for good, or for a while
+                if view.unavailable and (view.state.active or view.overdue):
                     self._require_here(self.record(ref))
             if not pending:
                 statuses = self._statuses(refs)
@@ -554,7 +575,9 @@ class ProjectRuns:
 
     def remember(self, records: Iterable[LaunchRecord]) -> None:
         """Keep launches in memory: the state may be unable to say them, on a full disk."""
-        self._records.update((record.ref, record) for record in records)
+        launched = {record.ref: record for record in records}
+        self._records |= launched
+        self._recorded_active |= launched.keys()
 
     def record(self, ref: AttemptRef) -> LaunchRecord:
         """What is remembered of the launch of an attempt.
@@ -575,7 +598,7 @@ class ProjectRuns:
         missing = [ref for ref in refs if ref not in self._records]
         if not missing:
             return
-        state = self._project.believed()
+        state = self._believed()
         self._records.update(state.launches())
         older = [ref for ref in missing if ref not in self._records]
         for ref, attempt in self._recorded(older).items():
@@ -620,7 +643,7 @@ class ProjectRuns:
             links = answer.links if answer is not None else {}
             if (barrier := elsewhere[ref]) is not None:
                 views[ref] = (
-                    as_recorded(known[ref], barrier.reason)
+                    unseen(known[ref], record, barrier, self._attempts(record))
                     if ref in known
                     else replace(_staged(record), unavailable=barrier.reason)
                 )

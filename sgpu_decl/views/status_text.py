@@ -260,7 +260,11 @@ def _took(view: AttemptView, now: datetime | None) -> str:
 
 def _as_recorded(view: AttemptView, now: datetime) -> str:
     when = f" {age(view.unknown_since, now)}" if view.unknown_since is not None else ""
-    return f"as last recorded{when}: {escape(view.unavailable or '')}"
+    how = f"as last recorded{when}"
+    if view.hidden_from is not None:
+        how = f"not visible to `{escape(view.hidden_from)}`, recorded{when}"
+    over = ", and over by now, however it ended" if view.overdue else ""
+    return f"{how}{over}: {escape(view.unavailable or '')}"
 
 
 def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> str:

@@ -4,14 +4,17 @@ shown in the other as it was recorded, and is launched once."""
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.model.assumptions import Profile
-from sgpu_decl.storing.stores import FOLDER
+from sgpu_decl.model.times import to_text
+from sgpu_decl.storing.stores import FOLDER, SharedPlace, shared_store
 from sgpu_decl.testing.workspace import ExecutionSettings, User, WorkspaceServer
 from sgpu_decl.testing.workspace.executing.records import RunRecords
 from tests.cli.conftest import Answer, Shell
@@ -38,6 +41,9 @@ USERS = {
     "dapi-bob": User(name=BOB, workspace="team"),
     "dapi-eve": User(name="eve@example.org"),
 }
+LOOKS = (("status",), ("wait", "hello"), ("logs", "hello"), ("show", "hello"))
+PARALLEL = ("--on-active", "parallel")
+NOT_VISIBLE = "attempt_not_visible"
 MISSING = "RESOURCE_DOES_NOT_EXIST"
 HIDDEN = {"refused": {}, "not shown": {"hidden-folder": MISSING, "hidden-run": MISSING}}
 """How a workspace answers about what a user may not see (`folder-shows-all` is not emulated)."""
@@ -116,7 +122,7 @@ def _is_left_alone(clone: Shell, *named: str) -> None:
     assert (status["attempt"], status["state"]) == (1, "queued")
     assert status["unknown_since"]
     shown = clone.here("status").out
-    assert "as last recorded" in shown
+    assert " recorded" in shown
     for word in named:
         assert word in status["unavailable"]
         assert word in shown
@@ -124,6 +130,48 @@ def _is_left_alone(clone: Shell, *named: str) -> None:
         refused = clone.here(command, "hello", "-o", "json")
         assert refused.json["error"]["code"] == "launched_elsewhere", (command, refused.err)
         assert all(word in refused.json["error"]["message"] for word in named), command
+
+
+def _recorded(clone: Shell) -> str:
+    """The state of the first attempt, as the shared state has it."""
+    pulled = json.loads(clone.here("state", "pull").out)
+    return str(pulled["resources"][0]["attempts"][0]["state"])
+
+
+def _recorded_before(clone: Shell, time: timedelta) -> None:
+    """Let the first attempt have been recorded a while ago."""
+    pulled = json.loads(clone.here("state", "pull").out)
+    pulled["resources"][0]["attempts"][0]["created_at"] = to_text(datetime.now(UTC) - time)
+    (clone.folder / "pulled.json").write_text(json.dumps(pulled))
+    pushed = clone.here("state", "push", "pulled.json")
+    assert pushed.code == 0, pushed.err
+
+
+def _change_command(clone: Shell, before: str = "hello", after: str = "bye") -> None:
+    file = clone.folder / "sgpu.yml"
+    file.write_text(file.read_text().replace(f"[echo, {before}]", f"[echo, {after}]"))
+
+
+def _cancelled_in_the_workspace(team: Team) -> None:
+    """As somebody does it there by hand."""
+    from databricks.sdk import WorkspaceClient
+
+    client = WorkspaceClient(host=team.servers[0].url, token="dapi-ann")
+    (run,) = client.jobs.list_runs()
+    assert run.run_id is not None
+    client.jobs.cancel_run_and_wait(run.run_id)
+
+
+@contextmanager
+def _state_is_locked(clone: Shell) -> Iterator[None]:
+    """By an apply of another machine."""
+    folder = clone.folder.parent
+    place = SharedPlace(kind=FOLDER, address=str(folder / "shared"), project="p")
+    store = shared_store(place, folder / "another" / "default")
+    state = store.read()
+    assert state is not None
+    with closing(store), store.lock("apply", lineage=state.lineage):
+        yield
 
 
 @pytest.mark.parametrize("user", [ANN, BOB])
@@ -162,6 +210,69 @@ def test_a_run_that_the_user_may_not_see_is_shown_as_recorded(team: Make, hidden
     made = team(hidden=hidden)
     _applied(made.clone(0, ANN))
     _is_left_alone(made.clone(1, BOB), ANN, BOB, f"/Workspace/Users/{ANN}")
+    assert made.submitted() == [ANN]
+
+
+@pytest.mark.parametrize("look", sampled(LOOKS, quick=1), ids=" ".join)
+def test_whoever_sees_an_end_records_it_for_those_who_do_not(
+    team: Make, look: tuple[str, ...]
+) -> None:
+    made = team()
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    _applied(ann)
+    assert bob.here("plan", "--out", "before", "--rerun", "run.hello", *PARALLEL).code == 0
+    _cancelled_in_the_workspace(made)
+    assert _recorded(bob) == "queued"
+    ann.here(*look)
+    assert _recorded(bob) == "cancelled"
+    _change_command(bob)
+    assert actions(bob) == {"run.hello": "create"}
+    _change_command(bob, "bye", "hello")
+    applied = bob.here("apply", "-y", "--detach", "before")  # it is as good as it was
+    assert applied.code == 0, applied.err
+    assert made.submitted() == [ANN, BOB]
+
+
+def test_an_end_that_cannot_be_recorded_now_is_recorded_by_the_next_look(team: Make) -> None:
+    made = team(staging="/Workspace/Shared/sgpu", permissions=VIEWED)
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    _applied(ann)
+    _cancelled_in_the_workspace(made)
+    _change_command(bob)
+    with _state_is_locked(bob):
+        (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+        assert status["state"] == "cancelled"
+        assert actions(bob) == {"run.hello": "create"}
+    assert _recorded(ann) == "queued"
+    assert bob.here("status").code == 0  # the next look records it
+    assert _recorded(ann) == "cancelled"
+
+
+def test_a_run_that_cannot_be_seen_is_active_no_longer_than_its_limits(team: Make) -> None:
+    made = team()
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    limits = ("--set", "runs.hello.timeout=1h", "--set", "runs.hello.startup_timeout=10m")
+    _applied(ann, *limits)
+    for hours, counts in (0, True), (1, True), (2, False):
+        _recorded_before(ann, timedelta(hours=hours))
+        same = bob.here("plan", "-o", "json", *limits)
+        (change,) = same.json["data"]["changes"]
+        assert change["action"] == ("adopt" if counts else "no_op")
+        (check,) = [one for one in same.json["data"]["checks"] if one["id"] == NOT_VISIBLE]
+        assert f"`hello#1` is not visible to `{BOB}`, recorded at" in check["summary"]
+        _change_command(bob)
+        other = bob.here("plan", "-o", "json", *limits)
+        _change_command(bob, "bye", "hello")
+        refused = [one["id"] for one in other.json["data"]["checks"] if one["severity"] == "error"]
+        assert refused == (["active_run"] if counts else [])
+        (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+        assert status["state"] == ("queued" if counts else "lost")
+        assert f"not visible to `{BOB}`, recorded" in bob.here("status").out
+        waited = bob.here("wait", "hello", "-o", "json")
+        assert waited.json["error"]["code"] == "launched_elsewhere"
+        applied = bob.here("apply", "-y", "--detach", *limits)
+        assert applied.code == 0, applied.err
+        assert _recorded(ann) == "queued"  # nobody has seen how it ended
     assert made.submitted() == [ANN]
 
 

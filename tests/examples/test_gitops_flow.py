@@ -19,11 +19,16 @@ import pytest
 
 from sgpu_decl.storing.stores import POSTGRES
 from sgpu_decl.testing.contracts.killed_commands import dying
+from sgpu_decl.testing.workspace import User
 from tests.examples.comment_host import CommentHost, comment_host
 from tests.shared_places import new_place
 from tests.support import PATIENCE, shell_program, until
 
 MARKER = "<!-- sgpu:plan project=vision target=prod -->"
+PRINCIPALS = {
+    "planner": "0a1b2c3d-1111-4222-8333-000000000001",
+    "applier": "0a1b2c3d-1111-4222-8333-000000000002",
+}
 STATE = "url: 'postgresql://db.example.com/sgpu'"
 
 
@@ -123,8 +128,8 @@ class Team:
         return [(one["body"], one["state"]) for one in self.host.issues()]
 
     def wait(self) -> None:
-        """Until the runs of `prod` have succeeded."""
-        self.applier.sgpu("wait", "-t", "prod", "run.*")
+        """Until the runs of `prod` have succeeded, as the planner sees it."""
+        self.planner.sgpu("wait", "-t", "prod", "run.*")
 
     def attempts(self) -> dict[str, int]:
         """The number of the newest attempt of each run."""
@@ -154,15 +159,25 @@ def team(tmp_path: Path) -> Iterator[Team]:
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, workspace: Any, team: Team, tmp_path: Path) -> None:
-    """A database and a workspace for `prod`, where the planner and the applier are two users, with
-    the rights that the README gives to them."""
+def place(
+    request: pytest.FixtureRequest,
+    workspace: Any,
+    team: Team,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A database and a workspace for `prod`, where the planner and the applier are two service
+    principals, with the rights that the README gives to them."""
     import psycopg
 
     place = new_place(request, POSTGRES, tmp_path)
     url = place.address.replace("owner@", "")  # who connects is a variable of the job
     team.change("targets/staging.yml", "gpus: 8", "gpus: 1")  # this machine runs them
     team.change("sgpu.yml", STATE, f'url: "{url}", schema: {place.schema}')
+    for name, principal in PRINCIPALS.items():
+        workspace.users[f"dapi-{name}"] = User(name=principal, workspace="prod")
+    monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-applier")
+    team.change("variables.yml", "00000000-0000-0000-0000-000000000000", PRINCIPALS["planner"])
     team.author.git("push", "-q", "origin", "main")
     roles = {name: f"{place.schema}_{name}" for name in ("plan", "apply")}
     words = ("-t", "prod", "--planner", roles["plan"], "--applier", roles["apply"])
@@ -173,7 +188,7 @@ def place(request: pytest.FixtureRequest, workspace: Any, team: Team, tmp_path: 
             owner.execute(f"CREATE ROLE {role} LOGIN".encode())
         owner.execute(grants.encode())
     told = {name: value for name, value in os.environ.items() if name.startswith("DATABRICKS_")}
-    team.planner.environ.update({**told, "DATABRICKS_TOKEN": workspace.token()})
+    team.planner.environ.update({**told, "DATABRICKS_TOKEN": "dapi-planner"})
     team.planner.environ["PGUSER"] = roles["plan"]
     team.applier.environ.update({**told, "PGUSER": roles["apply"]})
 
@@ -205,6 +220,10 @@ def test_a_team_plans_in_pull_requests_and_applies_after_the_merge(team: Team) -
     applied = team.apply()
     assert applied.returncode == 0, applied.stderr
     team.wait()
+
+    # The next pull request changes a run whose end nobody has recorded.
+    team.branch("rate", "runs/train.yml", "rate: 0.05", "rate: 0.01")
+    assert "`run.train`" in team.plan("rate", 2)
     again = team.apply()
     assert again.returncode == 0, again.stderr
     assert "No changes" in again.stdout
@@ -217,9 +236,7 @@ def test_a_team_plans_in_pull_requests_and_applies_after_the_merge(team: Team) -
         assert "0 0 5 * * ?" in text
 
     # Two pull requests, merged in the other order, of which one job applies both.
-    team.branch("rate", "runs/train.yml", "rate: 0.05", "rate: 0.01")
     team.branch("slope", "evaluation/run.yml", "slope: 2.9", "slope: 3.1")
-    assert "`run.train`" in team.plan("rate", 2)
     comment = team.plan("slope", 3)
     assert "`job.nightly`" in comment
     assert "`run.train`" not in comment

@@ -10,7 +10,12 @@ from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, RunRecor
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, executable, kept_settings
 from sgpu_decl.testing.workspace.pages import Paging
-from sgpu_decl.testing.workspace.permissions import asked_at_birth, given_at_birth
+from sgpu_decl.testing.workspace.permissions import (
+    asked_at_birth,
+    given_at_birth,
+    may_manage,
+    may_view,
+)
 from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
@@ -64,7 +69,9 @@ class JobsApi:
         entries = asked_at_birth(request, "jobs")
         with tenant.transaction():
             job_id = tenant.next_id()
-            _jobs(tenant).put(job_id, {"created": now_ms(), "settings": settings, "runs": 0})
+            creator = tenant.user_name
+            job = {"created": now_ms(), "creator": creator, "settings": settings, "runs": 0}
+            _jobs(tenant).put(job_id, job)
         if entries:
             given_at_birth(tenant, "jobs", job_id, entries)
         return Response(json={"job_id": job_id})
@@ -73,7 +80,10 @@ class JobsApi:
         """A job; of its tasks 100 a page."""
         job_id = request.integer("job_id")
         start = int(request.query.get("page_token") or 0)
-        return Response(json=_shape(request.tenant, job_id, _job(request.tenant, job_id), start))
+        job = _job(request.tenant, job_id)
+        if not _is_visible(request.tenant, job_id, job):
+            raise _refused(request.tenant, "View", job_id)
+        return Response(json=_shape(request.tenant, job_id, job, start))
 
     def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
@@ -83,6 +93,7 @@ class JobsApi:
             (int(job_id), job)
             for job_id, job in reversed(_jobs(tenant).items())
             if not name or str(_settings(job)["name"]).lower() == name
+            if _is_visible(tenant, int(job_id), job)
         ]
         paging = Paging.of(request, most=_MOST_LISTED)
         shapes = [_shape(tenant, job_id, job) for job_id, job in paging.part(found)]
@@ -98,7 +109,7 @@ class JobsApi:
         given."""
         new = dict(_given(request))
         with request.tenant.transaction():
-            old = _settings(_job(request.tenant, request.integer("job_id")))
+            old = _settings(_managed_job(request.tenant, request.integer("job_id")))
             if "run_as" in old:
                 new.setdefault("run_as", old["run_as"])
             self._put(request, kept_settings(new, request.server.terms))
@@ -110,7 +121,7 @@ class JobsApi:
         removed = request.json.get("fields_to_remove")
         gone = set(removed) if isinstance(removed, list) else set()
         with request.tenant.transaction():
-            old = _settings(_job(request.tenant, request.integer("job_id")))
+            old = _settings(_managed_job(request.tenant, request.integer("job_id")))
             merged = {name: value for name, value in old.items() if name not in gone}
             for name, value in new.items():
                 key = _MERGED.get(name)
@@ -121,7 +132,7 @@ class JobsApi:
     def delete(self, request: Request) -> Response:
         """Delete a job; one that is gone already is no mistake of the caller's to repair."""
         job_id = request.integer("job_id")
-        _job(request.tenant, job_id)
+        _managed_job(request.tenant, job_id)
         _jobs(request.tenant).delete(job_id)
         return Response(json={})
 
@@ -132,7 +143,7 @@ class JobsApi:
         job_id = request.integer("job_id")
         only = given.get("only")
         with tenant.transaction():
-            job = _job(tenant, job_id)
+            job = _managed_job(tenant, job_id)
             settings = _settings(job)
             executable(settings, request.server.terms)
             if isinstance(only, list):
@@ -182,6 +193,27 @@ def _job(tenant: Tenant, job_id: int) -> JsonObject:
     return job
 
 
+def _managed_job(tenant: Tenant, job_id: int) -> JsonObject:
+    """A job that the user may change and launch."""
+    job = _job(tenant, job_id)
+    if _creator(tenant, job) != tenant.user_name and not may_manage(tenant, job_id):
+        raise _refused(tenant, "Manage", job_id)
+    return job
+
+
+def _is_visible(tenant: Tenant, job_id: int, job: JsonObject) -> bool:
+    return _creator(tenant, job) == tenant.user_name or may_view(tenant, "jobs", job_id)
+
+
+def _creator(tenant: Tenant, job: JsonObject) -> str:
+    return str(job.get("creator") or tenant.user_name)  # older ones do not say it
+
+
+def _refused(tenant: Tenant, what: str, job_id: int) -> ApiError:
+    message = f"{tenant.user_name} does not have {what} permissions on job {job_id}."
+    return ApiError(403, "PERMISSION_DENIED", message)
+
+
 def _settings(job: JsonObject) -> dict[str, Any]:
     return job["settings"]  # type: ignore[return-value]  # our own table
 
@@ -197,8 +229,8 @@ def _shape(tenant: Tenant, job_id: int, job: JsonObject, start: int = 0) -> Json
     settings = dict(_settings(job))
     shape: JsonObject = {
         "job_id": job_id,
-        "creator_user_name": tenant.user_name,
-        "run_as_user_name": tenant.user_name,
+        "creator_user_name": _creator(tenant, job),
+        "run_as_user_name": _creator(tenant, job),
         "run_as_owner": True,
         "created_time": job["created"],
         "settings": settings,

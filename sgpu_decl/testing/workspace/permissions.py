@@ -79,7 +79,8 @@ def _own_levels(tenant: Tenant, key: str) -> list[str] | None:
     kept = tenant.table("permissions").get(key)
     if kept is None:
         return None
-    own = (f"user_name:{tenant.user_name}", "group_name:users")
+    names = (f"{kind}:{tenant.user_name}" for kind in ("user_name", "service_principal_name"))
+    own = (*names, "group_name:users")
     return [str(kept[who]) for who in own if who in kept]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgpu_decl.agent.upstreams import listed
+from sgpu_decl.backends.base import ENDING, QUEUE
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
 from sgpu_decl.backends.databricks.planning.machines import machines_of, refusal_of
@@ -25,10 +26,6 @@ ENVIRONMENT = "default"
 """The key of the one environment of a run or a job. Every `ai_runtime_task` refers to one, a task
 with an image too: the platform refuses it otherwise."""
 
-QUEUE = 24 * 3600
-"""Seconds that a run may wait for GPUs where `startup_timeout` does not say."""
-
-ENDING = 600  # seconds beyond the run's own limit, in which the agent ends it and brings back all
 _LOWEST = MappingProxyType({"GPU_8xB300": 6})  # environment versions; the others are in all
 RUN_LEVELS = MappingProxyType({"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"})
 """The platform's names of the levels of `permissions`, for runs and jobs."""

@@ -6,7 +6,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
+from sgpu_decl.backends.base import ENDING, Elsewhere, LogReader, NoLog
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
@@ -93,16 +93,24 @@ class DatabricksAttempts(RemoteAttempts):
             # In a folder that is there, all is to be seen (evidence: D4).
             root = workspace.area.layout.root_around(folder)
             if self._launches.marker(record) is None and not workspace.area.files.list(root):
-                return self._elsewhere(record, f"`{workspace.user}` does not see `{folder}`")
+                return self._hidden_from(workspace.user, record, f"does not see `{folder}`")
             return None
         run_id = started["run_id"]
         run = self._part(record, started).look(workspace.run_cache)
         if run is None and self._launches.memory.get(record).get("seen_by") != workspace.user:
-            return self._elsewhere(record, f"`{workspace.user}` does not see the run {run_id}")
+            return self._hidden_from(workspace.user, record, f"does not see the run {run_id}")
         if run is not None and state_of(run) is None and self._launches.marker(record) is None:
-            words = f"`{workspace.user}` does not see `{folder}`, which says how it ended"
-            return self._elsewhere(record, words)
+            words = f"does not see `{folder}`, which says how it ended"
+            return replace(self._hidden_from(workspace.user, record, words), ended=True)
         return None
+
+    def longest(self, record: LaunchRecord) -> float:
+        from sgpu_decl.backends.databricks.launching.submit import LONGEST, retries_of, timeout_of
+
+        config = self._launches.config(record)
+        if config.after or config.on_active == "queue":
+            return LONGEST + ENDING
+        return timeout_of(config, attempts=1 + retries_of(config)) + ENDING
 
     def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:
         if not _place(record):
@@ -111,9 +119,14 @@ class DatabricksAttempts(RemoteAttempts):
             return self._elsewhere(record, error.message)
         if error.code != _REFUSED:
             return None
-        return self._elsewhere(
-            record, f"`{self._workspace(record).user}` may not look: {error.message}"
-        )
+        user = self._workspace(record).user
+        return self._hidden_from(user, record, f"may not look: {error.message}")
+
+    def _hidden_from(self, user: str, record: LaunchRecord, why: str) -> Elsewhere:
+        """That a workspace hides an attempt from a user, who does not see it for this reason."""
+        elsewhere = self._elsewhere(record, f"`{user}` {why}")
+        hint = f"{elsewhere.hint}. `permissions` of the run, with `level: view`, let `{user}` see "
+        return replace(elsewhere, hidden_from=user, hint=f"{hint}the next attempts")
 
     def _elsewhere(self, record: LaunchRecord, why: str = "") -> Elsewhere:
         """That an attempt cannot be asked: where it is, who launched it, and `why` not."""
