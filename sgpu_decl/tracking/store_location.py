@@ -1,6 +1,7 @@
 """Where tracking data lies, and the command that shows it. Pure: paths and URIs in, text out."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -102,3 +103,18 @@ def ui_command(uri: str, *, home: Path) -> str | None:
     if uri == default_uri(home):
         words += ["--default-artifact-root", str(artifact_folder(home))]
     return shlex.join(words)
+
+
+def refused_login(uri: str, error: ValueError, environ: Mapping[str, str]) -> str | None:
+    """What it means that MLflow's client raised a `ValueError`: the login to the workspace that
+    keeps the store was refused. None of any other store."""
+    if uri.partition(":")[0] not in _WORKSPACE:
+        return None
+    words = str(error).partition(". Config:")[0]
+    client = environ.get("DATABRICKS_CLIENT_ID")
+    who = f" of `{client}`" if client else ""
+    return (
+        f"the login{who} to the workspace of `{uri}` was refused: {words}; check the profile, or "
+        "DATABRICKS_HOST, DATABRICKS_AUTH_TYPE and what that needs, such as "
+        "DATABRICKS_CLIENT_SECRET"
+    )

@@ -5,12 +5,14 @@ https://docs.github.com/en/rest/issues/comments, https://docs.github.com/en/rest
 https://docs.github.com/en/graphql/reference/queries, https://docs.gitlab.com/api/users/,
 https://docs.gitlab.com/api/notes/, https://docs.gitlab.com/api/issues/, and for the pages of a list
 https://docs.github.com/en/rest/using-the-rest-api/using-pagination-in-the-rest-api,
-https://docs.gitlab.com/api/rest/#pagination.
+https://docs.gitlab.com/api/rest/#pagination. As GitHub it gives the tokens of jobs, too.
 """
 
+import base64
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,9 +20,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["PROJECT", "REPOSITORY", "TOKEN", "CommentHost", "comment_host"]
+__all__ = ["ISSUER", "PROJECT", "REPOSITORY", "TOKEN", "CommentHost", "comment_host"]
 
 TOKEN = "a-token-of-the-job"
+ISSUER = "https://token.actions.githubusercontent.com"
 REPOSITORY = "team/vision"  # of GitHub
 PROJECT = "7"  # of GitLab
 APP = "github-actions[bot]"  # whose token the one of a job is
@@ -55,6 +58,13 @@ class CommentHost:
             "GITHUB_TOKEN": TOKEN,
         }  # fmt: skip
         return environ | ({} if number is None else {"PULL_REQUEST": str(number)})
+
+    def identity(self, environment: str) -> dict[str, str]:
+        """What a job of an environment with `id-token: write` has to ask for its own token."""
+        return {
+            "ACTIONS_ID_TOKEN_REQUEST_URL": f"{self.url}/id-token?environment={environment}",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN": TOKEN,
+        }
 
     def gitlab(self, number: int | None = None) -> dict[str, str]:
         """The same, of that merge request."""
@@ -118,6 +128,19 @@ def _labels(one: dict[str, Any]) -> list[str]:
     return labels.split(",") if isinstance(labels, str) else labels
 
 
+def _id_token(query: dict[str, list[str]]) -> str:
+    """As https://docs.github.com/en/actions/reference/security/oidc says; nobody signs it."""
+    claims = {
+        "iss": ISSUER,
+        "sub": f"repo:{REPOSITORY}:environment:{query['environment'][0]}",
+        "aud": query["audience"][0],
+        "exp": time.time() + 300,
+    }
+    parts = (json.dumps(one).encode() for one in ({"alg": "RS256"}, claims))
+    signed = [*(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in parts), "c2ln"]
+    return ".".join(signed)
+
+
 @contextmanager
 def comment_host() -> Iterator[CommentHost]:
     host = CommentHost(url="")
@@ -129,6 +152,8 @@ def comment_host() -> Iterator[CommentHost]:
         def answer(self) -> None:
             method, parts = self.command, urlsplit(self.path)
             host.asked.append((method, parts.path))
+            if parts.path == "/id-token":
+                return self.send(200, {"value": _id_token(parse_qs(parts.query))})
             fields = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
             gitlab = parts.path.startswith("/api/v4/")
             token = self.headers.get("PRIVATE-TOKEN" if gitlab else "Authorization", "")

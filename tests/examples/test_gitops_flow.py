@@ -19,8 +19,8 @@ import pytest
 
 from sgpu_decl.storing.stores import POSTGRES
 from sgpu_decl.testing.contracts.killed_commands import dying
-from sgpu_decl.testing.workspace import User
-from tests.examples.comment_host import CommentHost, comment_host
+from sgpu_decl.testing.workspace import FederationPolicy
+from tests.examples.comment_host import ISSUER, REPOSITORY, CommentHost, comment_host
 from tests.shared_places import new_place
 from tests.support import PATIENCE, shell_program, until
 
@@ -167,16 +167,31 @@ def place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A database and a workspace for `prod`, where the planner and the applier are two service
-    principals, with the rights that the README gives to them."""
+    principals with the logins and the rights that the README gives to them."""
     import psycopg
 
     place = new_place(request, POSTGRES, tmp_path)
     url = place.address.replace("owner@", "")  # who connects is a variable of the job
     team.change("targets/staging.yml", "gpus: 8", "gpus: 1")  # this machine runs them
     team.change("sgpu.yml", STATE, f'url: "{url}", schema: {place.schema}')
-    for name, principal in PRINCIPALS.items():
-        workspace.users[f"dapi-{name}"] = User(name=principal, workspace="prod")
-    monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-applier")
+    account, login = "account-7", {}
+    for name, environment in (("planner", "plan"), ("applier", "prod")):
+        workspace.federation[PRINCIPALS[name]] = FederationPolicy(
+            issuer=ISSUER,
+            subject=f"repo:{REPOSITORY}:environment:{environment}",
+            audiences=(account,),
+            workspace="prod",
+        )
+        login[name] = {
+            "DATABRICKS_AUTH_TYPE": "github-oidc",
+            "DATABRICKS_HOST": workspace.url,
+            "DATABRICKS_TOKEN_AUDIENCE": account,
+            "DATABRICKS_CLIENT_ID": PRINCIPALS[name],
+            **team.host.identity(environment),
+        }
+    monkeypatch.delenv("DATABRICKS_TOKEN")
+    for variable, value in login["applier"].items():
+        monkeypatch.setenv(variable, value)
     team.change("variables.yml", "00000000-0000-0000-0000-000000000000", PRINCIPALS["planner"])
     team.author.git("push", "-q", "origin", "main")
     roles = {name: f"{place.schema}_{name}" for name in ("plan", "apply")}
@@ -187,10 +202,8 @@ def place(
         for role in roles.values():
             owner.execute(f"CREATE ROLE {role} LOGIN".encode())
         owner.execute(grants.encode())
-    told = {name: value for name, value in os.environ.items() if name.startswith("DATABRICKS_")}
-    team.planner.environ.update({**told, "DATABRICKS_TOKEN": "dapi-planner"})
-    team.planner.environ["PGUSER"] = roles["plan"]
-    team.applier.environ.update({**told, "PGUSER": roles["apply"]})
+    team.planner.environ.update({**login["planner"], "PGUSER": roles["plan"]})
+    team.applier.environ.update({**login["applier"], "PGUSER": roles["apply"]})
 
 
 def _environ(home: Path) -> dict[str, str]:

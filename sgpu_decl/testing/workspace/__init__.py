@@ -18,6 +18,7 @@ __all__ = [
     "Effect",
     "ExecutionSettings",
     "Fault",
+    "FederationPolicy",
     "Offers",
     "TokenState",
     "User",
@@ -27,6 +28,7 @@ __all__ = [
 if TYPE_CHECKING:
     from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
     from sgpu_decl.testing.workspace.faults import Effect, Fault
+    from sgpu_decl.testing.workspace.oauth import FederationPolicy
     from sgpu_decl.testing.workspace.offers import Capacity, Offers
     from sgpu_decl.testing.workspace.server import WorkspaceServer
     from sgpu_decl.testing.workspace.tenant import TokenState, User
@@ -35,6 +37,7 @@ else:
         "ExecutionSettings": "executing.settings",
         "Effect": "faults",
         "Fault": "faults",
+        "FederationPolicy": "oauth",
         "Capacity": "offers",
         "Offers": "offers",
         "WorkspaceServer": "server",

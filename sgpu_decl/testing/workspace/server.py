@@ -19,6 +19,7 @@ from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace import apis, control
 from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.faults import Faults
+from sgpu_decl.testing.workspace.oauth import FederationPolicy
 from sgpu_decl.testing.workspace.offers import Offers
 from sgpu_decl.testing.workspace.request_log import Recording
 from sgpu_decl.testing.workspace.routes import Router
@@ -37,9 +38,10 @@ class WorkspaceServer:
 
     What is submitted runs with the rights of whoever started the server. So it obeys the tokens of
     `users`, those that it was told to `admit` and those that it made; service principals are
-    `clients`, ids with their secrets. A server that is started again on the same root has what the
-    former one had, and obeys the same tokens. It behaves as `profile` says, and as expected where
-    that says nothing (`model/assumptions.yaml`). `org_id` is the id of the workspace.
+    `clients`, ids with their secrets, and ids with the `federation` that they trust. A server that
+    is started again on the same root has what the former one had, and obeys the same tokens. It
+    behaves as `profile` says, and as expected where that says nothing (`model/assumptions.yaml`).
+    `org_id` is the id of the workspace.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class WorkspaceServer:
         host: str = "127.0.0.1",
         users: Mapping[str, User] | None = None,
         clients: Mapping[str, str] | None = None,
+        federation: Mapping[str, FederationPolicy] | None = None,
         offers: Offers | None = None,
         execution: ExecutionSettings | None = None,
         profile: Profile | None = None,
@@ -60,6 +63,7 @@ class WorkspaceServer:
         self.offers = offers or Offers(accelerators=self.profile.texts("accelerators"))
         self.users = dict(users or {})
         self.clients = dict(clients or {})
+        self.federation = dict(federation or {})
         self.hosts = frozenset({host, "127.0.0.1", "localhost", "[::1]"})
         self.faults = Faults()
         self.recording = Recording()

@@ -11,6 +11,7 @@ from mlflow.entities import Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
+from sgpu_decl.tracking.store_location import refused_login
 from sgpu_decl.tracking.stores.store_protocol import (
     CreatedRun,
     StoreError,
@@ -35,6 +36,7 @@ class ClientRunStore:
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
         self._tries = TRIES if shared else 1
+        self._uri = uri
         self._client: MlflowClient = self._try(partial(MlflowClient, tracking_uri=uri))
 
     def create(self, request: TrackingRequest) -> CreatedRun:
@@ -104,6 +106,11 @@ class ClientRunStore:
                 if attempt + 1 == self._tries:
                     raise StoreError(str(error)) from error
                 time.sleep(0.1 * 2**attempt)
+            except ValueError as error:  # of the login of a platform, which MLflow uses
+                words = refused_login(self._uri, error, os.environ)
+                if words is None:
+                    raise
+                raise StoreError(words) from error
         raise AssertionError("no tries")
 
 

@@ -39,7 +39,7 @@ def test_a_service_principal_gets_a_token_and_stays_one_tenant(tmp_path: Path) -
             for wrong in ({"client_id": "robot"}, {"client_id": "stranger", "client_secret": "x"}):
                 form = urlencode({"grant_type": "client_credentials", **wrong}).encode()
                 answer = call("POST", f"{server.url}/oidc/v1/token", data=form)
-                assert (answer.status, answer.json["error_code"]) == (401, "invalid_client")
+                assert (answer.status, answer.json["error"]) == (401, "invalid_client")
     assert len(names) == 1
 
 

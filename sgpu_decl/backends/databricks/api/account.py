@@ -26,15 +26,20 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """The profile and the host that the SDK gets. `interactive` says that a person has to log in
-    with a browser. `who` is a digest of the credentials: the same digest is the same user. `block`
-    is that of the account."""
+    """The profile and the host that the SDK gets. `kind` is the one kind of login that is wanted
+    (`auth_type`), if one is. `who` is a digest of the credentials: the same digest is the same
+    user. `block` is that of the account."""
 
     profile: str | None
     host: str
     who: str
     block: str
-    interactive: bool = False
+    kind: str | None = None
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person has to log in with a browser."""
+        return self.kind == "external-browser"
 
 
 def login_of(account: Account, environ: Mapping[str, str]) -> Login:
@@ -87,7 +92,7 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
         host=next(iter(hosts.values())),
         who=_digest(profiles.get(profile or "", {}), environ),
         block=account.block,
-        interactive=kind == "external-browser",
+        kind=kind or None,
     )
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl import __version__
 from sgpu_decl.backends.databricks.api.account import Account, Login, login_of
+from sgpu_decl.backends.databricks.api.credentials import ExplainedLogin, checks_of
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, explained
 from sgpu_decl.backends.remote.answer_cache import AnswerCache
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -312,11 +313,14 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
             config = Config(
                 host=login.host, profile=login.profile, product="sgpu", product_version=__version__,
                 http_timeout_seconds=FIRST_ANSWER, retry_timeout_seconds=1,
+                credentials_strategy=ExplainedLogin(login.host),  # type: ignore[arg-type]  # a protocol of its
             )  # fmt: skip
         except ValueError as error:
+            kind = f" of the kind `{login.kind}`" if login.kind else ""
             raise BackendError(
-                f"there are no credentials for `{login.host}`: {_first_sentence(error)}",
-                hint=f"log in with `databricks auth login --host {login.host}`, or set "
+                f"there are no credentials{kind} for `{login.host}`: {_first_sentence(error)}",
+                hint=checks_of(login.kind, login.host)
+                or f"log in with `databricks auth login --host {login.host}`, or set "
                 f"`{login.block}.profile`",
                 code="no_credentials",
             ) from error

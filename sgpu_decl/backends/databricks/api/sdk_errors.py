@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.databricks.api.account import normal_host
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 
@@ -171,6 +172,7 @@ def _translated(
         wording = _TOO_LARGE if too_large else _wording_of(error)
     else:
         wording, message = _UNREACHABLE if _is_unreached(error) else _CUT, _innermost(error)
+        host = _asked_host(error) or host  # a login may ask another one
     translated = BackendError(
         f"{doing}: `{host}` {wording.words.format(message=message)}",
         hint=hints.get(wording.code) or wording.hint.format(host=host),
@@ -199,6 +201,12 @@ def _is_unreached(error: BaseException) -> bool:
     if isinstance(error, (requests.ConnectTimeout, requests.exceptions.SSLError)):
         return True
     return any(isinstance(cause, NewConnectionError) for cause in _causes(error))
+
+
+def _asked_host(error: BaseException) -> str | None:
+    """The host of the request that failed, where that is known."""
+    url = getattr(getattr(error, "request", None), "url", None)
+    return normal_host(url) if url else None
 
 
 def _innermost(error: BaseException) -> str:
