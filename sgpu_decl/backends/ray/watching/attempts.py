@@ -114,15 +114,11 @@ class RayAttempts(RemoteAttempts):
         return _elsewhere(record, f"its job is there, and `{folder}` is not to be seen here")
 
     def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:
-        """A cluster that does not answer by the address which another machine uses."""
+        """A cluster that does not answer now, and maybe never will again."""
         place = reference_facts(record)
         if not error.retryable or "address" not in place:
             return None
-        try:
-            meant = self._clusters.of(self._launches.config(record)).address.url
-        except BackendError:
-            meant = None
-        return None if meant == place["address"] else _elsewhere(record, error.message)
+        return _elsewhere(record, error.message)
 
     def exits(self, record: LaunchRecord) -> bool:
         """Whether the driver of an attempt has written its outcome, and goes on."""
