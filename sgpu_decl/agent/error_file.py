@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "end_of_stderr",
+    "is_collateral",
     "own_frames_left_out",
     "read_abort",
     "read_error",
     "read_out_of_memory",
     "read_stack",
+    "shortened",
 ]
 
 _LIMIT = 1 << 20
@@ -80,7 +83,7 @@ def read_abort(folder: str) -> dict[str, Any] | None:
 
     No handler runs then, so the end of its stderr is read.
     """
-    tail = _end_of_stderr(folder)
+    tail = end_of_stderr(folder)
     if _NCCL not in tail or _OF_ITS_OWN in tail or not any(words in tail for words in _OF_PEERS):
         return None
     return {
@@ -99,7 +102,7 @@ def read_out_of_memory(folder: str) -> dict[str, Any] | None:
     the command printed itself does not count: the class stands in the first line that is not
     indented after the last head of a traceback.
     """
-    lines = _end_of_stderr(folder).decode("utf-8", "replace").splitlines()
+    lines = end_of_stderr(folder).decode("utf-8", "replace").splitlines()
     heads = [number for number, line in enumerate(lines) if line == _UNCAUGHT]
     if not heads:
         return None
@@ -109,19 +112,20 @@ def read_out_of_memory(folder: str) -> dict[str, Any] | None:
         return None
     return {
         "class": "oom",
-        "summary": _text(raised, _SUMMARY),
-        "traceback": _text("\n".join(shown), _TRACEBACK),
+        "summary": shortened(raised, _SUMMARY),
+        "traceback": shortened("\n".join(shown), _TRACEBACK),
         "time_ns": None,
         "collateral": False,
     }
 
 
-def _end_of_stderr(folder: str) -> bytes:
+def end_of_stderr(folder: str, most: int = _TRACEBACK) -> bytes:
+    """Return the last bytes that a rank wrote to stderr, at most so many."""
     try:
         path = os.path.join(folder, "stderr.log")
         with open(path, "rb", buffering=0, opener=regular_opener) as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _TRACEBACK))
-            return log.read(_TRACEBACK)
+            log.seek(max(0, log.seek(0, os.SEEK_END) - most))
+            return log.read(most)
     except OSError:
         return b""
 
@@ -149,17 +153,18 @@ def read_stack(folder: str) -> str | None:
             text = log.read(_TRACEBACK).decode("utf-8", "replace")
     except OSError:
         return None
-    return _text(text, _STACK) or None
+    return shortened(text, _STACK) or None
 
 
-def _text(value: object, limit: int) -> str | None:
+def shortened(value: object, limit: int) -> str | None:
+    """Return a text, without its middle if it is too long; None for what is no text."""
     if not isinstance(value, str):
         return None
     return value if len(value) <= limit else value[: limit // 2] + "\n...\n" + value[-limit // 2 :]
 
 
 def _ours(record: dict[str, Any]) -> dict[str, Any] | None:
-    kind, message = _text(record.get("type"), 200), _text(record.get("message"), _SUMMARY)
+    kind, message = shortened(record.get("type"), 200), shortened(record.get("message"), _SUMMARY)
     if kind is None or message is None:
         return None
     time_ns = record.get("time_ns")
@@ -167,10 +172,10 @@ def _ours(record: dict[str, Any]) -> dict[str, Any] | None:
     return {
         "class": failure if failure in _CLASSES else "exception",
         "summary": f"{kind}: {message}" if message else kind,
-        "traceback": _text(record.get("traceback"), _TRACEBACK),
+        "traceback": shortened(record.get("traceback"), _TRACEBACK),
         "time_ns": time_ns if type(time_ns) is int else None,
-        "collateral": _collateral(record.get("kinds"), message),
-        "missing": _text(record.get("missing"), _SUMMARY),
+        "collateral": is_collateral(record.get("kinds"), message),
+        "missing": shortened(record.get("missing"), _SUMMARY),
     }
 
 
@@ -184,10 +189,10 @@ def _torch(record: dict[str, Any]) -> dict[str, Any] | None:
     if isinstance(inner, dict):
         extra = inner.get("extraInfo")
         traceback = (
-            _text(extra.get("py_callstack"), _TRACEBACK) if isinstance(extra, dict) else None
+            shortened(extra.get("py_callstack"), _TRACEBACK) if isinstance(extra, dict) else None
         )
         inner = inner.get("message")
-    message = _text(inner, _SUMMARY)
+    message = shortened(inner, _SUMMARY)
     if message is None:
         return None
     name = message.partition(":")[0].rpartition(".")[2]
@@ -196,11 +201,11 @@ def _torch(record: dict[str, Any]) -> dict[str, Any] | None:
         "summary": message,
         "traceback": traceback,
         "time_ns": None,
-        "collateral": _collateral([name, "RuntimeError"], message),
+        "collateral": is_collateral([name, "RuntimeError"], message),
     }
 
 
-def _collateral(kinds: object, message: str) -> bool:
+def is_collateral(kinds: object, message: str) -> bool:
     """Whether an exception of these classes is one that a lost peer causes."""
     if not isinstance(kinds, list):
         return False

@@ -320,6 +320,10 @@ class RankGroup:
             error = read_abort(folder)
         if error is None and code == 1 and self._cluster is not None:
             error = read_out_of_memory(folder)
+        if error is None and code > 0 and not self.python:
+            from sgpu_decl.agent.command_error import read_command_error
+
+            error = read_command_error(folder, code, self._spec)
         if error is not None:
             for name in ("summary", "traceback"):
                 error[name] = error[name] and self._redact(error[name])

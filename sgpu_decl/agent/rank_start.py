@@ -270,10 +270,28 @@ def exec_error(failure: int, program: str, cwd: str) -> LaunchError | None:
     if not text:
         return None
     code, step = map(int, text.split())
-    return start_error(code, f"in `{cwd}`" if step == _ENTER else f"`{program}`")
+    if step == _ENTER:
+        return start_error(code, f"in `{cwd}`")
+    return start_error(code, f"`{program}`", os.path.join(cwd, program))
 
 
-def start_error(code: int, what: str) -> LaunchError:
-    """Return the failure of a start that ended with this errno."""
+def _first_line_error(path: str) -> str:
+    """What is wrong with the first line of a script, which names its interpreter."""
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return ""
+    if not line.startswith(b"#!"):
+        return ": it has no `#!` line, such as `#!/usr/bin/env bash`"
+    if line.endswith(b"\r\n"):
+        return ": its lines end as on Windows (CRLF), so its `#!` line names no program"
+    return ""
+
+
+def start_error(code: int, what: str, path: str | None = None) -> LaunchError:
+    """Return the failure of a start, of the program at `path`, that ended with this errno."""
     failure = "launch_failed_user" if code in _OF_THE_USER else "launch_failed"
-    return LaunchError(failure, f"cannot start {what}: {os.strerror(code)}")
+    of_script = code == errno.ENOEXEC or (code == errno.ENOENT and "/" in what)
+    why = _first_line_error(path) if path is not None and of_script else ""
+    return LaunchError(failure, f"cannot start {what}: {os.strerror(code)}{why}")

@@ -18,6 +18,7 @@ import os
 import shutil
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.command_error import user_paths
 from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.node.agent_process import attend, conclude
 from sgpu_decl.agent.node.download import fetch
@@ -109,7 +110,8 @@ class _NodeRun:
         self._prepare(spec, problem)
         secrets = {name: os.environ[name] for name in secret_names(spec) if name in os.environ}
         hide = Redactor(secrets.values())
-        echo = Echo(options.run, hide, self._platform)
+        name = user_paths({**spec, "code_dir": os.path.join(options.run, spec["code_dir"])})
+        echo = Echo(options.run, lambda text: hide(name(text)), self._platform)
         attend(options.run, node, self._stopping, echo, secrets)
         code = self._upload(hide)
         echo.finish()

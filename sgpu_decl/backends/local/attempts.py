@@ -141,16 +141,21 @@ class LocalAttempts(Attempts):
         follow: bool,
         restart: int | None = None,
     ) -> LogReader:
+        from sgpu_decl.agent.attempt_files import SPEC, read_json
+        from sgpu_decl.agent.command_error import user_paths
         from sgpu_decl.agent.redactor import Redactor
         from sgpu_decl.backends.local.logs import LocalLog
 
         folder = self._layout.found(record)
+        hide = Redactor(self._secrets(record)[0])
+        spec = read_json(os.fspath(folder), SPEC)
+        name = user_paths(spec) if spec is not None else str
         return LocalLog(
             record.ref,
             folder,
             ranks=ranks,
             restart=restart,
-            hide=Redactor(self._secrets(record)[0]),
+            hide=lambda text: hide(name(text)),
             epoch_ns=attempt_status.monotonic_epoch_ns(folder),
             ended=lambda: (
                 not (follow and attempt_status.attempt_exists(folder) and _active(folder))

@@ -1,0 +1,169 @@
+"""A command that fails names its cause: the exception of its Python, the line of its shell."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sgpu_decl.rendering.spec import Entry
+from tests.support import require
+
+Make = Callable[..., Any]
+
+GROUP = """
+try:
+    raise OSError("first")
+except OSError as error:
+    raise ExceptionGroup("all", [ValueError(1), ExceptionGroup("in", [KeyError("k")])]) from error
+"""
+LONG = """
+import sys
+def f(n):
+    if n == 300:
+        raise KeyError("deep" + "x" * 40_000)
+    f(n + 1)
+sys.stderr.write("noise\\n" * 50_000)
+f(0)
+"""
+PRINTED = """
+import traceback
+try:
+    1 / 0
+except Exception:
+    traceback.print_exc()
+"""
+THREAD = """
+import sys, threading
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+sys.exit(1)
+"""
+CASES = {
+    "plain": ("raise KeyError('boom')", "KeyError: 'boom'"),
+    "of a module": ("import json; json.loads('{')", "json.decoder.JSONDecodeError: Expecting"),
+    "without text": ("raise SystemError", "SystemError"),
+    "several lines": ("raise ValueError('one\\ntwo\\n  three')", "ValueError: one"),
+    "chained": (
+        "try:\n    1 / 0\nexcept Exception:\n    raise KeyError('late')",
+        "KeyError: 'late'",
+    ),
+    "caused": ("raise KeyError(1) from OSError('why')", "KeyError: 1"),
+    "noted": ("e = KeyError(1)\ne.add_note('a note')\nraise e", "KeyError: 1"),
+    "a group": (GROUP, "ExceptionGroup: all (2 sub-exceptions)"),
+    "syntax": ("x = (", "SyntaxError: '(' was never closed"),
+    "indented": ("def f():\nx = 1", "IndentationError: expected an indented block"),
+    "deep": ("def f(n): return f(n + 1)\nf(0)", "RecursionError: maximum recursion depth"),
+    "long": (LONG, "KeyError: 'deepxxx"),
+    "after one that was printed": (f"{PRINTED}\nraise KeyError('last')", "KeyError: 'last'"),
+    "not that of a thread": (THREAD, "rank 0 exited with 1"),
+    "another exit code": ("import sys\nsys.exit(7)", "rank 0 exited with 7"),
+}
+
+
+def command(*argv: str) -> Entry:
+    return Entry(kind="command", command=argv)
+
+
+def run(make_attempt: Make, source: str, entry: Entry, **fields: Any) -> Any:
+    """Where the user's files lie in `/home/me/code`."""
+    fields = {"world_size": 1, "code_root": "/home/me/code", **fields}
+    return make_attempt(source, entry=entry, **fields).launch()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_exception_that_ended_a_command_is_its_cause(make_attempt: Make, case: str) -> None:
+    source, expected = CASES[case]
+    attempt = run(make_attempt, source, command("python", "main.py"))
+
+    cause = attempt.wait()["first_cause"]
+
+    assert cause["summary"].startswith(expected), cause
+    if "Error" in expected or "Group" in expected:
+        assert cause["class"] == "exception"
+        assert 'File "/home/me/code/main.py", line ' in cause["traceback"]
+        assert str(attempt.folder) not in cause["traceback"]
+    else:
+        assert (cause["class"], cause["traceback"]) == ("exit_code", None)
+    if case in ("chained", "caused", "a group"):
+        assert "ZeroDivisionError" in cause["traceback"] or "OSError: " in cause["traceback"]
+    if case == "a group":
+        assert "KeyError: 'k'" in cause["traceback"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        command("bash", "-c", "echo so; python main.py"),
+        Entry(kind="shell", shell="echo so\npython main.py\necho never"),
+        Entry(kind="shell", shell="python main.py 2>&1 >/dev/null | tee log >&2"),
+        command("python", "-c", "import subprocess as s; s.run(['python', 'main.py'], check=True)"),
+        command("env", "-u", "HOME", "python", "-m", "main"),
+    ],
+    ids=["bash", "text", "pipe", "subprocess", "module"],
+)
+def test_it_is_the_cause_however_python_was_started(make_attempt: Make, entry: Entry) -> None:
+    cause = run(make_attempt, "raise KeyError('boom')", entry).wait()["first_cause"]
+    assert (cause["class"], cause["summary"]) == ("exception", "KeyError: 'boom'")
+    assert "/home/me/code/main.py" in cause["traceback"]
+
+
+@pytest.mark.expensive
+@pytest.mark.torch
+@pytest.mark.parametrize("program", ["torchrun", "accelerate"])
+def test_it_is_the_cause_below_a_launcher(make_attempt: Make, program: str) -> None:
+    require("torch")
+    argv = {
+        "torchrun": ("torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+        "accelerate": ("accelerate.commands.launch", "--cpu", "--num_processes=1"),
+    }[program]
+    entry = command(sys.executable, "-m", *argv, "main.py")
+    cause = run(make_attempt, "raise KeyError('boom')", entry).wait()["first_cause"]
+    assert (cause["class"], cause["summary"]) == ("exception", "KeyError: 'boom'")
+
+
+def test_an_exception_that_was_caught_and_printed_is_no_failure(make_attempt: Make) -> None:
+    ended = run(make_attempt, PRINTED, command("python", "main.py")).wait()
+    assert (ended["state"], ended["first_cause"]) == ("succeeded", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            "echo a\necho $MISSING_ONE",
+            "line 2 of `command`, MISSING_ONE: unbound variable: `echo $",
+        ),
+        ("echo a\n\nnosuchprogram -x", "line 3 of `command`, nosuchprogram: command not found"),
+        (
+            "echo a\nyes | head -1 > /dev/null\n",
+            "exited with 141, which is SIGPIPE: in line 2 (`yes |",
+        ),
+    ],
+)
+def test_what_ended_a_text_of_bash_is_named_with_its_line(
+    make_attempt: Make, text: str, named: str
+) -> None:
+    cause = run(make_attempt, "", Entry(kind="shell", shell=text)).wait()["first_cause"]
+    assert named in cause["summary"]
+    assert cause["class"] == "exit_code"
+
+
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        (b"echo hi\n", "no `#!` line"),
+        (b"#!/bin/bash\r\necho hi\r\n", "CRLF"),
+    ],
+)
+def test_a_script_that_the_kernel_cannot_start_is_explained(
+    make_attempt: Make, script: bytes, named: str
+) -> None:
+    attempt = make_attempt("", entry=command("./run.sh"), world_size=1)
+    file = attempt.folder / "code/run.sh"
+    file.write_bytes(script)
+    file.chmod(0o755)
+    cause = attempt.launch().wait()["first_cause"]
+    assert cause["class"] == "launch_failed_user"
+    assert named in cause["summary"]
