@@ -170,6 +170,9 @@ class RemoteAttempts(Attempts):
         return back.results.values(back.attempt, back.nodes)
 
     def output(self, record: LaunchRecord, progress: Progress) -> Output:
+        fetched = self._fetched(record)
+        if fetched is not None:
+            return fetched
         if self.active(record):
             raise BackendError(
                 f"`{record.ref}` has not ended: its nodes bring back the files of ranks at its end",
@@ -184,7 +187,22 @@ class RemoteAttempts(Attempts):
                 hint=f"`sgpu show '{record.ref}'` says how it ended",
                 code="nothing_yet",
             )
-        return back.results.output(back.attempt, progress)
+        output = back.results.output(back.attempt, progress)
+        if not output.lacking:
+            facts = {"files": output.files, "bytes": output.bytes}
+            self._launches.memory.remember(record, fetched=facts)
+        return output
+
+    def _fetched(self, record: LaunchRecord) -> Output | None:
+        """The output that was fetched whole, and is still here: nobody has to be asked for it."""
+        facts = self._launches.memory.get(record).get("fetched")
+        if facts is None:
+            return None
+        folder = self._launches.kept(record) / "output"
+        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        if (len(sizes), sum(sizes)) != (facts["files"], facts["bytes"]):
+            return None
+        return Output(folder=folder, files=len(sizes), bytes=sum(sizes))
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:
         """A launch looks where its own folder lies: not in another `storage`, and not where the

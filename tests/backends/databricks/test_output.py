@@ -1,5 +1,6 @@
 """What ranks leave in SGPU_OUTPUT_DIR, brought here from the nodes."""
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -101,12 +102,17 @@ def test_files_of_all_nodes_come_into_one_folder_once(
     assert not list((kept.folder.parent / ".fetching").iterdir())
 
 
-def test_a_launch_folder_that_was_deleted_is_reported_gone(ended: Session, tenant: Path) -> None:
+def test_of_a_launch_folder_that_was_deleted_what_is_here_is_shown_or_the_rest_reported_gone(
+    ended: Session, tenant: Path
+) -> None:
     (ref,) = ended.runs.find("hello")
     kept = ended.runs.output(ref)
     for launch in tenant.glob("Workspace/Users/*/.sgpu/runs/*/hello/*"):
         shutil.rmtree(launch)
 
+    assert ended.runs.output(ref) == kept
+
+    next(path for path in kept.folder.rglob("*") if path.is_file()).unlink()
     with pytest.raises(NotFound) as gone:
         ended.runs.output(ref)
 
@@ -171,6 +177,10 @@ def test_a_file_that_is_there_whole_and_too_large_is_told(
     (ref,) = ended.runs.find("hello")
     (folder,) = server.tenants.of_token(token).folder.glob("**/back/0/node_0/output")
     (folder / "whole.bin").write_bytes(bytes(11_000_000))
+    done = folder.with_name("done")
+    report = json.loads(done.read_text())
+    del report["files"]
+    done.write_text(json.dumps(report))
 
     kept = ended.runs.output(ref)
 
