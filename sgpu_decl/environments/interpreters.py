@@ -30,6 +30,13 @@ from sgpu_decl.regular_files import is_below
 _VERSION = re.compile(r"(\d+\.\d+)(\.\d+)?")
 _NAME = re.compile(r"(python|pypy|graalpy)[\w.]*")
 _FREE_THREADED = re.compile(r"cpython-\d+t\b")
+OLDEST_OF_RANKS = (3, 10)
+"""The oldest Python of ranks, since `rank/` and `agent/` run in it."""
+
+
+def too_old(version: str) -> bool:
+    """Whether no rank can have this Python, of which at least `3.9` is given."""
+    return tuple(map(int, version.split(".")[:2])) < OLDEST_OF_RANKS
 
 
 class LocalPython(NamedTuple):
@@ -44,17 +51,19 @@ class LocalPython(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPython:
     """This machine lacks an interpreter. `rejections` are paths that are not used, with the reason;
-    `untrusted` is an interpreter in the project, which a plan does not run."""
+    `untrusted` is an interpreter in the project, which a plan does not run; `old` is the version of
+    one that is too old for ranks."""
 
     version: str
     rejections: tuple[tuple[str, str], ...] = ()
     untrusted: str | None = None
+    old: str | None = None
 
     @property
     def error(self) -> BackendError:
         """The error that a launch raises."""
         missing = self.diagnostic(None)
-        return BackendError(missing.summary, hint=missing.hint, code="python_missing")
+        return BackendError(missing.summary, hint=missing.hint, code=missing.code)
 
     def diagnostic(self, place: Place | None) -> Diagnostic:
         """The error that a plan shows."""
@@ -66,6 +75,17 @@ class NoPython:
                 place=place,
                 hint="if you trust the project, `sgpu plan --trust-project` runs it; `sgpu apply` "
                 "always does",
+            )
+        if self.old is not None:
+            oldest = ".".join(map(str, OLDEST_OF_RANKS))
+            path = f", `{self.rejections[0][0]}`" if self.rejections else ""
+            return Diagnostic(
+                code="python_too_old",
+                summary=f"ranks need Python {oldest} or newer, and `env.python: {self.version}` is "
+                f"{self.old}{path}",
+                place=place,
+                hint=f"name a newer one, such as `{platform.python_version()}`, and lock again if "
+                "the lock file is for the old one",
             )
         if "/" in self.version:
             summary = f"is not a working interpreter: {self.rejections[0][1]}"
@@ -161,10 +181,15 @@ class Pythons:
             folder: the base of a relative path.
         """
         key = (version, folder)
+        if version is not None and _VERSION.fullmatch(version) and too_old(version):
+            return NoPython(version=version, old=version)
         if key not in self._answers:
             answer = self._find(version, folder)
             if isinstance(answer, NoPython):
                 return answer
+            if version is not None and too_old(answer.python.version):
+                path = ((answer.executable, ""),)
+                return NoPython(version=version, rejections=path, old=answer.python.version)
             self._answers[key] = answer
         return self._answers[key]
 

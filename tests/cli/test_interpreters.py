@@ -10,6 +10,7 @@ from venv import create
 
 import pytest
 
+from sgpu_decl.environments.interpreters import LocalPython, Pythons
 from tests.cli.conftest import Shell
 from tests.support import FUNCTION_RUN, shell_program
 
@@ -288,3 +289,46 @@ def test_what_others_print_is_no_part_of_an_answer(project: Shell, tmp_path: Pat
     for path in (copied, shim):
         declare(project, f"{{python: {path}, snapshot: true}}")
         assert project.here("plan").code == 0
+
+
+@pytest.mark.parametrize("more", ["", ", snapshot: true", ", requirements: none.txt"])
+@pytest.mark.parametrize("named", ["3.9", "3.8.18", "/elder/python3.9", "/elder/python"])
+def test_a_python_that_ranks_cannot_have_is_refused_by_the_plan(
+    project: Shell, tmp_path: Path, named: str, more: str
+) -> None:
+    path = elder(tmp_path / "elder" / Path(named).name, "3.9.18")
+    named = str(path) if "/" in named else named
+    declare(project, f"{{python: '{named}'{more}}}")
+    answer = project.here("plan", "-o", "json").json["error"]["diagnostics"]
+    assert {item["code"] for item in answer} == {"python_too_old"}
+    assert "ranks need Python 3.10 or newer" in answer[0]["summary"]
+    assert answer[0]["line"] == 6
+
+
+def test_a_lock_for_pythons_that_ranks_cannot_have(project: Shell) -> None:
+    project.write(
+        "pylock.toml",
+        'lock-version = "1.0"\ncreated-by = "x"\nrequires-python = ">=3.8,<3.10"\npackages = []\n',
+    )
+    declare(project, "{lock: pylock.toml}")
+    code, words = refused(project)
+    assert code == "python_mismatch"
+    assert "ranks need Python 3.10 or newer" in words
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("env", ["requirements: none.txt", "snapshot: true", "snapshot of a venv"])
+def test_ranks_have_the_oldest_python_that_they_can_have(project: Shell, env: str) -> None:
+    found = Pythons(os.environ).find("3.10", project.folder)
+    if not isinstance(found, LocalPython):
+        pytest.skip("this machine has no Python 3.10")
+    python = found.executable
+    project.environ["PATH"] += f":{Path(sys.executable).parent}"  # of uv
+    if env == "snapshot of a venv":
+        subprocess.run([python, "-m", "venv", "--without-pip", "v"], cwd=project.folder, check=True)
+        python, env = "v/bin/python", "snapshot: true"
+    declare(project, f"{{python: {python}, {env}}}")
+    applied = project("apply", "-y")
+    assert applied.code == 0, applied
+    (result,) = project.here("results", "a", "-o", "json").json["data"]["results"]
+    assert result["value"]["repr"].startswith("(3, 10, ")

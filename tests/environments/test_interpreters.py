@@ -29,10 +29,12 @@ def find(tmp_path: Path) -> Find:
 
 @pytest.fixture
 def elder(tmp_path: Path) -> Path:
-    """A program that says it is Python 3.9."""
-    text = '{"python": ["cpython", "3.9.5", "cpython-39", "linux-x86_64", ""], "executable": "%s", '
+    """A program that says it is Python 3.10."""
+    text = (
+        '{"python": ["cpython", "3.10.5", "cpython-310", "linux-x86_64", ""], "executable": "%s", '
+    )
     text += '"base": "", "cache_tag": "", "magic": "", "sites": []}'
-    path = tmp_path / "bin" / "python3.9"
+    path = tmp_path / "bin" / "python3.10"
     return shell_program(path, f"echo called >> {tmp_path}/calls; echo \"$6\"'{text % path}'")
 
 
@@ -45,45 +47,45 @@ def test_that_of_sgpu_itself_unless_another_is_asked_for(find: Find) -> None:
 
 def test_one_on_the_path_is_asked_once(find: Find, elder: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        found = find("3.9", PATH=str(elder.parent))
-        assert (found.executable, found.python.version) == (str(elder), "3.9.5")
+        found = find("3.10", PATH=str(elder.parent))
+        assert (found.executable, found.python.version) == (str(elder), "3.10.5")
     assert (tmp_path / "calls").read_text() == "called\n"
 
 
 def test_a_shim_that_leads_nowhere_is_passed_by(find: Find, elder: Path, tmp_path: Path) -> None:
-    shim = shell_program(tmp_path / "shims/python3.9", "exit 127")
-    assert find("3.9", PATH=f"{shim.parent}:{elder.parent}").executable == str(elder)
+    shim = shell_program(tmp_path / "shims/python3.10", "exit 127")
+    assert find("3.10", PATH=f"{shim.parent}:{elder.parent}").executable == str(elder)
 
 
 def test_a_shim_is_asked_each_time_for_what_it_leads_to(
     find: Find, elder: Path, tmp_path: Path
 ) -> None:
-    shim = shell_program(tmp_path / "shims/python3.9", f'exec {elder} "$@"')
+    shim = shell_program(tmp_path / "shims/python3.10", f'exec {elder} "$@"')
     for _ in range(2):
-        assert find("3.9", PATH=str(shim.parent)).executable == str(elder)
+        assert find("3.10", PATH=str(shim.parent)).executable == str(elder)
     assert (tmp_path / "calls").read_text() == "called\ncalled\n"
 
 
 def test_another_patch_version_is_not_taken(find: Find, elder: Path) -> None:
-    assert find("3.9.5", PATH=str(elder.parent)).executable == str(elder)
-    assert isinstance(find("3.9.6", PATH=str(elder.parent)), NoPython)
+    assert find("3.10.5", PATH=str(elder.parent)).executable == str(elder)
+    assert isinstance(find("3.10.6", PATH=str(elder.parent)), NoPython)
 
 
 def test_one_that_uv_installed_is_found(find: Find, elder: Path, tmp_path: Path) -> None:
     home = tmp_path / "uv"
-    inside = home / "cpython-3.9.5-linux-x86_64-gnu" / "bin" / "python3.9"
+    inside = home / "cpython-3.10.5-linux-x86_64-gnu" / "bin" / "python3.10"
     inside.parent.mkdir(parents=True)
     elder.rename(inside)
-    assert find("3.9", PATH="", UV_PYTHON_INSTALL_DIR=str(home)).python.version == "3.9.5"
+    assert find("3.10", PATH="", UV_PYTHON_INSTALL_DIR=str(home)).python.version == "3.10.5"
 
 
 def test_a_path_starts_from_the_project(find: Find, elder: Path) -> None:
-    assert find("bin/python3.9").python.minor == "3.9"
+    assert find("bin/python3.10").python.minor == "3.10"
     assert isinstance(find("bin/none"), NoPython)
 
 
 def test_what_this_machine_lacks_is_none(find: Find) -> None:
-    assert isinstance(find("3.9", PATH=""), NoPython)
+    assert isinstance(find("3.10", PATH=""), NoPython)
     assert isinstance(find("python of my choice", PATH=""), NoPython)
 
 

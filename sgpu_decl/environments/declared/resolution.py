@@ -29,7 +29,7 @@ from sgpu_decl.environments.declared.uv_compile import (
 )
 from sgpu_decl.environments.declared.uv_errors import untrusted_build
 from sgpu_decl.environments.declared.uv_settings import building_settings, uv_settings
-from sgpu_decl.environments.interpreters import LocalPython
+from sgpu_decl.environments.interpreters import OLDEST_OF_RANKS, LocalPython
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages
 from sgpu_decl.environments.package_lists.lock_kinds import read_lock
 from sgpu_decl.environments.package_lists.requirements import read_text
@@ -284,16 +284,21 @@ def _misfit(name: str, locked: LockedPackages, request: ResolveRequest) -> Diagn
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     version, requires, misfit = request.python.python.version, locked.python, locked.misfit
+    hint = "set `env.python` to a version that it is for, or lock again"
     with suppress(InvalidSpecifier):
         if requires and not SpecifierSet(requires).contains(version, prereleases=True):
             misfit = f"is for Python {requires}, and the run uses {version}"
+            oldest, minor = OLDEST_OF_RANKS
+            newer = [f"{oldest}.{number}" for number in range(minor, minor + 20)]
+            if not any(map(SpecifierSet(requires).contains, newer)):
+                hint = f"lock for another one: ranks need Python {newer[0]} or newer"
     if misfit is None:
         return None
     return Diagnostic(
         code="python_mismatch",
         summary=f"`{name}` {misfit}",
         place=request.place("python", "lock"),
-        hint="set `env.python` to a version that it is for, or lock again",
+        hint=hint,
     )
 
 
