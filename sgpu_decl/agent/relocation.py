@@ -54,11 +54,17 @@ def _find(program: str) -> str:
     return program
 
 
+LEADING = ("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR")
+"""Variables by which an interpreter finds other packages, before those of its tree."""
+HIDDEN = ("VIRTUAL_ENV", "CONDA_PREFIX", *LEADING)
+"""Variables that ranks with a declared environment do not inherit: empty ones have no effect."""
+
+
 def activated(programs: str, run_dir: str) -> dict[str, str]:
     """Return variables that put the tree's programs first and name the attempt's own folder for
-    packages. An environment that is active on the node does not reach the ranks."""
+    packages. Variables of the node that lead to other packages do not reach the ranks."""
     return {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "SGPU_SITE": os.path.join(run_dir, SITE),
-        **{name: "" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in os.environ},
+        **{name: "" for name in HIDDEN if name in os.environ},
     }

@@ -244,25 +244,58 @@ def test_an_interpreter_that_is_not_there_is_said_at_its_place(
     assert not plan.applyable
 
 
+@pytest.mark.parametrize("value", ["elsewhere", ""])
+def test_variables_of_the_shell_lead_no_rank_to_other_packages(
+    venv: Venv,
+    folder: Path,
+    apply: Apply,
+    open_file: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str,
+) -> None:
+    (folder.parent / "elsewhere").mkdir()
+    (folder.parent / "elsewhere/greet.py").write_text("WORD = 'shadow'\n")
+    monkeypatch.setenv("PYTHONPATH", value and str(folder.parent / value))
+    monkeypatch.setenv("PYTHONUSERBASE", str(folder.parent / "user"))
+    plan = apply()
+    assert words(open_file()) == ["one", "one"]
+    checks = [item for item in plan.checks if item.id == "python_path_left_out"]
+    assert [str(item.severity) for item in checks] == (["warning"] if value else [])
+    assert all("`PYTHONPATH`" in item.summary for item in checks)
+
+
+def test_a_path_of_the_run_itself_is_kept(
+    venv: Venv, folder: Path, apply: Apply, open_file: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "own").mkdir()
+    (folder / "own/greet.py").write_text("WORD = 'own'\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    run = (folder / "run.yaml").read_text()
+    (folder / "run.yaml").write_text(run.replace("env: {", "env: {variables: {PYTHONPATH: own}, "))
+    plan = apply()
+    assert words(open_file()) == ["own", "own"]
+    assert not [item for item in plan.checks if item.id == "python_path_left_out"]
+
+
 @pytest.mark.parametrize("origin", ["snapshot: true", "dependencies: [six]"])
 def test_a_shim_without_that_python_is_said_at_its_place(
     venv: Venv, folder: Path, monkeypatch: pytest.MonkeyPatch, open_file: Open, origin: str
 ) -> None:
-    shim = folder.parent / "shims/python3.8"
+    shim = folder.parent / "shims/python3.99"
     shim.parent.mkdir()
-    shim.write_text("#!/bin/sh\necho 'no 3.8 is installed' >&2\necho '  see help' >&2\nexit 127\n")
+    shim.write_text("#!/bin/sh\necho 'no 3.99 is installed' >&2\necho '  see help' >&2\nexit 127\n")
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(shim.parent), prepend=os.pathsep)
     monkeypatch.setenv("PYENV_ROOT", str(folder))
-    declared = f"{{{origin}, python: 3.8}}"
+    declared = f"{{{origin}, python: 3.99}}"
     (folder / "run.yaml").write_text(
         RUN.replace("{snapshot: true, python: venv/bin/python}", declared)
     )
     plan = open_file().plan().plan
     (check,) = (item for item in plan.checks if item.severity == "error")
-    assert check.summary == "this machine has no Python `3.8`"
-    assert f"`{shim}` was passed over: no 3.8 is installed" in str(check.hint)
-    assert str(check.place).endswith(f"run.yaml:5:{declared.index('3.8') + 6}")
+    assert check.summary == "this machine has no Python `3.99`"
+    assert f"`{shim}` was passed over: no 3.99 is installed" in str(check.hint)
+    assert str(check.place).endswith(f"run.yaml:5:{declared.index('3.99') + 6}")
     assert not plan.applyable
 
 

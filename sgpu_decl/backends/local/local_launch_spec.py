@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.relocation import HIDDEN
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
@@ -74,14 +75,15 @@ def _tether() -> Tether | None:
 def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
     """Variables that let commands find the programs of the tree first, and that name a folder which
     the attempt may install into. An environment that is activated here is hidden from ranks: uv
-    would install into it, and into the tree if VIRTUAL_ENV named that."""
+    would install into it, and into the tree if VIRTUAL_ENV named that. So are variables that lead
+    to packages which nothing pins."""
     if tree is None:
         return {}
     path = os.environ.get("PATH", os.defpath)
     return {
         "PATH": f"{tree / 'bin'}{os.pathsep}{path}",
         "SGPU_SITE": str(folder / "site"),
-        **{name: "" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in os.environ},
+        **{name: "" for name in HIDDEN if name in os.environ},
     }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.agent.ray_object_store import default_store, shared_memory
+from sgpu_decl.agent.relocation import LEADING
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.program_check import ProgramCheck
 from sgpu_decl.backends.local.tracking_checks import check_tracking
@@ -85,12 +86,33 @@ class LocalSurvey(Survey):
     ) -> Sequence[Diagnostic]:
         return [
             *self._check_python(config, places, folder),
+            *self._check_variables(config, places),
             *self._programs.check(config, places, folder),
             *_check_devices(config, places, lambda: self.devices),
             *missing_secrets(config.env.secrets, places, self._environ, folder),
             *check_tracking(config, places, called=called),
             *self._of_machine,
         ]
+
+    def _check_variables(
+        self, config: "RunConfig", places: Mapping[str, Place]
+    ) -> Sequence[Diagnostic]:
+        """Name the variables of this shell that ranks of a declared environment do not get."""
+        env = config.env
+        names = [name for name in LEADING if self._environ.get(name) and name not in env.variables]
+        if not names or not (env.origins or env.use):
+            return ()
+        return (
+            Diagnostic(
+                code="python_path_left_out",
+                severity=Severity.WARNING,
+                summary=f"`{'`, `'.join(names)}` of this shell is left out: it leads to packages "
+                "that the declared environment does not pin",
+                place=places.get("env"),
+                hint="declare the packages; for modules of the code, write a path that starts at "
+                "its root: `env: {variables: {PYTHONPATH: src}}`",
+            ),
+        )
 
     @cached_property
     def _of_machine(self) -> tuple[Diagnostic, ...]:

@@ -29,6 +29,8 @@ def answer(user_site, prefix=""):
             sites += site.getsitepackages([sys.prefix])
         inherits = os.path.realpath(sys.base_prefix) in map(os.path.realpath, site.PREFIXES)
     if user_site and inherits and os.getuid() == os.geteuid():
+        if os.environ.get("PYTHONUSERBASE"):  # which `-I` hides
+            site.USER_BASE, site.USER_SITE = os.environ["PYTHONUSERBASE"], None
         sites.append(site.getusersitepackages())
     if inherits or not prefix:
         sites += site.getsitepackages()
