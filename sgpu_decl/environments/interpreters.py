@@ -63,7 +63,9 @@ class NoPython:
     def error(self) -> BackendError:
         """The error that a launch raises."""
         missing = self.diagnostic(None)
-        return BackendError(missing.summary, hint=missing.hint, code=missing.code)
+        if self.old is not None:
+            return BackendError(missing.summary, hint=missing.hint, code="python_too_old")
+        return BackendError(missing.summary, hint=missing.hint, code="python_missing")
 
     def diagnostic(self, place: Place | None) -> Diagnostic:
         """The error that a plan shows."""

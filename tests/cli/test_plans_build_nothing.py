@@ -165,7 +165,6 @@ CASES: Final[dict[str, Case]] = {
 
 READ: Final = {  # what such a file pins is known without a build
     "a lock with the source", "a lock with a repository", "a pylock with the source",
-    "a script with a header",
 }  # fmt: skip
 
 

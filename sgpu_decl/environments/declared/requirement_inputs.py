@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.declared.local_sources import local_requirement
+from sgpu_decl.environments.package_lists.foreign_files import foreign_file
 from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
                 "with each run",
             )
         )
-    elif line.option is None and (finding := local_requirement(line.text, line.place)):
+    elif line.option is None and (
+        finding := foreign_file(line.text, None, line.place)
+        or local_requirement(line.text, line.place)
+    ):
         inputs.findings.append(finding)
     elif line.constraint:
         inputs.bounds += [line.text] if line.option is None else []

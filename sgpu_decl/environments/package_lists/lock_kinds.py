@@ -5,6 +5,7 @@ from pathlib import Path
 from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.package_lists.foreign_files import foreign_file
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages
 from sgpu_decl.environments.package_lists.markers import marker_values
 from sgpu_decl.environments.package_lists.pinned_requirements import read_pinned
@@ -34,6 +35,9 @@ def read_lock(
     text = read_text(path, shown)
     if isinstance(text, Diagnostic):
         return None, (text,)
+    foreign = foreign_file(shown, text, Place(shown, 1, 1))
+    if foreign is not None:
+        return None, (foreign,)
     toml = read_toml(text, shown)
     if isinstance(toml, Diagnostic):
         return None, (toml,)

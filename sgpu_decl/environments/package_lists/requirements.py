@@ -12,6 +12,7 @@ from pathlib import Path
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.environments.package_lists.foreign_files import foreign_file
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.regular_files import read_regular
 
@@ -102,8 +103,9 @@ class RequirementsReader:
             )
             return
         text = read_text(path, shown, place)
-        if isinstance(text, Diagnostic):
-            yield text
+        problem = text if isinstance(text, Diagnostic) else foreign_file(shown, text, at)
+        if isinstance(text, Diagnostic) or problem is not None:
+            yield problem or text
             return
         self.texts[os.fspath(path)] = text
         for number, logical in _logical_lines(text):
