@@ -103,9 +103,11 @@ class RequirementsReader:
             )
             return
         text = read_text(path, shown, place)
-        problem = text if isinstance(text, Diagnostic) else foreign_file(shown, text, at)
-        if isinstance(text, Diagnostic) or problem is not None:
-            yield problem or text
+        if isinstance(text, Diagnostic):
+            yield text
+            return
+        if (foreign := foreign_file(shown, text, at)) is not None:
+            yield foreign
             return
         self.texts[os.fspath(path)] = text
         for number, logical in _logical_lines(text):
