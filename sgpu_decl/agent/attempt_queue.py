@@ -56,6 +56,11 @@ class AttemptQueue:
         """Stop waiting."""
         self._waiters.stop()
 
+    def touch(self) -> None:
+        """Keep the files of the slots from cleaners."""
+        for slots in self._slots:
+            slots.touch()
+
     def release(self) -> None:
         """Give the slots back."""
         for slots in self._slots:

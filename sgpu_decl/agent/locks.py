@@ -9,7 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 
-__all__ = ["create_held", "held", "open_lock", "try_lock", "wait_until_free"]
+__all__ = [
+    "create_held",
+    "held",
+    "is_at",
+    "open_deleted",
+    "open_lock",
+    "try_lock",
+    "wait_until_free",
+]
 
 
 def open_lock(path: str, mode: int = 0o600) -> int:
@@ -28,6 +36,35 @@ def try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def is_at(descriptor: int, path: str) -> bool:
+    """Whether an open file is the one at that path: somebody may have deleted it meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def open_deleted(path: str) -> int | None:
+    """Open a lock file that was at this path, was deleted, and is held by a process of this user;
+    return its descriptor, None if there is none."""
+    name = f"{path} (deleted)"
+    for process in os.listdir("/proc"):
+        folder = f"/proc/{process}/fd"
+        if not process.isdigit() or int(process) == os.getpid():
+            continue
+        try:
+            for number in os.listdir(folder):
+                if os.readlink(f"{folder}/{number}") != name:
+                    continue
+                descriptor = os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
+                if not try_lock(descriptor):
+                    return descriptor
+                os.close(descriptor)
+        except OSError:
+            continue  # it has ended, or is another user's
+    return None
 
 
 def create_held(path: str, *, replace: bool = False) -> int:

@@ -4,6 +4,10 @@ All runs that want the same slots share a folder of locks. Each run takes a numb
 that it keeps locked. It is at the head when all lower tickets are free, and only the head may take
 slots, so runs that need several do not block each other. Death frees tickets and slots.
 
+A cleaner of `/tmp` may delete the file of a slot that is held: whoever holds one touches it from
+time to time (`Slots.touch`). An empty file is a new one: a run then looks for the holder of an
+earlier one.
+
 To wait for a lock, a forked child blocks in flock on a descriptor that it shares with us: when the
 child ends, the lock is ours. So waiting takes no CPU time.
 """
@@ -16,7 +20,7 @@ import os
 from sgpu_decl.agent.attempt_files import OUTCOME
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.host_record import wait_until_over
-from sgpu_decl.agent.locks import open_lock, try_lock, wait_until_free
+from sgpu_decl.agent.locks import is_at, open_deleted, open_lock, try_lock, wait_until_free
 from sgpu_decl.agent.processes import die_with_parent
 
 TYPE_CHECKING = False
@@ -206,33 +210,62 @@ class Slots:
             wait_until_free(self._path(name))
 
     def _head(self) -> None:
-        busy = []
+        busy: list[tuple[str, int]] = []
         for name in self._names:
             if len(self._locks) == self._need:
                 break
-            descriptor = open_lock(self._path(f"slot-{name}"))
-            if try_lock(descriptor):
-                self._locks[name] = descriptor
-            else:
-                busy.append((name, descriptor))
+            self._try(name, busy)
         self._blocked = dict(busy)
         if len(self._locks) == self._need:
             self._complete()
             return
-        for name, descriptor in busy:
-            self._waiters.start(
-                lambda descriptor=descriptor: fcntl.flock(descriptor, fcntl.LOCK_EX),  # type: ignore[misc]
-                lambda name=name: self._freed(name),  # type: ignore[misc]
-                descriptor,
-            )
+        for name in self._blocked:
+            self._await(name)
+
+    def _await(self, name: str) -> None:
+        descriptor = self._blocked[name]
+        self._waiters.start(
+            lambda: fcntl.flock(descriptor, fcntl.LOCK_EX), lambda: self._freed(name), descriptor
+        )
+
+    def _try(self, name: str, busy: list[tuple[str, int]]) -> None:
+        """Take a slot, or add it to those that are `busy`, with the file whose lock is awaited."""
+        path = self._path(f"slot-{name}")
+        while True:
+            descriptor = open_lock(path)
+            if not try_lock(descriptor):
+                busy.append((name, descriptor))
+                return
+            if is_at(descriptor, path):
+                break
+            os.close(descriptor)
+        deleted = open_deleted(path) if os.fstat(descriptor).st_size == 0 else None
+        if deleted is not None:
+            os.close(descriptor)
+            busy.append((name, deleted))
+            return
+        os.pwrite(descriptor, b"1", 0)
+        self._locks[name] = descriptor
 
     def _freed(self, name: str) -> None:
+        """A lock that was awaited is ours. Its file may not be that of the slot any more."""
         if name not in self._blocked:
             return
-        self._locks[name] = self._blocked.pop(name)
+        os.close(self._blocked.pop(name))
+        busy: list[tuple[str, int]] = []
+        self._try(name, busy)
         if len(self._locks) == self._need:
             self._waiters.stop()
             self._complete()
+            return
+        for _, descriptor in busy:
+            self._blocked[name] = descriptor
+            self._await(name)
+
+    def touch(self) -> None:
+        """Keep the files of our slots from cleaners, which delete what is old."""
+        for descriptor in self._locks.values():
+            os.utime(descriptor)
 
     def _complete(self) -> None:
         for descriptor in self._blocked.values():

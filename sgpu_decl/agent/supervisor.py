@@ -53,6 +53,7 @@ _SETTLE = 0.2
 _SHORT_GRACE = 3.0
 _ANSWER = 30.0  # seconds that an attempt whose ranks have ended waits for its tracker
 _NOTICED = 2_000_000_000  # ns: a driver notices the end of its Ray node so much earlier at most
+_TOUCH = 6 * 3600.0  # seconds
 _LOOK = 2.0  # seconds between two looks at the folder if the kernel does not report deletions
 _SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 
@@ -207,6 +208,7 @@ class Supervisor:
     def _begin(self, devices: tuple[str, ...]) -> None:
         self._record.state("starting", devices=list(devices))
         self._devices = devices
+        self._loop.after("locks", _TOUCH, self._touch_locks)
         if self._node.number == 0:
             try:
                 # The lock stays held by the open descriptor until this process ends.
@@ -227,6 +229,13 @@ class Supervisor:
             where = f"{self._node.address}:{self._node.port}"
             why = f"agent 0 cannot listen on {where}: {error.strerror}"
             self._conclude(failed("launch_failed", why))
+
+    def _touch_locks(self) -> None:
+        """Keep the files of our locks: systemd-tmpfiles deletes what is older than ten days."""
+        self._queue.touch()
+        if self._node.number == 0:
+            os.utime(self._port_lock)
+        self._loop.after("locks", _TOUCH, self._touch_locks)
 
     def _gathered(self) -> None:
         if self._group.python:
