@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sgpu_decl.agent.environment.manifest import Python
-from sgpu_decl.environments.declared.lock import Artifact, Lock, LockEntry, Repository
+from sgpu_decl.environments.declared.lock import Artifact, Lock, LockEntry, SourceRepository
 from sgpu_decl.environments.package_lists.markers import applies, marker_values
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.environments.package_lists.toml import table, tables, text_of, texts
@@ -75,7 +75,7 @@ def _entry(raw: Mapping[str, Any], python: Python, source: Path, folder: Path) -
         )
     if "vcs" in raw:
         vcs = table(raw["vcs"])
-        repository = Repository(
+        repository = SourceRepository(
             str(vcs.get("type", "git")),
             str(vcs.get("url", "")),
             str(vcs.get("commit-id", "")),

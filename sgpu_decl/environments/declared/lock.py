@@ -33,7 +33,7 @@ class Artifact(NamedTuple):
     hashes: tuple[str, ...]
 
 
-class Repository(NamedTuple):
+class SourceRepository(NamedTuple):
     """A commit to install from."""
 
     kind: str
@@ -48,7 +48,7 @@ class LockEntry(NamedTuple):
     name: str
     version: str
     files: tuple[Artifact, ...]
-    repository: Repository | None = None
+    repository: SourceRepository | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class Lock:
                     str(name),
                     str(version),
                     tuple(_artifact(*file) for file in files),
-                    Repository(*repository) if repository else None,
+                    SourceRepository(*repository) if repository else None,
                 )
                 for name, version, files, repository in raw["packages"]
             )
