@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.staging.code_store import CodeStore
@@ -22,7 +23,8 @@ class BackendContext:
     """One project and target. The stores of pinned code and of environments are opened where one
     is used; `pythons` gives the finder of interpreters, `shared_state` says whether other machines
     have the same state. `lineage` gives that of the state which was read last; None before the
-    first."""
+    first. `named_blocks` are the `backend` blocks that the project's file and the file of an
+    `owner`, relative to the project, have for the target: what the user of this checkout reads."""
 
     project: Path
     state_dir: Path
@@ -31,6 +33,7 @@ class BackendContext:
     pythons: "Callable[[], Pythons]"
     shared_state: Callable[[], bool] = lambda: False
     lineage: "Callable[[], str | None]" = lambda: None
+    named_blocks: "Callable[[str], tuple[BackendOptions, ...]]" = lambda _: ()
 
     _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
 

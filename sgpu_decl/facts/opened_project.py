@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,7 +192,13 @@ class OpenedProject:
             pythons=self.pythons,
             shared_state=lambda: self.shared_place is not None,
             lineage=lambda: self._lineage,
+            named_blocks=cache(self._named_blocks),
         )
+
+    def _named_blocks(self, owner: str) -> "tuple[BackendOptions, ...]":
+        from sgpu_decl.facts.named_blocks import named_blocks
+
+        return named_blocks(self.opened, self.location, owner)
 
     def job_backend(self, block: "BackendOptions") -> "JobBackend":
         """What keeps the jobs that a `backend` block names, opened once. It shares the connections

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.databricks.launching.launcher import DatabricksLauncher
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
+from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspaces
@@ -25,7 +26,14 @@ def open_databricks(context: "BackendContext") -> Backend:
     workspaces = Workspaces()
     pending_gc = PendingGc(context.state_dir / "databricks-unfreed.json")
     launches = WorkspaceLaunches(context.layout, workspaces)
-    attempts = DatabricksAttempts(launches, workspaces)
+
+    def named_hosts(owner: str) -> list[str | None] | None:
+        if not context.shared_state():
+            return None
+        blocks = context.named_blocks(owner)
+        return [block.host for block in blocks if isinstance(block, DatabricksOptions)]
+
+    attempts = DatabricksAttempts(launches, workspaces, named_hosts)
     launcher = DatabricksLauncher(context, launches, attempts, workspaces)
 
     def jobs(block: BackendOptions) -> "JobBackend":

@@ -12,6 +12,7 @@ from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.packaged_files import PackagedFiles
 from sgpu_decl.backends.ray.launching.launcher import RayLauncher
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
+from sgpu_decl.backends.ray.options import RayOptions
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.survey import RaySurvey
 from sgpu_decl.backends.ray.storage import RayStorage
@@ -25,6 +26,14 @@ from sgpu_decl.config.run import RunConfig
 
 def open_ray(context: BackendContext) -> Backend:
     clusters = context.shared(Clusters)
+
+    def addresses(owner: str) -> list[str | None] | None:
+        if not context.shared_state():
+            return None
+        blocks = context.named_blocks(owner)
+        return [block.address for block in blocks if isinstance(block, RayOptions)]
+
+    clusters.guard(addresses)
 
     @cache
     def shared_area(root: str) -> StagingArea:

@@ -2,21 +2,29 @@
 
 import os
 import threading
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from sgpu_decl.backends.ray.api.allowance import Allowance, counted
-from sgpu_decl.backends.ray.api.credentials import credentials_of
+from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress, address_of
+from sgpu_decl.backends.ray.api.dashboard_address import (
+    VARIABLES,
+    DashboardAddress,
+    address_of,
+)
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.planning.group_shape import options_of
+from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["Clusters"]
+__all__ = ["NOT_NAMED", "Clusters"]
+
+NOT_NAMED = "address_not_named"
 
 
 class Clusters:
@@ -31,17 +39,61 @@ class Clusters:
         self._allowances: list[Allowance] = []
         self._questions: set[str] = set()
         self._lock = threading.Lock()
+        self._named: set[tuple[str, str]] = set()
+        self._names_in_files: Callable[[str], Iterable[str | None] | None] = lambda _: None
+
+    def guard(self, addresses: "Callable[[str], Iterable[str | None] | None]") -> None:
+        """Send credentials to an address that a record names only if this user names it too.
+
+        Args:
+            addresses: what the files of the project have as `backend.address`, by the file that
+                declares a run. None where no other machine has the state that records are from.
+        """
+        self._names_in_files = addresses
 
     def of(self, config: "RunConfig") -> Dashboard:
         """The dashboard that a `backend` block means."""
         return self.dashboard(address_of(options_of(config).address, os.environ))
 
-    def at(self, url: str) -> Dashboard:
-        """The dashboard that a launch was submitted to."""
-        return self.dashboard(DashboardAddress(url=url))
+    def at(self, url: str, owner: str = "") -> Dashboard:
+        """The dashboard that a launch was submitted to, by its record. `owner` is the file that
+        declares its run.
+
+        Raises:
+            BackendError: there are no usable credentials, or they may not be sent there.
+        """
+        if not self._is_named(url, owner) and _has_secrets(credentials_of(os.environ)):
+            raise BackendError(
+                f"the record of the run alone names {url}: no file of this project, no variable "
+                "and no profile does, so your credentials are not sent there",
+                hint=f"if that is your cluster, `export RAY_API_SERVER_ADDRESS={url}` lets this "
+                "command ask it",
+                code=NOT_NAMED,
+            )
+        return self._opened(DashboardAddress(url=url))
+
+    def _is_named(self, url: str, owner: str) -> bool:
+        host = _host_of(url)
+        if host in self._named:
+            return True
+        named = {one for name in VARIABLES if (one := os.environ.get(name, "").strip())}
+        if any(_host_of(one) == host for one in named):
+            return True
+        written_in_files = self._names_in_files(owner)
+        if written_in_files is None:
+            return True
+        for written in written_in_files:
+            with suppress(BackendError):
+                self._named.add(_host_of(address_of(written, os.environ).url))
+        return host in self._named
 
     def dashboard(self, address: DashboardAddress) -> Dashboard:
-        """The dashboard at an address. Raises BackendError: there are no usable credentials."""
+        """The dashboard at an address that a file or a variable of the user names. Raises
+        BackendError: there are no usable credentials."""
+        self._named.add(_host_of(address.url))
+        return self._opened(address)
+
+    def _opened(self, address: DashboardAddress) -> Dashboard:
         with self._lock:
             if address.url not in self._dashboards:
                 credentials = credentials_of(os.environ)
@@ -70,3 +122,12 @@ class Clusters:
     def close(self) -> None:
         for dashboard in self._dashboards.values():
             dashboard.close()
+
+
+def _host_of(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.netloc.lower()
+
+
+def _has_secrets(credentials: Credentials) -> bool:
+    return credentials.token is not None or bool(credentials.headers)

@@ -28,13 +28,15 @@ class Account:
 class Login:
     """The profile and the host that the SDK gets. `kind` is the one kind of login that is wanted
     (`auth_type`), if one is. `who` is a digest of the credentials: the same digest is the same
-    user. `block` is that of the account."""
+    user. `block` is that of the account. `by_block_alone` says that neither a profile nor a
+    variable names the host."""
 
     profile: str | None
     host: str
     who: str
     block: str
     kind: str | None = None
+    by_block_alone: bool = False
 
     @property
     def interactive(self) -> bool:
@@ -93,6 +95,7 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
         who=_digest(profiles.get(profile or "", {}), environ),
         block=account.block,
         kind=kind or None,
+        by_block_alone=hosts.keys() == {f"`{account.block}.host`"},
     )
 
 

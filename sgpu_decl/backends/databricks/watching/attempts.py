@@ -1,6 +1,6 @@
 """Attempts in a workspace: its Jobs API, and what nodes brought back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -50,8 +50,14 @@ class DatabricksAttempts(RemoteAttempts):
 
     _launches: WorkspaceLaunches
 
-    def __init__(self, launches: WorkspaceLaunches, workspaces: Workspaces) -> None:
+    def __init__(
+        self,
+        launches: WorkspaceLaunches,
+        workspaces: Workspaces,
+        named_hosts: Callable[[str], Collection[str | None] | None] = lambda _: None,
+    ) -> None:
         super().__init__(launches)
+        self._named_hosts = named_hosts
         self._workspaces = workspaces
         self._settled: set[AttemptRef] = set()
         self._mlflow_problems: dict[str, str] = {}  # by the id of an MLflow run
@@ -75,9 +81,20 @@ class DatabricksAttempts(RemoteAttempts):
 
     def barrier(self, record: LaunchRecord) -> Elsewhere | None:
         facts = _place(record)
+        workspace = self._workspace(record)
+        login = workspace.connection.login if workspace.account.host is not None else None
+        if login is not None and login.by_block_alone:
+            named = self._named_hosts(record.owner)
+            if named is not None and workspace.account.host not in named:
+                return Elsewhere(
+                    reason=f"the record of the run alone names {login.host}: no file of this "
+                    "project, no variable and no profile does, so your credentials are not sent "
+                    "there",
+                    hint="if that is your workspace, name it as `host` in the profile, or in "
+                    "DATABRICKS_HOST",
+                )
         if not facts:
             return None
-        workspace = self._workspace(record)
         if facts["workspace"] is None and facts["host"] != workspace.connection.host:
             return self._elsewhere(record)  # without a connection
         if not workspace.identity.is_workspace_of(facts):

@@ -8,12 +8,19 @@ from urllib.parse import SplitResult, urlsplit
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["DEFAULT_ADDRESS", "DashboardAddress", "address_of", "canonical_url", "refuse_address"]
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "VARIABLES",
+    "DashboardAddress",
+    "address_of",
+    "canonical_url",
+    "refuse_address",
+]
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 _PORT = 8265  # that Ray gives to its dashboard
 _OTHER_PORTS = ("6379", "10001")  # that Ray gives to its head, and to Ray Client
-_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Where Ray's own client looks, in this order (`ray.dashboard.utils`,
 `get_address_for_submission_client`)."""
 
@@ -58,7 +65,7 @@ def address_of(written: str | None, environ: Mapping[str, str]) -> DashboardAddr
     if written is not None:
         return DashboardAddress(url=written, source="backend.address")
     passed_over = None
-    for name in _VARIABLES:
+    for name in VARIABLES:
         text = environ.get(name, "").strip()
         if not text:
             continue

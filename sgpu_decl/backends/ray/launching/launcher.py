@@ -144,7 +144,7 @@ class RayLauncher(RemoteLauncher):
             before = self._submitted_to(record)
             if before is None:
                 return None
-            dashboard = self._clusters.at(before["address"])
+            dashboard = self._clusters.at(before["address"], record.owner)
             if session_of(dashboard) == before["session"] and not find_job(dashboard, record.token):
                 return None
         except BackendError as error:
@@ -178,7 +178,7 @@ class RayLauncher(RemoteLauncher):
     def _dashboard(self, record: LaunchRecord) -> "Dashboard | None":
         """That of the cluster which a launch was submitted to, if it was."""
         cluster = self._submitted_to(record) if self.staged(record) else None
-        return self._clusters.at(cluster["address"]) if cluster is not None else None
+        return self._clusters.at(cluster["address"], record.owner) if cluster is not None else None
 
     def _submitted_to(self, record: LaunchRecord) -> dict[str, str] | None:
         """The cluster that a launch may have been submitted to."""

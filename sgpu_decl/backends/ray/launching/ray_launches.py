@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.ray.api.dashboard_address import address_of
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
@@ -67,8 +68,9 @@ class RayLaunches(RemoteLaunches):
         marker = self.memory.get(record).get("marker")
         place = marker or reference_facts(record)
         if "address" in place:
-            return self._clusters.at(place["address"])
-        return self._clusters.of(self.config(record))
+            return self._clusters.at(place["address"], record.owner)
+        address = address_of(options_of(self.config(record)).address, os.environ)
+        return self._clusters.at(address.url, record.owner)
 
     def area(self, record: LaunchRecord) -> StagingArea:
         """What was started without storage lies where its job is."""

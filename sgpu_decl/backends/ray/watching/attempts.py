@@ -13,7 +13,7 @@ from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
-from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.clusters import NOT_NAMED, Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.launching.node_program import retry_rule
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
@@ -90,7 +90,7 @@ class RayAttempts(RemoteAttempts):
         place = reference_facts(record)
         if "address" not in place:
             return None
-        dashboard = self._clusters.at(place["address"])
+        dashboard = self._clusters.at(place["address"], record.owner)
         if place.get("machine") not in (None, os.uname().nodename):
             try:
                 same = session_of(dashboard) == place["session"]
@@ -116,6 +116,8 @@ class RayAttempts(RemoteAttempts):
     def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:
         """A cluster that does not answer now, and maybe never will again."""
         place = reference_facts(record)
+        if error.code == NOT_NAMED:
+            return _elsewhere(record, error.message)
         if not error.retryable or "address" not in place:
             return None
         return _elsewhere(record, error.message)
@@ -125,7 +127,7 @@ class RayAttempts(RemoteAttempts):
         marker = self._launches.marker(record)
         if marker is None or not is_started(marker) or self.active(record):
             return False
-        dashboard = self._clusters.at(marker["address"])
+        dashboard = self._clusters.at(marker["address"], record.owner)
         try:
             job = find_job(dashboard, record.token)
         except BackendError:
@@ -164,7 +166,7 @@ class RayAttempts(RemoteAttempts):
         driver_status = self._driver_status(record)
         if driver_status["state"] == "ended":
             return driver_status["outcome"], True
-        dashboard = self._clusters.at(marker["address"])
+        dashboard = self._clusters.at(marker["address"], record.owner)
         answers = self._clusters.answers(dashboard)
         job = answers.job(record.token, several=self._several)
         goes_on = job is not None and job["status"] in ACTIVE
@@ -234,9 +236,10 @@ class RayAttempts(RemoteAttempts):
 
 
 def _elsewhere(record: LaunchRecord, why: str) -> Elsewhere:
-    address = reference_facts(record)["address"]
+    address = reference_facts(record).get("address")
+    launched = f"it was launched on the Ray cluster at {address}; " if address else ""
     return Elsewhere(
-        reason=f"it was launched on the Ray cluster at {address}; {why}",
+        reason=f"{launched}{why}",
         hint="give this command where that cluster can be reached. If it is gone for good, "
         f"`sgpu state rm {record.ref.address}` lets go of the run",
     )

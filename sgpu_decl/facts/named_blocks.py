@@ -1,0 +1,34 @@
+"""The `backend` blocks that the files of a checkout name. Credentials of its user go only where
+these, the environment or a profile of the user say, whatever a state that machines share says."""
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.facts.location import ROOT_FILE, Location, Opened
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.backend import BackendOptions
+
+__all__ = ["named_blocks"]
+
+
+def named_blocks(opened: Opened, location: Location, owner: str) -> "tuple[BackendOptions, ...]":
+    """Return the blocks of the runs and jobs in the project's file, and in the file `owner` of a
+    run, for the target. A file that cannot be read names nothing."""
+    from sgpu_decl.facts.project_file import read_file
+
+    root = os.path.realpath(opened.root)
+    blocks: list[BackendOptions] = []
+    for name in dict.fromkeys((ROOT_FILE, owner)):
+        file = opened.root / name
+        if not name or not os.path.realpath(file).startswith(f"{root}{os.sep}"):
+            continue
+        try:
+            loaded = read_file(replace(opened, file=file), replace(location, sets=())).loaded
+        except SgpuError:
+            continue
+        blocks += [run.config.backend for run in loaded.runs]
+        blocks += [job.config.backend for job in loaded.jobs if job.config.backend is not None]
+    return tuple(blocks)
