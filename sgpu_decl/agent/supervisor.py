@@ -33,8 +33,9 @@ from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
 from sgpu_decl.agent.rank_group import RankGroup
 from sgpu_decl.agent.rank_start import LaunchError
 from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.agent.retry_rule import pause_before, starts_again
 from sgpu_decl.agent.tracker_process import TrackerProcess
-from sgpu_decl.agent.verdict import BLAME, Verdict
+from sgpu_decl.agent.verdict import Verdict
 from sgpu_decl.agent.working_files import working_files
 
 TYPE_CHECKING = False
@@ -492,12 +493,9 @@ class Supervisor:
         If a cancel, the end of the caller or the timeout came while the ranks were being stopped,
         the attempt ends by that.
         """
-        retry, failure = self._spec["retry"], cause["class"]
-        kind = BLAME[failure]
-        if self._restart >= retry["max"] or kind not in retry["on"]:
+        retry = self._spec["retry"]
+        if not starts_again(cause["class"], retry, self._restart + 1, other_nodes=False):
             return False
-        if failure in ("staging_failed", "upstream_failed"):
-            return False  # a new start of the ranks does not help a node that lacks something
         if self._deleted:
             self._conclude(stopped("deleted", self._spec, None))
             return True
@@ -511,8 +509,9 @@ class Supervisor:
             self._conclude(stopped("timeout", self._spec, None))
             return True
         self._begin_again(self._restart + 1)
-        self._record.restart(self._restart, cause, retry["backoff"])
-        self._loop.after("backoff", retry["backoff"], self._start_all)
+        pause = pause_before(self._restart, retry)
+        self._record.restart(self._restart, cause, pause)
+        self._loop.after("backoff", pause, self._start_all)
         return True
 
     def _begin_again(self, restart: int) -> None:

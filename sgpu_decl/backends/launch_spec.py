@@ -90,7 +90,7 @@ def launch_spec(
         retry=RetrySpec(
             max=config.retry.max,
             on=tuple(str(blame) for blame in config.retry.on),
-            backoff=config.retry.backoff.seconds,
+            backoff=config.retry.first_pause.seconds,
         ),
         resume=config.resume is not None,
         master_port=config.launch.master_port,

@@ -10,6 +10,9 @@ from sgpu_decl.config.units import Duration
 __all__ = ["Retry"]
 
 
+_FIRST_PAUSE = Duration(1.0)
+
+
 class Retry(Block):
     max: WholeNumber = Field(0, description="How many restarts at most, within one attempt.")
     on: tuple[Literal["infra", "error"], ...] = Field(
@@ -17,4 +20,13 @@ class Retry(Block):
         description="Which failures lead to a restart: `infra` (the machine), `error` (the user's "
         "code).",
     )
-    backoff: Duration = Field(Duration(10.0), description="The wait before each restart.")
+    backoff: Duration | None = Field(
+        None,
+        description="The wait before the first restart, a second by default. It doubles for each "
+        "further restart, up to a minute.",
+    )
+
+    @property
+    def first_pause(self) -> Duration:
+        """The wait before the first restart."""
+        return self.backoff or _FIRST_PAUSE

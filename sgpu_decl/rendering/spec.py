@@ -75,11 +75,12 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySpec:
-    """Restarts inside the attempt: how many, for whose fault, after how many seconds."""
+    """Restarts inside the attempt: how many, for whose fault, after how many seconds, which double
+    for each further one."""
 
     max: int = 0
     on: tuple[str, ...] = ("infra",)
-    backoff: float = 10.0
+    backoff: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ import shutil
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.attempt_files import encode, write_atomic
-from sgpu_decl.agent.verdict import BLAME
+from sgpu_decl.agent.retry_rule import starts_again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def settled_code(
 ) -> int | None:
     """Return the exit code of a run that must not start again; None if it may.
 
-    A cancelled run may: the platform itself had stopped it, to give its nodes to somebody else. One
-    that reads an output which is gone may not: it stays gone.
+    A cancelled run may: the platform itself had stopped it, to give its nodes to somebody else.
 
     Args:
         outcome: that of the last attempt.
@@ -144,8 +143,6 @@ def settled_code(
         return None
     if outcome["state"] == "succeeded":
         return 0
-    failure = outcome["class"]
-    again = BLAME[failure] in retry["on"] and failure != "upstream_failed"
-    if again and starts <= retry["max"]:
+    if starts_again(outcome["class"], retry, starts, other_nodes=True):
         return None
     return int(outcome["exit_code"])

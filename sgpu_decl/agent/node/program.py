@@ -32,8 +32,8 @@ from sgpu_decl.agent.node.setup import TREE, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.agent.retry_rule import is_final
 from sgpu_decl.agent.secret_environ import receive_variables, secret_names
-from sgpu_decl.agent.verdict import BLAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class _NodeRun:
         request = self._platform.cancellation
         if request is None or self._node.number != 0 or self._stopping.asked:
             return
-        if outcome.get("state") == "failed" and BLAME[outcome["class"]] == "error":
+        if outcome.get("state") == "failed" and is_final(outcome["class"]):
             back = self._options.back
             cancel_run(os.path.dirname(back) if back else self._options.launch, request)
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sgpu_decl.agent.retry_rule import is_final
 from sgpu_decl.backends.remote.remote_results import RemoteResults
-from sgpu_decl.model.attempt import AttemptState, Blame, FailureClass, blame_of
+from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
 from sgpu_decl.model.attempt_view import AttemptView, status_fields, view_in
 from sgpu_decl.model.jsonable import Json
@@ -130,9 +131,9 @@ def _counts(
 
 
 def _settles(outcome: Mapping[str, Any]) -> bool:
-    """Whether no further attempt can change how a run ended: it succeeded, or its own code
-    failed."""
+    """Whether no further attempt can change how a run ended: it succeeded, or other nodes do not
+    help."""
     if outcome["state"] == AttemptState.SUCCEEDED:
         return True
     failure = outcome.get("class")
-    return failure is not None and blame_of(FailureClass(failure)) is Blame.ERROR
+    return failure is not None and is_final(failure)

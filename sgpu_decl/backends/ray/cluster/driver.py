@@ -26,6 +26,7 @@ from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
+from sgpu_decl.agent.retry_rule import pause_before
 from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
@@ -156,7 +157,7 @@ class _Driver:
             if settles(outcome, self._launch["retry"], max(number, self._back.look()[1])):
                 return outcome
             attempt_files.say(f"starting again on other nodes: {_summary(outcome)}")
-            self._pause(float(self._launch["retry"]["backoff"]))
+            self._pause(pause_before(number, self._launch["retry"]))
 
     def _attempt(self, number: int, secrets: dict[str, str]) -> dict[str, Any]:
         """Run the ranks once; return the outcome."""

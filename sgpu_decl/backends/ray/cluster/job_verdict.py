@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
-from sgpu_decl.agent.verdict import BLAME
+from sgpu_decl.agent.retry_rule import is_final, starts_again
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 
 ACTIVE = ("PENDING", "RUNNING")
@@ -43,9 +43,10 @@ def settles(outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 
     """
     if outcome["state"] in ("succeeded", "cancelled"):
         return True
-    if "infra" not in retry["on"] or BLAME.get(outcome["class"]) == "error":
+    if is_final(outcome["class"]):
         return True
-    return max(starts, int(outcome["restart"]) + 1) > int(retry["max"])
+    starts = max(starts, int(outcome["restart"]) + 1)
+    return not starts_again(outcome["class"], retry, starts, other_nodes=True)
 
 
 def settled_outcome(

@@ -96,7 +96,7 @@ class RayNodes(NodeProgram):
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
-            "retry": {**retry_rule(config), "backoff": config.retry.backoff.seconds},
+            "retry": {**retry_rule(config), "backoff": config.retry.first_pause.seconds},
         }
         return {LAUNCH: canonical(launch).encode()}
 
