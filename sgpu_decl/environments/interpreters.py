@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -291,17 +291,22 @@ def _candidates(version: str, environ: Mapping[str, str]) -> Iterator[str]:
         if os.path.isabs(folder) and os.access(path, os.X_OK):
             yield path
     # uv keeps a link `3.12` to the newest `3.12.1`, which is found by its own name.
-    yield from _newest_first(_uv_folder(environ).glob(f"cpython-{match[1]}.*/bin/{name}"))
+    yield from _newest_first(_uv_folder(environ), f"cpython-{match[1]}.*/bin/{name}")
     pyenv = Path(environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
-    yield from _newest_first(pyenv.glob(f"versions/{match[1]}*/bin/{name}"))
+    yield from _newest_first(pyenv, f"versions/{match[1]}*/bin/{name}")
 
 
-def _newest_first(paths: Iterable[Path]) -> list[str]:
+def _newest_first(folder: Path, pattern: str) -> list[str]:
+    """Of a folder that may be another user's, as `PYENV_ROOT` is under `su`, there are none."""
+
     def version(path: str) -> tuple[list[int], str]:
         numbers = re.findall(r"\d+", path.split(os.sep)[-3])
         return list(map(int, numbers[:3])), path
 
-    return sorted(map(os.fspath, paths), key=version, reverse=True)
+    try:
+        return sorted(map(os.fspath, folder.glob(pattern)), key=version, reverse=True)
+    except OSError:
+        return []
 
 
 def _uv_folder(environ: Mapping[str, str]) -> Path:

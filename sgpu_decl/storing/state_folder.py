@@ -83,6 +83,7 @@ def make_state_folder(folder: Path) -> None:
         _hide(made.parent)
         # exist_ok: two first applies may race to here.
         made.mkdir(mode=0o700, exist_ok=True)
+        made.chmod(0o700)  # a umask may have taken our own bits away
         _hide(made)
 
 

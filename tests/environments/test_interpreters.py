@@ -57,6 +57,14 @@ def test_a_shim_that_leads_nowhere_is_passed_by(find: Find, elder: Path, tmp_pat
     assert find("3.10", PATH=f"{shim.parent}:{elder.parent}").executable == str(elder)
 
 
+def test_a_folder_that_may_not_be_looked_into_has_no_interpreter(find: Find) -> None:
+    """As that of another user, which `su` leaves in the environment. A name that is too long is
+    refused to root as well."""
+    closed = f"/{'a' * 300}"
+    found = find("3.99", PYENV_ROOT=closed, UV_PYTHON_INSTALL_DIR=closed)
+    assert isinstance(found, NoPython)
+
+
 def test_a_shim_is_asked_each_time_for_what_it_leads_to(
     find: Find, elder: Path, tmp_path: Path
 ) -> None:

@@ -52,9 +52,14 @@ def test_files_are_for_the_user_alone_whatever_the_umask(
     assert "state.db-wal" in modes
 
 
-def test_new_folders_are_for_the_user_alone(store: SqliteStore, tmp_path: Path) -> None:
-    with store.lock("apply", lineage="lin"):
-        pass
+@pytest.mark.parametrize("umask", [0o022, 0o277])
+def test_new_folders_are_for_the_user_alone(store: SqliteStore, tmp_path: Path, umask: int) -> None:
+    old = os.umask(umask)
+    try:
+        with store.lock("apply", lineage="lin"):
+            pass
+    finally:
+        os.umask(old)
     for folder in (tmp_path / ".sgpu", tmp_path / ".sgpu" / "default"):
         assert folder.stat().st_mode & 0o777 == 0o700
 

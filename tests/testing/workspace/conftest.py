@@ -86,8 +86,8 @@ def token(server: WorkspaceServer) -> str:
 
 def client_of(url: str, token: str, **settings: Any) -> Any:
     config = databricks.config.Config(
-        host=url, token=token, http_timeout_seconds=20, retry_timeout_seconds=30, clock=Clock(),
-        **settings,
+        host=url, token=token, http_timeout_seconds=PATIENCE, retry_timeout_seconds=30,
+        clock=Clock(), **settings,
     )  # fmt: skip
     return databricks.WorkspaceClient(config=config)
 
