@@ -4,7 +4,20 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["sync_folder", "write_atomic", "write_cache"]
+__all__ = ["private_folder", "sync_folder", "write_atomic", "write_cache"]
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only its owner may enter, unless it is there. Those above it that are
+    missing become the same: `Path.mkdir` makes them as the umask says. Raises OSError."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileNotFoundError:
+        private_folder(folder.parent)
+        private_folder(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
@@ -39,7 +52,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0
 def write_cache(path: Path, data: bytes) -> None:
     """Replace a file of a cache. Where it cannot be written, that costs speed only."""
     with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(path.parent)
         write_atomic(path, data, durable=False)
 
 

@@ -8,6 +8,7 @@
 
 import atexit
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     forget()
     # The process ends with its values: walking through all of them first takes a fifth of its time.
     atexit.register(gc.freeze)
+    os.umask(os.umask(0o077) & 0o077)  # with rights that we lack ourselves, no file is of use
     closed = open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

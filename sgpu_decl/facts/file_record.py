@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sgpu_decl import __version__
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.config.include import IncludePattern
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.facts.checkout import Checkout
@@ -174,7 +174,7 @@ class FileRecord:
         ).encode()
         folder = self._path.parent
         with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(folder)
             write_atomic(self._path, _checksum(data) + b"\n" + data, durable=False)
             _forget_oldest(folder)
 

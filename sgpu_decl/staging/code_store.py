@@ -20,7 +20,7 @@ from glob import glob
 from pathlib import Path
 from typing import Self
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.step_progress import Progress, Quiet
@@ -133,7 +133,8 @@ class CodeStore(SharedStore):
             OSError: the copy cannot be written.
         """
         snapshot = self.require(code_digest)
-        destination.mkdir(mode=0o700, parents=True)
+        private_folder(destination.parent)
+        destination.mkdir(mode=0o700)
         top = os.fspath(destination)
         steps = _FileSteps("staging", snapshot.entries, progress)
         with self._packs.reader() as read, _NewFolders(top) as folders:
@@ -207,7 +208,7 @@ class CodeStore(SharedStore):
 
     def _prepare(self) -> None:
         for name in ("", "objects", "manifests"):
-            (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._root / name)
 
     def _manifest_path(self, code_digest: str) -> Path:
         return self._manifests / f"{code_digest.removeprefix('sha256:')}.json"
@@ -312,7 +313,7 @@ class _NewFolders:
                 return self._last[1]
             self._close()
         path = f"{self._top}/{folder}"
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        private_folder(Path(path))
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._last = folder, handle
         return handle

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.owner import Owner, Presence
@@ -51,7 +51,7 @@ class References:
     def refer(self, owner: Owner, digests: Collection[str]) -> None:
         """Record what `owner` refers to; replaces its earlier record."""
         roots = self._root / "roots"
-        roots.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(roots)
         name = owner.path if owner.lineage is None else f"{owner.lineage} {owner.store}"
         path = roots / f"{hashlib.sha256(os.fsencode(name or '')).hexdigest()}.json"
         record: dict[str, Json] = {"owner": owner.path or os.fspath(path), "digests": [*digests]}

@@ -90,7 +90,7 @@ def make_state_folder(folder: Path) -> None:
 def _hide(folder: Path) -> None:
     """Keep git from seeing `.sgpu`. One that is empty is new, or its maker was killed."""
     if folder.name == _HOME and not any(folder.iterdir()):
-        write_atomic(folder / ".gitignore", b"*\n", durable=False, mode=0o644)
+        write_atomic(folder / ".gitignore", b"*\n", durable=False)
 
 
 def _remote_kind(path: Path, mounts: str) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sgpu_decl.agent.attempt_files import OPEN_RUNS
+from sgpu_decl.atomic_files import private_folder
 from sgpu_decl.tracking.tracker_files import change_record
 
 TYPE_CHECKING = False
@@ -47,7 +48,7 @@ class OpenRun:
             OSError: it cannot be written.
         """
         below = home / OPEN_RUNS
-        below.mkdir(parents=True, exist_ok=True)
+        private_folder(below)
         path = below / f"{token}.json"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

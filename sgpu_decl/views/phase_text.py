@@ -20,6 +20,8 @@ _FETCHING = "fetching"
 CONNECTING = "connecting"
 """A phase that counts seconds of waiting for a workspace."""
 
+_FREEING = "freeing"  # counts seconds of waiting for a gc; see `backends.remote.lease`
+
 
 def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
     """Return `copying the environment: 412 MB of 1.2 GB, 180 MB/s`.
@@ -30,6 +32,11 @@ def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
     """
     if phase == CONNECTING:
         return f"waiting for the workspace to log in and answer: {done} s of {total} s"
+    if phase == _FREEING:
+        return (
+            f"waiting for an `sgpu gc` that deletes from the staging folder, last seen {done} s "
+            f"ago: if it was killed, this goes on {total} s after it was seen"
+        )
     what = "files" if phase == _FETCHING else "the code" if phase in _CODE else "the environment"
     unit = _COUNTED.get(phase)
     if unit is not None:

@@ -10,6 +10,7 @@ from sgpu_decl.agent import agent_launch as agent
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.forced_stop import LocalForcedStop
 from sgpu_decl.agent.host_record import read_record
+from sgpu_decl.atomic_files import private_folder
 from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.local.storage import discard
 from sgpu_decl.backends.local.survey import LocalSurvey
@@ -164,7 +165,7 @@ class LocalLauncher(Launcher):
                     code="folder_taken",
                 )
             discard(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder.parent)
         folder.mkdir(mode=0o700)
         (folder / "output").mkdir(mode=0o700)
         if launching.inputs.code_digest is not None:
@@ -245,7 +246,7 @@ class LocalLauncher(Launcher):
         root = launching.code_root(self._project).resolve()
         for relative in launching.config.code.link:
             link = code / relative
-            link.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(link.parent)
             link.symlink_to(root / relative)
 
 

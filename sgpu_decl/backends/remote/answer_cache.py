@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = ["AnswerCache"]
@@ -53,7 +53,7 @@ class AnswerCache:
         """Cache an answer."""
         path = self._path(question)
         with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(path.parent)
             write_atomic(path, json.dumps(answer).encode(), durable=False)
 
     def forget(self, question: Json) -> None:

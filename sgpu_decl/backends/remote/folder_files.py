@@ -46,12 +46,13 @@ class FolderFiles:
         has a clock of its own."""
         if self._known is None:
             probe = self._root / f"{_PARTIAL}{uuid4().hex}"
-            try:
-                probe.touch()
-                self._known = probe.stat().st_mtime - time.time()
-                probe.unlink()
-            except FileNotFoundError:
-                return 0.0  # nothing there is dated yet
+            with _explained(f"writing into `{self._root}`"):
+                try:
+                    probe.touch()
+                    self._known = probe.stat().st_mtime - time.time()
+                    probe.unlink()
+                except FileNotFoundError:
+                    return 0.0  # nothing there is dated yet
         return self._known
 
     def size(self, path: str) -> int | None:

@@ -17,6 +17,7 @@ from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.step_progress import Progress
 
 __all__ = [
     "LEASE",
@@ -103,13 +104,16 @@ def has_lease(entries: Collection[RemoteEntry], now: float) -> bool:
     return fresh and all(item.name != MARKER for item in entries)
 
 
-def wait_for_agents(area: StagingArea) -> Sequence[RemoteEntry]:
+def wait_for_agents(area: StagingArea, progress: Progress) -> Sequence[RemoteEntry]:
     """List the folder of agents, once no gc goes on. A launch looks there before it looks for any
-    other shared object."""
+    other shared object. `progress` is told `freeing` while it waits, in seconds."""
     while True:
         agents = area.files.list(area.layout.agents)
-        if not any(is_locked(item, area.files.now) for item in agents):
+        locks = [item for item in agents if is_locked(item, area.files.now)]
+        if not locks:
             return agents
+        silent = area.files.now() - max(item.modified for item in locks)
+        progress.advance("freeing", max(0, int(silent)), int(STALE))
         time.sleep(_LOOK)
 
 

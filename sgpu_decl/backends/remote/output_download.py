@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from sgpu_decl.atomic_files import private_folder
 from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.split_files import SplitFile, split_files
 from sgpu_decl.errors import BackendError
@@ -52,7 +53,7 @@ class _File:
         ]
 
     def _fetch(self, files: RemoteFiles, scratch: Path, target: Path, received: Sent) -> None:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(target.parent)
         files.fetch(self.source, scratch, received)
         if self.exact and scratch.stat().st_size != self.size:
             scratch.unlink()
@@ -70,7 +71,7 @@ class _File:
     def finish(self, target: Path, scratch: Path) -> None:
         """Put it together when all of it is here."""
         if self.split is not None and not target.exists():
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(target.parent)
             self.split.join(scratch, target)
 
 
@@ -96,7 +97,7 @@ def fetch_output(
         BackendError: the workspace does not answer.
     """
     outputs = _name_outputs(files, remote, nodes)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     scratch = folder.parent / ".fetching"
     scratch.mkdir(mode=0o700, exist_ok=True)
     with _alone(scratch):

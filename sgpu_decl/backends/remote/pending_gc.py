@@ -1,12 +1,16 @@
 """Staging folders in which gc is due. They are remembered until gc was possible there: while a
 launch has a lease nothing is deleted, and the next command tries again."""
 
+import fcntl
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.system_errors import FULL
 
 __all__ = ["PendingGc"]
 
@@ -19,28 +23,54 @@ class PendingGc:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._unwritten: list[Key] = []  # by this process, on a disk that is full
 
     def add(self, key: Key) -> None:
         """Something is about to be deleted there."""
-        pending = self.all()
-        if key not in pending:
-            self._write((*pending, key))
+        try:
+            with self._locked():
+                pending = self._read()
+                if key not in pending:
+                    self._write((*pending, key))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._unwritten.append(key)  # what is about to be deleted makes the room
 
     def all(self) -> tuple[Key, ...]:
         """Those where gc is due."""
-        try:
-            return tuple(json.loads(self._file.read_bytes()))
-        except FileNotFoundError:
-            return ()
+        pending = self._read()
+        return (*pending, *(key for key in self._unwritten if key not in pending))
 
     def settle(self, key: Key) -> None:
         """gc has run there."""
-        self._write(item for item in self.all() if item != key)
+        self._unwritten = [item for item in self._unwritten if item != key]
+        with self._locked():
+            pending = self._read()
+            if key in pending:
+                self._write(item for item in pending if item != key)
+
+    def _read(self) -> tuple[Key, ...]:
+        try:
+            pending = json.loads(self._file.read_bytes())
+        except (FileNotFoundError, ValueError):  # a power cut may have cut short what was written
+            return ()
+        return tuple(item for item in pending if isinstance(item, dict))
 
     def _write(self, keys: Iterable[Key]) -> None:
         pending = [dict(key) for key in keys]
         if not pending:
             self._file.unlink(missing_ok=True)
             return
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(self._file, json.dumps(pending).encode(), durable=False)
+        write_atomic(self._file, json.dumps(pending).encode())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from writing between a look and a write."""
+        private_folder(self._file.parent)
+        handle = os.open(self._file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.atomic_files import private_folder
 from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
@@ -44,7 +45,7 @@ class SplitFile:
             BackendError: the workspace does not answer, or the part is damaged.
         """
         source, target = f"{self.folder}/{number}", self._part(scratch, number)
-        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(scratch)
         partial = target.with_suffix(".partial")
         files.fetch(source, partial, received)
         with partial.open("rb") as file:

@@ -110,7 +110,7 @@ class Uploader:
     def _upload(self, launching: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:
         from sgpu_decl.backends.remote.uploads import upload_agent, upload_code, upload_environment
 
-        agent = upload_agent(area)
+        agent = upload_agent(area, progress)
         code, environment = launching.inputs.code_digest, launching.inputs.environment_digest
         if code is not None:
             upload_code(area, self._store, code, progress)

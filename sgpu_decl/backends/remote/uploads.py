@@ -50,7 +50,7 @@ def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Prog
     area.once(path, upload)
 
 
-def upload_agent(area: StagingArea) -> str:
+def upload_agent(area: StagingArea, progress: Progress) -> str:
     """Have the node agent there; return its digest. It comes before all else that is shared, see
     `lease.wait_for_agents`. Raises BackendError."""
     digest, content = agent_zip()
@@ -58,7 +58,8 @@ def upload_agent(area: StagingArea) -> str:
 
     def upload() -> None:
         there = {
-            f"{area.layout.agents}/{agent.name}": agent.size for agent in wait_for_agents(area)
+            f"{area.layout.agents}/{agent.name}": agent.size
+            for agent in wait_for_agents(area, progress)
         }
         if there.get(path) != len(content):
             area.make_folder_once(area.layout.agents)

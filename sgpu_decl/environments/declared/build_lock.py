@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from sgpu_decl.atomic_files import private_folder
+
 _LOCK = ".lock"
 
 
@@ -24,7 +26,7 @@ def build_folder(folder: Path) -> Iterator[int]:
     Raises:
         OSError: the folder cannot be made.
     """
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder.parent)
     path = folder.with_name(folder.name + _LOCK)
     descriptor = _locked(path)
     try:

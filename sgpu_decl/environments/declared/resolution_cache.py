@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.model.jsonable import Json, canonical, digest
 
@@ -56,7 +56,7 @@ class ResolutionCache:
         """
         warnings = [[item.code, item.summary, list(item.names)] for item in resolution.warnings]
         text = canonical({"lock": resolution.lock.to_json(), "warned": warnings})
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder)
         write_atomic(self._path(inputs), text.encode())
         self._forget(self._folder.glob("*.json"))
 

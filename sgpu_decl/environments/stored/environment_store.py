@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import BadManifest, File, FileKind, Manifest
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination
@@ -299,10 +299,10 @@ class EnvironmentStore(SharedStore):
 
     def _prepare(self) -> None:
         for name in _FOLDERS:
-            (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._root / name)
         if not (self.objects / "ff").is_dir():
             for number in range(256):
-                (self.objects / f"{number:02x}").mkdir(mode=0o700, parents=True, exist_ok=True)
+                private_folder(self.objects / f"{number:02x}")
 
     def _register(self, manifest: Manifest, digest: str) -> None:
         """Write a manifest, unless a complete one with other bytecode exists: a tree may have been

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, needed
+from sgpu_decl.atomic_files import private_folder
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
 
@@ -58,7 +59,7 @@ class FolderPlace:
 
     def put(self, name: str, file: Path, sent: Sent) -> None:  # noqa: ARG002  it does not take long
         """Write a file, and rename it when it is on the disk."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder)
         _copy(file, self._folder / name)
 
     def get(self, name: str, file: Path) -> None:

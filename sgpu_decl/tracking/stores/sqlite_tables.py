@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from sgpu_decl.atomic_files import private_folder
 from sgpu_decl.tracking.stores.sqlite import ARTIFACTS, revision
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 
@@ -66,7 +67,7 @@ def _empty_store(say: Callable[[str], None]) -> Path:
     cached = Path(platformdirs.user_cache_path("sgpu")) / "mlflow" / name
     if cached.exists():
         return cached
-    cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(cached.parent)
     with _locked(cached):
         if not cached.exists():
             say("MLflow to make the tables of a store, once on this machine")

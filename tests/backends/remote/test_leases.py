@@ -17,6 +17,7 @@ from sgpu_decl.backends.remote.lease import gc_lock
 from sgpu_decl.backends.remote.remote_gc import collect, free_launch, unstage_launch
 from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.views.phase_text import phase_line
 from tests.backends.remote.conftest import Shared
 from tests.support import PATIENCE, until
 
@@ -218,3 +219,26 @@ def test_a_gc_in_another_process_never_takes_what_a_launch_needs(
         (machine.root / "stop").touch()
         collector.communicate(timeout=PATIENCE)
     assert collector.returncode == 0
+
+
+def test_a_launch_says_that_it_waits_for_a_gc(shared: Make) -> None:
+    machine = shared()
+    said: list[tuple[str, int, int]] = []
+
+    class Watched:
+        """Somebody who hears of the gc, and finds that it was killed."""
+
+        def advance(self, phase: str, done: int, total: int) -> None:
+            said.append((phase, done, total))
+            lock.unlink()
+
+    Path(machine.area.layout.agents).mkdir(parents=True)
+    lock = Path(machine.area.layout.agents, f"{lease.LOCK}x")
+    lock.touch()
+    age(120, lock)
+    assert lease.wait_for_agents(machine.area, Watched()) == ()
+    ((phase, done, total),) = said
+    assert (phase, total) == ("freeing", 300)
+    assert 119 <= done < 300
+    words = phase_line(phase, done, total, seconds=1.0)
+    assert words.startswith("waiting for an `sgpu gc` that deletes from the staging folder")

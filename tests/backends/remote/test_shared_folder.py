@@ -15,7 +15,7 @@ from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.remote_gc import collect
 from sgpu_decl.backends.remote.remote_results import RemoteResults
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from tests.backends.remote.conftest import Shared
 from tests.support import PATIENCE, until
@@ -212,6 +212,13 @@ def test_a_folder_that_cannot_be_written_is_named(shared: Make, tmp_path: Path) 
     with pytest.raises(SgpuError, match="shared") as caught:
         machine.stage(launching)
     assert caught.value.hint
+
+
+def test_a_place_that_takes_no_file_has_no_clock_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "shared").touch()  # a file where the folder should be
+    with pytest.raises(BackendError, match=f"writing into `{tmp_path}/shared`") as refused:
+        FolderFiles(tmp_path / "shared").now()
+    assert refused.value.code == "remote_broken"
 
 
 @pytest.mark.parametrize(("name", "left"), [("ranks/0/output.pkl", False), ("output/a", True)])

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import private_folder, write_atomic
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.job_table import list_jobs
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
@@ -76,7 +76,7 @@ class PackagedFiles(RayFiles):
             self._write_leases()
             super().make_folder(folder)
             return
-        self._here(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._here(folder))
         self._leased.setdefault(folder, False)
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
