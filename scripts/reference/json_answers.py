@@ -295,11 +295,22 @@ OBJECTS = {
     "Files of a plan": Object(
         {
             "root": "the folder", "digest": "of the code", "travels": "files: `path`, `bytes` and `link`",
+            "counted": "for each way in which runs use the code, what of it counts",
             "kept_back": "files that stay: `path`, and the `rule`, with its `pattern`, `file` and `line`",
         },
-        inside={"travels[]": "A file that travels", "kept_back[]": "A file that is kept back"},
+        inside={
+            "travels[]": "A file that travels", "counted[]": "What counts", "kept_back[]": "A file that is kept back",
+        },
     ),
     "A file that travels": Object({"path": "in the code", "bytes": "its size", "link": "where it leads to, or `null`"}),
+    "What counts": Object(
+        {
+            "run": "the first such run", "uncounted": "the files that do not count, each with its kind",
+            "reached": "files of such a kind that count", "everything": "why all files count, or `null`",
+        },
+        inside={"uncounted[]": "A file with a reason", "reached[]": "A file with a reason"},
+    ),
+    "A file with a reason": Object({"path": "in the code", "why": "in words"}),
     "A file that is kept back": Object(
         {
             "path": "in the folder", "rule": "why", "pattern": "what excludes it, or `null`", "file": "with the pattern, or `null`",

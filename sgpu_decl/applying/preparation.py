@@ -120,6 +120,7 @@ def prepare(
         plan=plan,
         checkout=checkout,
         code=gathered.snapshots,
+        counted=gathered.counted,
         environments=gathered.recipes,
         copies=gathered.copies,
         keep_warm=gathered.keep_warm,

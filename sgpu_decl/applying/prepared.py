@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.environment_facts import Recipe
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
+    from sgpu_decl.staging.counted_code import CountedCode
     from sgpu_decl.staging.modules import ModuleFolder
     from sgpu_decl.staging.snapshot import Snapshot
 
@@ -18,9 +19,10 @@ class Prepared:
     """A plan and all that its apply needs, so that another plan made meanwhile changes nothing.
 
     `code` maps a digest to the files behind it, some of which lie in `copies` and go with them;
-    `environments` maps one to what it takes to make that environment. What they lack, as those of a
-    saved plan do, is looked for in the stores and made again from what the plan says. `staged` says
-    that ranks find both where they will look, `sealed` that it was read from a file with a good
+    `counted` maps one to what of it counts, with the name of the first such run; `environments`
+    maps one to what it takes to make that environment. What they lack, as those of a saved plan do,
+    is looked for in the stores and made again from what the plan says. `staged` says that ranks
+    find both where they will look, `sealed` that it was read from a file with a good
     seal. `keep_warm` are the seconds that what the ranks of a
     call import stays imported.
     """
@@ -28,6 +30,7 @@ class Prepared:
     plan: "Plan"
     checkout: "Checkout"
     code: "Mapping[str, Snapshot]" = field(default_factory=dict)
+    counted: "Mapping[str, tuple[tuple[str, CountedCode], ...]]" = field(default_factory=dict)
     environments: "Mapping[str, Recipe]" = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
     staged: bool = False

@@ -72,4 +72,8 @@ def command(
     show(f"\nnext:\n  sgpu plan {shown}\n  sgpu apply {shown}")
     if template is not None:
         show(f"  {shlex.quote(str(first.file.with_name('README.md')))} says how CI does it")
+    show(
+        "\na run that succeeded is launched again once its code changes; documents, notebooks and\n"
+        "tests count only if the run reaches them: `sgpu plan --files` shows what counts"
+    )
     return 0

@@ -190,7 +190,7 @@ def _proposed_words(proposal: "Proposal | None", session: "Session") -> str:
 def _files_json(prepared: "Prepared") -> "list[Json]":
     from sgpu_decl.views.code_files import files_json
 
-    return files_json(prepared.code_trees)
+    return files_json(prepared.code_trees, prepared.counted)
 
 
 def refuse_limit(limit: int | None, *, output: str) -> None:
@@ -213,7 +213,7 @@ def show_plan(prepared: "Prepared", *, output: str, limit: int | None, files: bo
     if files:
         from sgpu_decl.views.code_files import files_text
 
-        show(f"\n{files_text(prepared.code_trees)}", nl=False)
+        show(f"\n{files_text(prepared.code_trees, prepared.counted)}", nl=False)
 
 
 def _annotate(plan: "Plan") -> None:
@@ -232,7 +232,8 @@ def _show_markdown(prepared: "Prepared", *, limit: int, files: bool) -> None:
         from sgpu_decl.views.code_files import files_markdown
 
         half = (limit - LEAST_LIMIT) // 2
-        block = f"\n{files_markdown(prepared.code_trees, room=half if limit else math.inf)}"
+        room = half if limit else math.inf
+        block = f"\n{files_markdown(prepared.code_trees, prepared.counted, room=room)}"
     rest = limit - len(block.encode()) if limit else 0
     show_pieces(render(complete_plan(prepared.plan), now=now(), limit=rest))
     show(block, nl=False)

@@ -1,6 +1,7 @@
 """`code`: which files a run takes along."""
 
 import posixpath
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -8,7 +9,14 @@ from pydantic import AfterValidator, Field
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.file_paths import PATH
 
-__all__ = ["Code"]
+__all__ = ["Code", "Count"]
+
+
+class Count(StrEnum):
+    """Which files of the code count."""
+
+    AUTO = "auto"
+    ALL = "all"
 
 
 def _elsewhere(root: str | None) -> str | None:
@@ -30,4 +38,10 @@ class Code(Block):
         (),
         description="Large local data: linked into the run, never copied, not part of the digest "
         "(local backend only).",
+    )
+    count: Count = Field(
+        Count.AUTO,
+        description="Which changes of the code launch the run again. `auto`: those of files that "
+        "the run may use, so no documents at the top, `docs/`, settings of CI and editors, "
+        "notebooks and tests, unless the run reaches them. `all`: those of all files that travel.",
     )

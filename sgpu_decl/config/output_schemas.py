@@ -115,6 +115,9 @@ def state_schema() -> Schema:
         cell=_described(
             _maybe(_TEXT), "Of a cell of a matrix: the index of each of its values in its axis."
         ),
+        counted=_described(
+            _maybe(_TEXT), "The digest of the code that counts, after the number of the rule."
+        ),
         created_at=_TIME,
         started_at=_maybe(_TIME),
         ended_at=_maybe(_TIME),

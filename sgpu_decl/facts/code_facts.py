@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.facts.code_comparison import CodeComparison, uses_of
 from sgpu_decl.facts.finding_places import from_here, locator, placed
 from sgpu_decl.facts.needed_files import files_of_arguments, files_of_source
 from sgpu_decl.model.desired import CodeFacts
+from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.code_store import CodeStore
+from sgpu_decl.staging.counted_code import CodeTree, CountedCode, RunUses
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.selection import Exclusion, SelectionRule, exclusion_of
 from sgpu_decl.staging.signatures import check_entrypoint
-from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
+from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
 if TYPE_CHECKING:
     from sgpu_decl.config.code import Code
@@ -34,6 +37,8 @@ class CodeReader:
         by_digest: the files behind each digest.
         copies: the folder of copied modules, once `imported_modules` was called.
         values_left_out: the files of values that only this command keeps out of the code.
+        counted: what counts of the code behind a digest, for each way in which runs use it; the
+            first such run has the name.
     """
 
     def __init__(
@@ -60,12 +65,14 @@ class CodeReader:
         self._roots: dict[Code, Path] = {}
         self._snapshots: dict[Code, Snapshot | None] = {}
         self._searched: set[tuple[object, ...]] = set()
-        self._facts: dict[tuple[str, str | None], CodeFacts] = {}
+        self._facts: dict[object, CodeFacts] = {}
+        self._trees: dict[str, CodeTree] = {}
         self._cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
         self.copies: ModuleFolder | None = None
         self.values_left_out: set[Path] = set()
+        self.counted: dict[str, dict[str, tuple[str, CountedCode]]] = {}
 
     def code_of(self, run: "LoadedRun") -> Snapshot | None:
         """The code of a run as it is now; `None` if something is wrong with it."""
@@ -121,18 +128,39 @@ class CodeReader:
             root = self._roots[block] = (self._folder / (block.root or ".")).resolve()
         return root
 
-    def facts(self, code: Snapshot, before: str | None) -> CodeFacts:
-        """The facts that planning compares; `before` is the digest of the code launched last."""
-        key = (code.digest, before)
+    def facts(
+        self, run: "LoadedRun", code: Snapshot, earlier: Sequence[LaunchInputs], *, called: bool
+    ) -> CodeFacts:
+        """The facts that planning compares.
+
+        Args:
+            earlier: the launches of the run to compare with, the last one first.
+            called: whether the code is what a called function needs: all of it counts.
+        """
+        if code.digest not in self._trees:
+            self._trees[code.digest] = CodeTree(code)
+        tree = self._trees[code.digest]
+        uses = RunUses(everything=True) if called else uses_of(run.config, tree)
+        records = tuple((inputs.code_digest, inputs.counted) for inputs in earlier)
+        key = (code.digest, uses, records)
         if key not in self._facts:
+            compared = CodeComparison(self._store, tree, uses, earlier)
+            self.findings.extend(compared.findings())
+            self._note_counted(code, run, compared.counted)
             self._facts[key] = CodeFacts(
                 digest=code.digest,
                 files=len(code.entries),
                 bytes=sum(entry.size for entry in code.entries),
                 left_out=code.left_out,
-                changed=self._changed(before, code),
+                changed=compared.changed,
+                counted=compared.counted.record,
+                same=compared.same,
             )
         return self._facts[key]
+
+    def _note_counted(self, code: Snapshot, run: "LoadedRun", counted: CountedCode) -> None:
+        known = self.counted.setdefault(code.digest, {})
+        known.setdefault(counted.record, (run.address.name, counted))
 
     def check_entrypoint(
         self, run: "LoadedRun", code: Snapshot | None, installed: Callable[[str], bool]
@@ -165,11 +193,6 @@ class CodeReader:
     def save(self) -> None:
         """Write the digests of files to the cache."""
         self._cache.save()
-
-    def _changed(self, before: str | None, code: Snapshot) -> tuple[str, ...]:
-        if before is None or before == code.digest:
-            return ()
-        return changed(self._store.manifest(before), code)
 
 
 def _outside(project: Path, root: Path) -> list[Diagnostic]:

@@ -18,7 +18,7 @@ from sgpu_decl.model.target import Mode
 from sgpu_decl.planning.plan_checks import place_of
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.job_backend import JobBackend
+    from sgpu_decl.backends.job_backend import JobBackend, JobDescription
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.facts.job_spec import JobBackends
     from sgpu_decl.model.job import DesiredJob, ObservedJob
@@ -168,27 +168,41 @@ def _desired(
     ours: dict[str, Json] = {"backend": backend.model_dump(mode="json", exclude_defaults=True)}
     if lifecycle := config.lifecycle.model_dump(mode="json", exclude_defaults=True):
         ours["lifecycle"] = lifecycle
-    if run is not None:
-        ours |= run_part(run)
-    launching = launching_in(
-        canonical(ours), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
-    )
-    try:
+
+    def described(run: DesiredRun | None) -> tuple["JobDescription", str]:
+        whole = {**ours, **run_part(run)} if run is not None else ours
+        launching = launching_in(
+            canonical(whole), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
+        )
         description = job_backends(backend).describe(
             config, job.address.name, declared.mode, launching
         )
+        return description, canonical({**description.document, **whole})
+
+    try:
+        description, spec = described(run)
+        kept = tuple(described(one)[1] for one in _with_earlier_code(run))
     except BackendError as error:
         if error.field is None:
             raise
         return replace(bare, findings=(_mistake(job, run, error, error.field),))
     return replace(
         bare,
-        spec=canonical({**description.document, **ours}),
+        spec=spec,
+        kept=kept,
         title=description.title,
         run=run,
         rules=rules_of(),
         places=_Places(job, description.origins, run.places if run is not None else NO_PLACES),
     )
+
+
+def _with_earlier_code(run: DesiredRun | None) -> Iterator[DesiredRun]:
+    """A run with each code that was staged earlier and differs in nothing that counts."""
+    if run is None or run.code is None:
+        return
+    for code_digest, counted in run.code.same:
+        yield replace(run, code=replace(run.code, digest=code_digest, counted=counted))
 
 
 def _keeps_none(job: "LoadedJob", backend: "BackendOptions") -> Diagnostic:

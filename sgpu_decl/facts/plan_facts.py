@@ -2,7 +2,7 @@
 the backends offer. Everything here only reads; caches are the exception."""
 
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,14 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
+from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.matrix_cell import cell_positions
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.rename import Rename
-from sgpu_decl.model.state import State
+from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.fingerprint import fingerprint
+from sgpu_decl.staging.counted_code import CountedCode
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class PlanFacts:
     desired: the runs of the file, each with the digests of its code and its environment.
     snapshots: the files behind each code digest. Some of them are in `copies`, a temporary folder
         that is deleted with the last reference to it.
+    counted: for each code digest, what of it counts, with the name of the first such run.
     whole_project: false for a run file.
     config_digest: the digest of the file.
     removed: what the project lets go.
@@ -61,6 +64,7 @@ class PlanFacts:
     jobs: DeclaredJobs = field(default_factory=DeclaredJobs)
     findings: tuple[Diagnostic, ...] = ()
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    counted: Mapping[str, tuple[tuple[str, CountedCode], ...]] = field(default_factory=dict)
     whole_project: bool = True
     config_digest: str = ""
     removed: frozenset[Address] = frozenset()
@@ -116,6 +120,9 @@ def gather(
             (*reader.findings, *reader.code_reader.findings, *reader.environment_checks.findings)
         ),
         snapshots=reader.code_reader.by_digest,
+        counted={
+            digest: tuple(known.values()) for digest, known in reader.code_reader.counted.items()
+        },
         recipes=environments.recipes,
         copies=reader.code_reader.copies,
         whole_project=loaded.kind == "project",
@@ -148,6 +155,10 @@ class _FactReader:
         self._call_path = call_path
         self._shown = opened.shown
         self._state = state
+        self._active: dict[Address, tuple[Attempt, ...]] = {}
+        for attempt in state.active:
+            known = self._active.get(attempt.ref.address, ())
+            self._active[attempt.ref.address] = (*known, attempt)
         self._survey = project.survey
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
@@ -203,17 +214,18 @@ class _FactReader:
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
         if origins or not config.entrypoint:
             interpreter = None
+        facts = self._code_facts(code, run, jobs)
         return DesiredRun(
             address=run.address,
             backend=str(config.backend.kind),
             owner=self._owner,
-            spec=self._spec(run, code, environment),
+            spec=self._spec(run, code, facts, environment),
             cell=cell,
             until=str(config.until),
             on_active=str(config.on_active),
             prevent_destroy=config.lifecycle.prevent_destroy,
             ignore_changes=tuple(config.lifecycle.ignore_changes),
-            code=self._code_facts(code, run.address, jobs),
+            code=facts,
             environment=environment,
             interpreter=interpreter,
             placement=self._placements[key],
@@ -227,7 +239,11 @@ class _FactReader:
         )
 
     def _spec(
-        self, run: "LoadedRun", code: Snapshot | None, environment: DesiredEnvironment | None
+        self,
+        run: "LoadedRun",
+        code: Snapshot | None,
+        facts: CodeFacts | None,
+        environment: DesiredEnvironment | None,
     ) -> str:
         """The spec of a run. What is computed is what the last attempt computed if it is so as an
         earlier version read the file, which took text for numbers."""
@@ -241,7 +257,9 @@ class _FactReader:
         if spec == run.spec:
             return spec
         digest = environment.digest if environment is not None else None
-        return spec if fingerprint(spec, code.digest, digest) == last.fingerprint else run.spec
+        same = any(one == last.code_digest for one, _ in facts.same) if facts is not None else False
+        known = last.code_digest if same else code.digest
+        return spec if fingerprint(spec, known, digest) == last.fingerprint else run.spec
 
     def _code(self, run: "LoadedRun") -> Snapshot | None:
         if self._call_path is None:
@@ -250,22 +268,25 @@ class _FactReader:
         return self.code_reader.imported_modules(self._call_path) if remote else None
 
     def _code_facts(
-        self, code: Snapshot | None, run: Address, jobs: tuple[Address, ...]
+        self, code: Snapshot | None, run: "LoadedRun", jobs: tuple[Address, ...]
     ) -> CodeFacts | None:
         if code is None:
             return None
-        return self.code_reader.facts(code, self._code_before(run, jobs))
+        earlier = tuple(self._earlier(run.address, jobs))
+        return self.code_reader.facts(run, code, earlier, called=self._call_path is not None)
 
-    def _code_before(self, run: Address, jobs: tuple[Address, ...]) -> str | None:
-        """The digest of the code that was launched last, or that a job launches."""
+    def _earlier(self, run: Address, jobs: tuple[Address, ...]) -> Iterator[LaunchInputs]:
+        """What the last attempt and the active ones were launched with, or what jobs launch."""
         resources = self._state.resources
         if jobs:
             from sgpu_decl.planning.jobs.launched_run import launched_by
 
-            launched_runs = (launched_by(resources[job].spec) for job in jobs if job in resources)
-            return next((item.code_digest if item else None for item in launched_runs), None)
-        last = resources[run].last if run in resources else None
-        return last.inputs.code_digest if last else None
+            launched = (launched_by(resources[job].spec) for job in jobs if job in resources)
+            yield from (inputs for inputs in launched if inputs is not None)
+        elif run in resources:
+            last = resources[run].last
+            attempts = ((last,) if last is not None else ()) + self._active.get(run, ())
+            yield from (attempt.inputs for attempt in attempts)
 
     def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
         resource = self._state.resources.get(address)

@@ -66,13 +66,17 @@ class Placement:
 class CodeFacts:
     """The code of a run by content. `digest` names its manifest in the store; `files` and `bytes`
     count what is in it; `left_out` lists secrets that were found and not taken; `changed` the paths
-    that differ from the code of the last attempt."""
+    that differ from the code of the last attempt and count. `counted` is what counts, as the record
+    of a launch keeps it. `same` are the digests of code launched earlier that differs in nothing
+    that counts, each with what the record says of that."""
 
     digest: str
     files: int
     bytes: int
     left_out: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    counted: str | None = None
+    same: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,12 @@ class DesiredRun:
     def code_digest(self) -> str | None:
         return self.code.digest if self.code else None
 
+    def has_code(self, code_digest: str | None) -> bool:
+        """Whether its code is that one, or differs in nothing that counts."""
+        if code_digest == self.code_digest:
+            return True
+        return self.code is not None and any(one == code_digest for one, _ in self.code.same)
+
     @property
     def environment_digest(self) -> str | None:
         return self.environment.digest if self.environment else None
@@ -147,4 +157,5 @@ class DesiredRun:
             packages_digest=self.packages.digest if self.packages else None,
             placement=self.placement.id if self.placement else None,
             cell=self.cell,
+            counted=self.code.counted if self.code else None,
         )

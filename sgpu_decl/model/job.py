@@ -59,7 +59,8 @@ class DesiredJob:
     `spec` is canonical JSON: the document, and what is `OURS`. `places` maps a path of it to where
     the user wrote what led to it. `title` is what the job is called where it is kept. `run` is what
     it launches, where that is a run of the project. `rules` are those of the platform that keeps
-    it.
+    it. `kept` are its specs with the code that was staged earlier, where that differs in nothing
+    that counts: the job is left with such code.
     """
 
     address: Address
@@ -69,6 +70,7 @@ class DesiredJob:
     title: str
     run: DesiredRun | None = None
     rules: JobRules = field(default_factory=JobRules, compare=False)
+    kept: tuple[str, ...] = ()
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(

@@ -20,6 +20,9 @@ class LaunchInputs:
     list of what ranks found, declared or not. `placement` is the id of the run's `Placement`,
     `cell` the place of a cell in its matrix (`model/matrix_cell`), by which cells are sorted.
 
+    `counted` is what of the code counts, as `<rule>:<digest>`; None where all of it does, as in
+    records of an older sgpu.
+
     A field that comes later is text or None, and None by default: older states and plans lack it.
     """
 
@@ -30,6 +33,7 @@ class LaunchInputs:
     packages_digest: str | None = None
     placement: str | None = field(default=None, metadata=written_as("pool"))
     cell: str | None = None
+    counted: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

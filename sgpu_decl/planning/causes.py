@@ -82,8 +82,10 @@ def _effect(change: Change) -> object:
 
 
 def _inputs(inputs: LaunchInputs) -> LaunchInputs:
-    """What decides a launch, but for what this machine is found to have: an interpreter in the
-    folder of the project is in no commit."""
+    """What decides a launch, but for files that do not count, and for what this machine is found to
+    have: an interpreter in the folder of the project is in no commit."""
+    if inputs.counted is not None:
+        inputs = replace(inputs, code_digest=None, fingerprint="")
     return replace(inputs, packages_digest=None)
 
 

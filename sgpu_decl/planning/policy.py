@@ -67,6 +67,7 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "code.exclude": FieldRule(
             _META, "the digest of the code that it selects is compared instead"
         ),
+        "code.count": FieldRule(_META, "the digest of the code that counts is compared instead"),
         "code.link": FieldRule(
             _DATA, "linked files are outside the digest, so the list itself counts"
         ),

@@ -138,7 +138,7 @@ def _same_as(desired: DesiredRun, attempts: CurrentAttempts) -> Attempt | None:
 
 def _same_inputs(desired: DesiredRun, attempt: Attempt) -> bool:
     return (
-        attempt.inputs.code_digest == desired.code_digest
+        desired.has_code(attempt.inputs.code_digest)
         and attempt.inputs.environment_digest == desired.environment_digest
     )
 
@@ -199,7 +199,7 @@ def _what_differs(
 ) -> Reason:
     if any(field.effect is FieldEffect.NEW_ATTEMPT for field in fields):
         return Reason.CONFIG_CHANGED
-    if base is not None and base.inputs.code_digest == desired.code_digest:
+    if base is not None and desired.has_code(base.inputs.code_digest):
         return Reason.ENVIRONMENT_CHANGED
     return Reason.CODE_CHANGED
 

@@ -37,6 +37,7 @@ _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 _CHECK = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _PLACEMENT = re.compile(r"[ -~]{1,65536}")
 _CELL = re.compile(r"\d{1,6}(,\d{1,6}){0,99}", re.ASCII)
+_COUNTED = re.compile(r"\d{1,4}:sha256:[0-9a-f]{64}", re.ASCII)
 _TOKEN = re.compile(re.escape(TOKEN_PREFIX) + r"[a-z2-7]{52}")
 
 
@@ -154,6 +155,8 @@ def _misformed(change: Change, launch: PlannedLaunch) -> Iterator[str]:
         yield "names a placement that cannot be"
     if inputs.cell is not None and not _CELL.fullmatch(inputs.cell):
         yield "names a cell that cannot be"
+    if inputs.counted is not None and not _COUNTED.fullmatch(inputs.counted):
+        yield "names code that cannot be"
     owner = launch.owner
     if not owner or "\0" in owner or owner.startswith("/") or len(owner) > _LONGEST_PATH:
         yield "names no file as the owner"

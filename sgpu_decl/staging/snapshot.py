@@ -43,16 +43,22 @@ class SnapshotEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """`entries` is sorted by path; `exclusions` lists the paths that are not code, whole folders as
-    one. `root` is where the files lie now. The digest covers the entries only."""
+    one. `root` is where the files lie now. The digest covers the entries only. `taken_anew` are the
+    files, and folders of files, that older versions left out."""
 
     root: Path
     digest: str
     entries: tuple[SnapshotEntry, ...]
     exclusions: tuple[Exclusion, ...] = ()
+    taken_anew: frozenset[str] = frozenset()
 
     @classmethod
     def of(
-        cls, root: Path, entries: Collection[SnapshotEntry], exclusions: Collection[Exclusion]
+        cls,
+        root: Path,
+        entries: Collection[SnapshotEntry],
+        exclusions: Collection[Exclusion],
+        taken_anew: Collection[str] = (),
     ) -> "Snapshot":
         ordered = tuple(sorted(entries, key=lambda entry: entry.path))
         return cls(
@@ -60,6 +66,7 @@ class Snapshot:
             digest=digest(canonical([entry.to_json() for entry in ordered])),
             entries=ordered,
             exclusions=tuple(sorted(exclusions, key=lambda item: item.path)),
+            taken_anew=frozenset(taken_anew),
         )
 
     @property
@@ -137,7 +144,7 @@ def snapshot(
     walk.run()
     if has_errors(walk.findings):
         return None, tuple(walk.findings)
-    code = Snapshot.of(root, walk.entries, walk.exclusions)
+    code = Snapshot.of(root, walk.entries, walk.exclusions, selection.taken_anew)
     warnings = (*_dangling(code), *_large(code), *_not_included(code, include))
     return code, (*walk.findings, *warnings)
 

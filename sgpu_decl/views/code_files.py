@@ -1,9 +1,10 @@
-"""The files of a code tree, and the rule that excludes each of the others."""
+"""The files of a code tree, which of them count, and the rule that excludes each of the others."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.staging.counted_code import CountedCode
 from sgpu_decl.staging.selection import Exclusion
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.views.markdown import fenced, written_size
@@ -16,16 +17,21 @@ FILES_NOTE = 80
 
 _WIDEST = 60  # columns of a path before the rule stands
 
+Counted = Mapping[str, Sequence[tuple[str, CountedCode]]]
+"""For the digest of a tree, what of it counts, each with the name of the first such run."""
 
-def files_text(snapshots: Sequence[Snapshot]) -> str:
+
+def files_text(snapshots: Sequence[Snapshot], counted: Counted) -> str:
     """The files of each tree for people; ended by a newline."""
-    return "".join(f"{line}\n" for tree in snapshots for line in _lines(tree))
+    return "".join(
+        f"{line}\n" for tree in snapshots for line in _lines(tree, counted.get(tree.digest, ()))
+    )
 
 
-def files_markdown(snapshots: Sequence[Snapshot], *, room: float) -> str:
+def files_markdown(snapshots: Sequence[Snapshot], counted: Counted, *, room: float) -> str:
     """The same as a block of GitHub Markdown of at most `room` bytes, but `FILES_NOTE` at least;
     lines that do not fit are counted."""
-    lines = files_text(snapshots).splitlines()
+    lines = files_text(snapshots, counted).splitlines()
     whole = fenced("\n".join(lines), "")
     if written_size(whole) <= room:
         return f"{whole}\n"
@@ -41,8 +47,8 @@ def files_markdown(snapshots: Sequence[Snapshot], *, room: float) -> str:
     return "\n\n".join([*block, rest])
 
 
-def files_json(snapshots: Sequence[Snapshot]) -> list[Json]:
-    """For each tree its root, its digest, its files, and the files that are excluded."""
+def files_json(snapshots: Sequence[Snapshot], counted: Counted) -> list[Json]:
+    """For each tree its root, its digest, its files, what counts, and what is excluded."""
     return [
         {
             "root": os.fspath(tree.root),
@@ -51,27 +57,56 @@ def files_json(snapshots: Sequence[Snapshot]) -> list[Json]:
                 {"path": entry.path, "bytes": entry.size, "link": entry.target}
                 for entry in tree.entries
             ],
+            "counted": [_counted_json(run, one) for run, one in counted.get(tree.digest, ())],
             "kept_back": [_kept_json(back) for back in tree.exclusions],
         }
         for tree in snapshots
     ]
 
 
-def _lines(tree: Snapshot) -> Iterator[str]:
+def _lines(tree: Snapshot, counted: Sequence[tuple[str, CountedCode]]) -> Iterator[str]:
     whole = sum(entry.size for entry in tree.entries)
     shown = escape(os.path.relpath(tree.root))
     yield f"The code in `{shown}`, {count(len(tree.entries), 'file')}, {size(whole)}:"
     for entry in tree.entries:
         link = f" -> {escape(entry.target)}" if entry.target is not None else ""
         yield f"  {size(entry.size):>9}  {escape(entry.path)}{link}"
+    for run, one in counted:
+        runs = f" for `{escape(run)}` and its like" if len(counted) > 1 else ""
+        if one.unclear is not None:
+            yield f"All of it counts{runs}: {escape(one.unclear)}."
+        if one.uncounted:
+            yield f"A change of these files launches nothing{runs}:"
+            yield from _table(one.uncounted)
+        if one.reached:
+            yield f"These count{runs}, as the run reaches them:"
+            yield from _table(one.reached)
     if not tree.exclusions:
         yield f"Nothing in `{shown}` is excluded."
         return
     yield f"Excluded in `{shown}`:"
-    paths = [escape(back.path) for back in tree.exclusions]
-    width = min(_WIDEST, max(map(columns, paths)))
-    for path, back in zip(paths, tree.exclusions, strict=True):
-        yield f"  {path}{' ' * max(0, width - columns(path))}  {escape(str(back))}"
+    yield from _table({back.path: str(back) for back in tree.exclusions})
+
+
+def _table(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Paths, each with a reason."""
+    width = min(_WIDEST, max(columns(escape(path)) for path in reasons))
+    for path, reason in sorted(reasons.items()):
+        gap = " " * max(0, width - columns(escape(path)))
+        yield f"  {escape(path)}{gap}  {escape(reason)}"
+
+
+def _counted_json(run: str, counted: CountedCode) -> Json:
+    return {
+        "run": run,
+        "uncounted": _reasons_json(counted.uncounted),
+        "reached": _reasons_json(counted.reached),
+        "everything": counted.unclear,
+    }
+
+
+def _reasons_json(reasons: Mapping[str, str]) -> list[Json]:
+    return [{"path": path, "why": why} for path, why in sorted(reasons.items())]
 
 
 def _kept_json(item: Exclusion) -> dict[str, Json]:

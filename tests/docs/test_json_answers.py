@@ -104,6 +104,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
     folder: Path = tmp_path_factory.mktemp("answers")
     (folder / "run.yaml").write_text(RUN.replace("FAILS", "false"))
     (folder / "sweep.yaml").write_text(SWEEP)
+    (folder / "NOTES.md").write_text("")
     (folder / "train.py").write_text(TRAIN)
     shell = Shell(folder, dict(os.environ))
     assert shell.here("apply", "-y").code == 0

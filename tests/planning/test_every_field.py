@@ -42,6 +42,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "code.include": (["a"], ["b"]),
     "code.exclude": (["a"], ["b"]),
     "code.link": (["a"], ["b"]),
+    "code.count": ("all", None),
     "ray.num_cpus": (1, 2),
     "ray.num_gpus": (0, 1),
     "ray.resources": ({"ssd": 1}, {"ssd": 2}),

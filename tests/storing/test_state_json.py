@@ -52,6 +52,7 @@ def test_everything_recorded_is_in_it_as_json(
                     "packages_digest": None,
                     "pool": "p-1",
                     "cell": None,
+                    "counted": None,
                     "created_at": "2026-05-01T12:00:00.250000Z",
                     "started_at": None,
                     "ended_at": None,

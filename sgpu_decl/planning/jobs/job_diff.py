@@ -34,7 +34,7 @@ from sgpu_decl.planning.jobs.launched_run import launched_by, staged_inputs
 from sgpu_decl.planning.plan_checks import place_of
 
 _SHOWN = 5
-_DIGESTS = frozenset(f"{STAGED}.{item}" for item in ("code", "environment", "packages"))
+_DIGESTS = frozenset(f"{STAGED}.{item}" for item in ("code", "counted", "environment", "packages"))
 
 # In the order of their precedence.
 _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_CHANGED)
@@ -45,6 +45,11 @@ def job_change(
 ) -> tuple[Change, tuple[Check, ...]]:
     """Return the change of one job and what must be said about it."""
     resource = state.resources.get(desired.address)
+    for spec in desired.kept if resource is not None else ():
+        kept = replace(desired, spec=spec)
+        change, checks = _changed(kept, resource, observed, state.lineage, target)
+        if change.idle and not checks:
+            return change, ()
     change, checks = _changed(desired, resource, observed, state.lineage, target)
     if change.action in (Action.CREATE, Action.UPDATE) and desired.run is not None:
         before = resource.spec if resource is not None and not resource.gone else "{}"

@@ -15,6 +15,7 @@ from sgpu_decl.model.plan import FieldEffect, Reason
 POLICY: Mapping[str, JobRule] = MappingProxyType(
     {
         "staged.code": JobRule(Reason.CODE_CHANGED, "the digest of the code"),
+        "staged.counted": JobRule(Reason.CODE_CHANGED, "the digest of the code that counts"),
         "staged.environment": JobRule(
             Reason.ENVIRONMENT_CHANGED, "the digest of what is installed"
         ),

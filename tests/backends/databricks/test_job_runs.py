@@ -158,6 +158,17 @@ def test_what_changed_of_the_run_is_told_at_its_line_and_launched_next(shop: Sho
     assert shop.returned(0)[0] == {"rank": 0, "n": 4, "new": True}
 
 
+def test_a_job_is_left_as_it_is_where_nothing_changed_that_counts(shop: Shop) -> None:
+    (shop.folder / "NOTES.md").write_text("one\n")
+    shop.apply()
+    (shop.folder / "NOTES.md").write_text("two\n")
+    assert shop.change().action is Action.NO_OP
+    shop.write("sgpu.yml", "0 0 2", "0 0 3")
+    assert [field.path for field in shop.change().fields] == ["schedule.quartz_cron_expression"]
+    shop.write("train.py", '"n": n', '"n": -n')
+    assert shop.change().code.changed == ("train.py",)
+
+
 def test_changed_code_alone_is_the_reason_and_is_sent(shop: Shop) -> None:
     shop.apply()
     (old,) = shop.folders()

@@ -1,0 +1,194 @@
+"""The programs that a command starts, as far as its words and the shell scripts of the code tell.
+Nothing is run."""
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["CommandReach", "command_reach"]
+
+_PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?")
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_PYTEST = frozenset({"pytest", "py.test"})
+# They start the Python script or module that they are given.
+_LAUNCHERS = frozenset({"accelerate", "composer", "deepspeed", "horovodrun", "torchrun"})
+_LAUNCHING_MODULES = ("torch.distributed", "accelerate.", "deepspeed.", "lightning.fabric")
+# They start the program that stands among their words.
+_WRAPPERS = frozenset({
+    "command", "conda", "env", "exec", "ionice", "mpiexec", "mpirun", "ncu", "nice", "nohup",
+    "nsys", "numactl", "pdm", "pixi", "poetry", "rye", "setsid", "srun", "stdbuf", "taskset",
+    "time", "timeout", "uv", "xvfb-run",
+})  # fmt: skip
+# They start nothing of the code, and read of it what their words name.
+_PLAIN = frozenset({
+    "", "[", "[[", ":", "cat", "cd", "chmod", "cp", "date", "df", "du", "echo", "exit", "export",
+    "false", "free", "grep", "head", "hostname", "id", "ln", "ls", "mkdir", "mv", "nvidia-smi",
+    "pip", "pip3", "popd", "printenv", "printf", "pushd", "pwd", "rm", "rmdir", "sed", "set",
+    "shopt", "sleep", "sort", "sync", "tail", "tee", "test", "touch", "tr", "trap", "true",
+    "ulimit", "umask", "uname", "unset", "wait", "wc", "which", "whoami",
+})  # fmt: skip
+_WORDS_OF_SHELL = frozenset({
+    "!", "{", "}", "(", ")", "do", "done", "elif", "else", "fi", "if", "then", "until", "while",
+})  # fmt: skip
+_OPERATOR = re.compile(r"[;&|\n]+")
+_COMMENT = re.compile(r"(^|(?<=\s))#.*", re.MULTILINE)
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=")
+_DEEPEST = 8  # scripts that start each other
+
+ReadScript = Callable[[str], str | None]
+
+
+@dataclass(slots=True)
+class CommandReach:
+    """Attributes:
+    words: everything that is written, each of which may name a file.
+    started: the scripts and modules that a Python starts, as `train.py` or `package.module`.
+    programs: the texts of `python -c`.
+    tests: whether pytest runs.
+    unknown: what starts and cannot be read, in words; None where all of it can.
+    """
+
+    words: list[str] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
+    tests: bool = False
+    unknown: str | None = None
+
+
+def command_reach(command: Sequence[str] | str, read: ReadScript) -> CommandReach:
+    """Read a command.
+
+    Args:
+        read: gives the text of a file of the code, by its path; None where there is none.
+    """
+    reach = CommandReach()
+    if isinstance(command, str):
+        _text(command, read, reach, 0)
+    else:
+        reach.words += command
+        _simple(list(command), read, reach, 0)
+    return reach
+
+
+def _text(text: str, read: ReadScript, reach: CommandReach, depth: int) -> None:
+    joined = text.replace("\\\n", " ")
+    if "`" in joined or "$(" in joined or "<<" in joined or depth > _DEEPEST:
+        reach.unknown = reach.unknown or "the command computes what it starts"
+    for words in _commands(joined, reach):
+        reach.words += words
+        _simple(words, read, reach, depth)
+
+
+def _commands(text: str, reach: CommandReach) -> Iterator[list[str]]:
+    """The simple commands of a text, each as its words."""
+    lexer = shlex.shlex(_COMMENT.sub("", text), posix=True, punctuation_chars=";&|()<>\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if _OPERATOR.fullmatch(word):
+                yield words
+                words = []
+            else:
+                words.append(word)
+    except ValueError:
+        reach.unknown = reach.unknown or "the command cannot be read"
+    yield words
+
+
+def _simple(words: list[str], read: ReadScript, reach: CommandReach, depth: int) -> None:
+    """One program with its words."""
+    while words and (words[0] in _WORDS_OF_SHELL or _ASSIGNED.match(words[0])):
+        words = words[1:]
+    if not words or words[0] == "for":
+        return
+    program, rest = os.path.basename(words[0]), words[1:]
+    if words[0].endswith(".py"):
+        reach.started.append(words[0])
+    elif _PYTHON.fullmatch(program):
+        _python(rest, reach)
+    elif program in _PYTEST:
+        reach.tests = True
+    elif program in _LAUNCHERS:
+        _launched(program, rest, reach)
+    elif program in _SHELLS:
+        _shell(rest, read, reach, depth)
+    elif program in _WRAPPERS:
+        _wrapped(program, rest, read, reach, depth)
+    elif program in (".", "source"):
+        _script(rest[0] if rest else "", read, reach, depth)
+    elif words[0] not in _PLAIN:
+        _script(words[0], read, reach, depth)
+
+
+def _python(words: list[str], reach: CommandReach) -> None:
+    for position, word in enumerate(words):
+        rest = words[position + 1 :]
+        if word == "-c":
+            reach.programs += rest[:1]
+            return
+        if word == "-m" or (word.startswith("-m") and len(word) > 2):
+            module = word[2:] or (rest[0] if rest else "")
+            if module in _PYTEST:
+                reach.tests = True
+            elif module.startswith(_LAUNCHING_MODULES):
+                _launched(module, rest, reach)
+            elif module != "pip":
+                reach.started.append(module)
+            return
+        if word == "-":
+            break
+        if not word.startswith("-") and (position == 0 or words[position - 1] not in ("-X", "-W")):
+            reach.started.append(word)
+            return
+    reach.unknown = reach.unknown or "the command gives Python a program that is in no file"
+
+
+def _launched(program: str, words: list[str], reach: CommandReach) -> None:
+    """The first script or module among the words of a launcher."""
+    for position, word in enumerate(words):
+        if word.endswith(".py"):
+            reach.started.append(word)
+            return
+        if word in ("-m", "--module") and position + 1 < len(words):
+            named = [item for item in words[position + 1 :] if not item.startswith("-")]
+            reach.started += named[:1]
+            return
+    reach.unknown = reach.unknown or f"`{program}` starts something that its words do not name"
+
+
+def _shell(words: list[str], read: ReadScript, reach: CommandReach, depth: int) -> None:
+    for position, word in enumerate(words):
+        if word.startswith("-") and word.endswith("c") and not word.startswith("--"):
+            _text(words[position + 1] if position + 1 < len(words) else "", read, reach, depth + 1)
+            return
+        if not word.startswith(("-", "+")) and word != "pipefail":
+            _script(word, read, reach, depth)
+            return
+
+
+def _wrapped(
+    program: str, words: list[str], read: ReadScript, reach: CommandReach, depth: int
+) -> None:
+    for position, word in enumerate(words):
+        name = os.path.basename(word)
+        known = _LAUNCHERS | _SHELLS | _PYTEST | _WRAPPERS
+        if word.endswith(".py") or name in known or _PYTHON.fullmatch(name):
+            _simple(words[position:], read, reach, depth)
+            return
+        if name == "pip" or (program == "uv" and name == "sync"):
+            return
+    reach.unknown = reach.unknown or f"`{program}` starts a program that sgpu does not know"
+
+
+def _script(path: str, read: ReadScript, reach: CommandReach, depth: int) -> None:
+    text = read(path)
+    first = (text or "").partition("\n")[0]
+    if text is not None and first.startswith("#!") and "python" in first:
+        reach.started.append(path)
+    elif text is not None and (path.endswith((".sh", ".bash")) or "sh" in first):
+        _text(text, read, reach, depth + 1)
+    else:
+        reach.unknown = reach.unknown or f"the command starts `{path}`, which sgpu does not know"

@@ -1,0 +1,398 @@
+"""Which files of the code count: a change of one that does not count launches nothing again.
+
+All of the code travels. Documents at the top, `docs/`, settings of CI and editors, notebooks and
+tests do not count, unless the run reaches them: by an import, by a path that its source, its
+command or its arguments name, or by `code.include`. Where that cannot be told, all of them count.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.regular_files import read_regular
+from sgpu_decl.staging.command_programs import CommandReach, command_reach
+from sgpu_decl.staging.git_patterns import PatternList, patterns_of
+from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.staging.source_mentions import Mentions, mentions_of, mentions_of_text
+
+__all__ = ["RULE", "CodeTree", "CountedCode", "RunUses", "counted_code", "kinds_of"]
+
+RULE = "1"
+"""The version of this rule. A record of a launch says by which one its code was counted."""
+
+_MOST = 2000  # files that are parsed: a plan should not take longer
+_DOCUMENTS = (
+    "acknowledgements|authors|changelog|changes|citation|code[-_]of[-_]conduct|codeowners"
+    "|contributing|contributors|copying|copyright|credits|faq|governance|history|install|licen[cs]es?|maintainers"
+    "|news|notes|notice|readme|release[-_]?notes|releases|roadmap|security|support|thanks|todo"
+    "|upgrading"
+)
+_WRITTEN = re.compile(rf"(?i:({_DOCUMENTS})([-_.][\w-]+)*\.(md|mdx|markdown|rst|adoc|org|cff))")
+# A text of that name in small letters may be data.
+_PLAIN = re.compile(rf"({_DOCUMENTS.upper()})([-_.][\w-]+)*(\.txt|\.TXT)?")
+_SETTINGS = frozenset({
+    ".azuredevops", ".buildkite", ".circleci", ".devcontainer", ".forgejo", ".gitea", ".github",
+    ".gitlab", ".husky", ".idea", ".vscode", ".vs", ".woodpecker", ".zed",
+})  # fmt: skip
+_SETTINGS_FILES = frozenset({
+    ".editorconfig", ".gitattributes", ".gitlab-ci.yml", ".pre-commit-config.yaml", ".travis.yml",
+    "Jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml",
+})  # fmt: skip
+_TEST = re.compile(r"(test_.*|.*_test|conftest)\.py")
+_TESTS = frozenset({"test", "tests"})
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUses:
+    """What a run uses of its code, as far as that decides what counts.
+
+    Attributes:
+        started: scripts and modules, each with who starts it.
+        programs: the texts of `python -c`.
+        words: the texts that may name a file, each with the field that holds it.
+        include: the patterns of `code.include`.
+        tests: whether pytest runs.
+        unclear: why all of the code counts.
+        everything: whether it does so by `code.count`.
+    """
+
+    started: tuple[tuple[str, str], ...] = ()
+    programs: tuple[str, ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
+    include: tuple[str, ...] = ()
+    tests: bool = False
+    unclear: str | None = None
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedCode:
+    """What of a tree counts for a run.
+
+    Attributes:
+        record: the rule and the digest of what counts, as the record of a launch keeps it.
+        uncounted: the files that do not count, each with the kind that it is of.
+        reached: the files of such a kind that count, each with the reason.
+        unclear: why all of them count although the rule is not `all`.
+    """
+
+    record: str
+    uncounted: Mapping[str, str] = field(default_factory=dict)
+    reached: Mapping[str, str] = field(default_factory=dict)
+    unclear: str | None = None
+
+
+def kinds_of(paths: Iterable[str]) -> dict[str, str]:
+    """The files that do not count unless they are reached, each with its kind in words."""
+    every = list(paths)
+    tests = {
+        folder
+        for path in every
+        if _TEST.fullmatch(path.rpartition("/")[2])
+        for folder in _folders(path)
+        if folder.rpartition("/")[2] in _TESTS
+    }
+    found = ((path, _kind(path, tests)) for path in every)
+    return {path: kind for path, kind in found if kind is not None}
+
+
+def _kind(path: str, tests: Collection[str]) -> str | None:
+    top, _, below = path.partition("/")
+    name = path.rpartition("/")[2]
+    if not below and (_WRITTEN.fullmatch(name) or _PLAIN.fullmatch(name)):
+        return "a document at the top of the code"
+    if below and top == "docs":
+        return "documentation"
+    if (below and top in _SETTINGS) or (not below and name in _SETTINGS_FILES):
+        return "settings of CI or an editor"
+    if name.endswith(".ipynb"):
+        return "a notebook"
+    if _TEST.fullmatch(name) or any(folder in tests for folder in _folders(path)):
+        return "a test"
+    return None
+
+
+class CodeTree:
+    """The files of a tree, by what may lead to them.
+
+    Args:
+        gone: files that an earlier tree had, which are judged as if they were there.
+    """
+
+    def __init__(self, code: Snapshot, gone: Collection[str] = ()) -> None:
+        self.code = code
+        self.links = {entry.path: entry.target for entry in code.entries if entry.target}
+        every = [*(entry.path for entry in code.entries), *gone]
+        self.kinds = kinds_of(every)
+        self.paths = frozenset(every)
+        self.folders = {folder for path in every for folder in _folders(path)}
+        self.kind_folders = {folder for path in self.kinds for folder in _folders(path)}
+        self.modules: dict[str, list[str]] = {}
+        self.by_name: dict[str, list[str]] = {}
+        for path in self.kinds:
+            self.by_name.setdefault(path.rpartition("/")[2], []).append(path)
+        for path in every:
+            if path.endswith(".py"):
+                stem = path.removesuffix(".py").removesuffix("/__init__")
+                self.modules.setdefault(stem.rpartition("/")[2], []).append(path)
+        python = (path for path in every if path.endswith(".py"))
+        self._ends = {
+            path.rpartition("/")[2] for path in (*self.kind_folders, *self.kinds, *python)
+        }
+
+    def uses(
+        self,
+        *,
+        entrypoint: str | None = None,
+        command: Sequence[str] | str | None = None,
+        words: Iterable[tuple[str, str]] = (),
+        include: tuple[str, ...] = (),
+        everything: bool = False,
+    ) -> RunUses:
+        """What a run uses of this tree. Runs that differ in nothing that matters have the same.
+
+        Args:
+            words: texts of its arguments, parameters and variables, each with its field.
+        """
+        if everything or not self.kinds:
+            return RunUses(everything=True)
+        pieces = [(where, piece) for where, text in words for piece in _pieces(text)]
+        reach = CommandReach()
+        started: tuple[tuple[str, str], ...] = ()
+        if entrypoint is not None:
+            started = ((entrypoint.partition(":")[0], "the entrypoint"),)
+        elif command is not None:
+            reach = command_reach(command, self._text)
+            started = tuple((one, "the command") for one in reach.started)
+            pieces += [("command", piece) for word in reach.words for piece in _pieces(word)]
+        return RunUses(
+            started=started,
+            programs=tuple(reach.programs),
+            words=tuple(dict.fromkeys(one for one in pieces if self.may_name(one[1]))),
+            include=include,
+            tests=reach.tests,
+            unclear=reach.unknown,
+        )
+
+    def may_name(self, text: str) -> bool:
+        """Whether a text may lead to a file that counts only if it is reached."""
+        if _WILD.search(text):
+            return any(map(str.isalnum, text))
+        if text.rstrip("/").rpartition("/")[2] in self._ends:
+            return True
+        return bool(_DOTTED.fullmatch(text)) and any(
+            part in self.modules for part in text.split(".")
+        )
+
+    def _text(self, path: str) -> str | None:
+        path = os.path.normpath(path)
+        if path not in self.paths:
+            return None
+        try:
+            return read_regular(self.code.root / path).decode("utf-8", "surrogateescape")
+        except OSError:
+            return None
+
+
+def counted_code(tree: CodeTree, uses: RunUses) -> CountedCode:
+    """Tell which files of a tree count for a run."""
+    code = tree.code
+    if uses.everything:
+        return CountedCode(record=f"{RULE}:{code.digest}")
+    reach = _Reach(tree)
+    reach.follow(uses)
+    if reach.unclear is not None:
+        return CountedCode(record=f"{RULE}:{code.digest}", unclear=reach.unclear)
+    uncounted = {path: kind for path, kind in tree.kinds.items() if path not in reach.reached}
+    counting = [entry.to_json() for entry in code.entries if entry.path not in uncounted]
+    return CountedCode(
+        record=f"{RULE}:{digest(canonical(counting))}", uncounted=uncounted, reached=reach.reached
+    )
+
+
+class _Reach:
+    """Follows what a run starts through the files of a tree."""
+
+    def __init__(self, tree: CodeTree) -> None:
+        self._tree = tree
+        self._waiting: dict[str, None] = {}
+        self._seen: set[str] = set()
+        self._starts: dict[str, None] = {"": None, "src": None}
+        self.reached: dict[str, str] = {}
+        self.unclear: str | None = None
+
+    def follow(self, uses: RunUses) -> None:
+        include = PatternList(patterns_of(uses.include))
+        for path in self._tree.kinds if uses.include else ():
+            levels = [(path, False), *((folder, True) for folder in _folders(path))]
+            named = (include.match(level, folder=is_folder) for level, is_folder in levels)
+            deciding = next((one for one in named if one is not None), None)
+            if deciding is not None and not deciding.negative:
+                self._take(path, "`code.include` names it")
+        for path, target in self._tree.links.items():
+            if path not in self._tree.kinds:
+                self._named(target, path.rpartition("/")[0], f"the link `{path}` leads to it")
+        for where, word in uses.words:
+            self._named(word, "", f"`{where}` names it")
+        for program in uses.programs:
+            try:
+                self._mentions(mentions_of_text(program), "", "command")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self.unclear = "the program in the command cannot be parsed"
+        for path, kind in self._tree.kinds.items() if uses.tests else ():
+            if kind == "a test":
+                self._take(path, "pytest may collect it")
+        for target, by in uses.started:
+            self._start(target, by)
+        self.unclear = uses.unclear or self.unclear
+        done = 0
+        while self._waiting and self.unclear is None:
+            path = next(iter(self._waiting))
+            del self._waiting[path]
+            done += 1
+            if done > _MOST:
+                self.unclear = f"the run imports more than {_MOST:,} files"
+                return
+            self._file(path)
+
+    def _start(self, target: str, by: str) -> None:
+        """A script, or a module with its packages."""
+        path = os.path.normpath(target)
+        if path in self._tree.paths:
+            self._starts.setdefault(path.rpartition("/")[0])
+            self._take(path, f"{by} starts it")
+            return
+        if target.endswith(".py") or "/" in target:
+            folders = [path for path in self._tree.paths if path.endswith(f"/{target}")]
+            if not folders:
+                self.unclear = f"{by} starts `{target}`, which is no file of the code"
+            for path in folders:  # the command may have gone to its folder
+                self._starts.setdefault(path.rpartition("/")[0])
+                self._take(path, f"{by} starts it")
+            return
+        found = self._files_of(target, [*self._starts]) or self._anywhere(target)
+        main = self._files_of(f"{target}.__main__", [*self._starts])
+        if not found and not main:
+            self.unclear = f"{by} starts the module `{target}`, which is not in the code"
+        for path in (*found, *main):
+            self._take(path, f"{by} starts it")
+
+    def _take(self, path: str, why: str) -> None:
+        """A file that counts, and whose own mentions count if it is Python."""
+        if path in self._tree.kinds:
+            self.reached.setdefault(path, why)
+        if path.endswith(".py") and path not in self._seen:
+            self._seen.add(path)
+            self._waiting[path] = None
+
+    def _file(self, path: str) -> None:
+        try:
+            mentions = mentions_of(self._tree.code.root / path, path)
+        except FileNotFoundError:
+            return  # of an earlier tree
+        except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
+            self.unclear = f"`{path}` cannot be parsed"
+            return
+        self._mentions(mentions, path.rpartition("/")[0], path)
+
+    def _mentions(self, mentions: Mentions, folder: str, shown: str) -> None:
+        """What a file mentions; `folder` is its own."""
+        for one in mentions.imports:
+            for path in self._imported(one.modules, one.level, folder):
+                self._take(path, f"`{shown}:{one.line}` imports it")
+        for start, line in mentions.computed:
+            for path in self._tree.paths:
+                dotted = path.removesuffix(".py").replace("/", ".")
+                if path.endswith(".py") and f".{start}" in f".{dotted}":
+                    self._take(path, f"`{shown}:{line}` imports modules by computed names")
+        for path, line in mentions.opened:
+            self._below(path, f"`{shown}:{line}` opens it")
+        for text, line in mentions.texts:
+            self._named(text, folder, f"`{shown}:{line}` names it")
+
+    def _below(self, path: str, why: str) -> None:
+        """A path that is named: a file, or a folder with all that it holds."""
+        if path in self._tree.paths:
+            self._take(path, why)
+        elif path == "." or path in self._tree.kind_folders:
+            for one in self._tree.kinds:
+                if path == "." or one.startswith(f"{path}/"):
+                    self._take(one, why)
+
+    def _named(self, text: str, folder: str, why: str) -> None:
+        """A text that may be a path, a pattern of paths, or the name of a module."""
+        if not self._tree.may_name(text):
+            return
+        end = text.rstrip("/").rpartition("/")[2]
+        if _DOTTED.fullmatch(text):
+            for path in self._files_of(text, [*self._starts, folder]):
+                self._take(path, why)
+        if _WILD.search(text) and any(map(str.isalnum, text)):
+            for path in self._tree.kinds:
+                if fnmatchcase(path, text) or fnmatchcase(path.rpartition("/")[2], end):
+                    self._take(path, why)
+        for base in {*self._starts, folder}:
+            path = os.path.normpath(os.path.join(base, text))
+            if path != ".":
+                self._below(path, why)
+        if "." in text and "/" not in text:
+            for path in self._tree.by_name.get(text, ()):
+                self._take(path, why)
+
+    def _imported(self, modules: Sequence[str], level: int, folder: str) -> Iterator[str]:
+        """The files that an import may execute."""
+        if level:
+            for _ in range(level - 1):
+                folder = folder.rpartition("/")[0]
+            if (package := f"{folder}/__init__.py".lstrip("/")) in self._tree.paths:
+                yield package
+            for module in filter(None, modules):
+                yield from self._files_of(module, [folder])
+            return
+        bases = list(dict.fromkeys([*self._starts, folder]))
+        found = [path for module in modules for path in self._files_of(module, bases)]
+        yield from found or (path for module in modules[:1] for path in self._anywhere(module))
+
+    def _files_of(self, module: str, bases: Sequence[str]) -> list[str]:
+        """The files of a dotted name below some folders, its packages included."""
+        found = []
+        for base in bases:
+            path = base
+            for part in module.split("."):
+                path = f"{path}/{part}".lstrip("/")
+                found += [
+                    one for one in (f"{path}/__init__.py", f"{path}.py") if one in self._tree.paths
+                ]
+                if path not in self._tree.folders:
+                    break
+        return found
+
+    def _anywhere(self, module: str) -> list[str]:
+        """The files of a module that lies in no folder from which Python imports here, as far as
+        that is known: the program may add others."""
+        if module.partition(".")[0] in sys.stdlib_module_names:
+            return []
+        inside = f"/{module.replace('.', '/')}"
+        named = self._tree.modules.get(module.rpartition(".")[2], ())
+        return [
+            path
+            for path in named
+            if path.removesuffix(".py").removesuffix("/__init__").endswith(inside)
+        ]
+
+
+def _pieces(text: str) -> set[str]:
+    """A text, its words, and what stands after `=` or between commas in them."""
+    return {text, *text.split(), *re.split(r"[\s=,]+", text)}
+
+
+def _folders(path: str) -> Iterator[str]:
+    """The folders above a path, innermost first."""
+    while path := path.rpartition("/")[0]:
+        yield path

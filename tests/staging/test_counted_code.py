@@ -1,0 +1,171 @@
+"""Which files count: by what a run starts, imports and names."""
+
+import pytest
+
+from sgpu_decl.staging.counted_code import CodeTree, CountedCode, counted_code, kinds_of
+from sgpu_decl.staging.snapshot import snapshot
+from tests.staging.conftest import Plant
+
+TREE = {
+    "NOTES.md": "",
+    "README.md": "",
+    "docs/a.md": "",
+    "nb/a.ipynb": "{}",
+    "prompts/system.md": "",
+    "tests/conftest.py": "",
+    "tests/data/x.json": "",
+    "tests/helpers.py": "",
+    "tests/test_a.py": "import train\n",
+    "lib/core.py": "",
+    "train.py": "def main(): ...\n",
+}
+ALWAYS = {"lib/core.py", "prompts/system.md", "train.py"}
+TESTS = {"tests/conftest.py", "tests/data/x.json", "tests/helpers.py", "tests/test_a.py"}
+
+
+def counting(plant: Plant, files: dict[str, str], **uses: object) -> set[str]:
+    """The files that count; all of them where that cannot be told."""
+    root = plant({**TREE, **files})
+    code, findings = snapshot(root)
+    assert code is not None, findings
+    tree = CodeTree(code)
+    counted: CountedCode = counted_code(tree, tree.uses(**uses))  # type: ignore[arg-type]
+    assert not set(counted.reached) & set(counted.uncounted)
+    own = {entry.path for entry in code.entries} - (set(files) - set(TREE))
+    return own - set(counted.uncounted)
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"),
+    [
+        ("README.md", False), ("readme.rst", False), ("README.de.md", False), ("LICENSE", False),
+        ("LICENSE-MIT", False), ("CHANGELOG.md", False), ("NOTES.txt", False),
+        ("CITATION.cff", False),
+        ("notes.txt", True), ("install", True), ("prompt.md", True), ("sub/README.md", True),
+        ("docs/a/b.png", False), ("doc/a.md", True), (".github/workflows/ci.yml", False),
+        (".gitlab-ci.yml", False), (".devcontainer/x", False), ("a/b.ipynb", False),
+        ("test_a.py", False), ("a/b_test.py", False), ("a/conftest.py", False), ("test.py", True),
+        ("config.yaml", True), ("data/tests.csv", True), ("pyproject.toml", True),
+    ],
+)  # fmt: skip
+def test_the_kinds_of_files_that_do_not_count_by_themselves(path: str, counts: bool) -> None:
+    assert (path not in kinds_of([path])) == counts
+
+
+def test_a_folder_called_test_is_one_of_tests_only_if_it_holds_some() -> None:
+    assert kinds_of(["test/a.png", "test/b.py"]) == {}
+    assert set(kinds_of(["test/a.png", "test/sub/test_b.py"])) == {
+        "test/a.png",
+        "test/sub/test_b.py",
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "reached"),
+    [
+        ("import lib.core", set()),
+        ("import tests.helpers", {"tests/helpers.py"}),
+        ("from tests import helpers", {"tests/helpers.py"}),
+        ("from tests.helpers import *", {"tests/helpers.py"}),
+        ("try:\n    import tests.helpers\nexcept ImportError: pass", {"tests/helpers.py"}),
+        ("def f():\n    from tests.test_a import x", {"tests/test_a.py"}),
+        ("import sys\nsys.path.append('x')\nimport helpers", {"tests/helpers.py"}),
+        ("import importlib\nimportlib.import_module('tests.helpers')", {"tests/helpers.py"}),
+        ("import importlib\nimportlib.import_module(f'tests.{x}')", TESTS - {"tests/data/x.json"}),
+        ("import importlib\nimportlib.import_module(f'lib.{x}')", set()),
+        ("import importlib\nimportlib.import_module(name)", TESTS - {"tests/data/x.json"}),
+        ("open('README.md')", {"README.md"}),
+        (
+            "from pathlib import Path\n(Path(__file__).parent / 'docs' / 'a.md').read_text()",
+            {"docs/a.md"},
+        ),
+        ("import os\nos.listdir('docs')", {"docs/a.md"}),
+        ("D = 'docs'\ndef f(n): return open(D + '/' + n)", {"docs/a.md"}),
+        ("import glob\nglob.glob('*.md')", {"NOTES.md", "README.md", "docs/a.md"}),
+        ("import subprocess\nsubprocess.run(['x', 'nb/a.ipynb'])", {"nb/a.ipynb"}),
+        ("import runpy\nrunpy.run_path('tests/test_a.py')", {"tests/test_a.py"}),
+        ('"""See README.md."""', set()),
+        ('"README.md"', set()),
+        ("from pathlib import Path\nlist(Path('.').rglob('*'))", set(TREE) - ALWAYS),
+        ("def f(:", set(TREE) - ALWAYS),
+    ],
+)  # fmt: skip
+def test_what_the_source_of_an_entrypoint_reaches(
+    plant: Plant, source: str, reached: set[str]
+) -> None:
+    assert counting(plant, {"train.py": source}, entrypoint="train.py:main") == ALWAYS | reached
+
+
+def test_imports_are_followed_through_files_that_count(plant: Plant) -> None:
+    files = {
+        "train.py": "from lib import core\n",
+        "lib/core.py": "from . import deep\n",
+        "lib/deep.py": "from ..lib.deeper import x\n",
+        "lib/deeper.py": "import tests.helpers\n",
+        "tests/helpers.py": "open('docs/a.md')\n",
+    }
+    expected = ALWAYS | {"tests/helpers.py", "docs/a.md"}
+    assert counting(plant, files, entrypoint="train.py") == expected
+    assert counting(plant, files, entrypoint="lib.deep:main") == expected
+
+
+EVERYTHING = set(TREE)
+
+
+@pytest.mark.parametrize(
+    ("command", "counts"),
+    [
+        (["python", "train.py", "--lr", "1"], ALWAYS),
+        ("python -u train.py > out.txt 2>&1", ALWAYS),
+        ("cd lib && python ../train.py", EVERYTHING),
+        ("cd lib && python core.py", ALWAYS),
+        ("X=1 torchrun --nproc_per_node 2 train.py --a b", ALWAYS),
+        ("python -m torch.distributed.run train.py", ALWAYS),
+        ("accelerate launch --config_file a.yaml -m lib.core", ALWAYS),
+        ("python -m lib.core", ALWAYS),
+        ("python -m installed.elsewhere", EVERYTHING),
+        ("uv run --no-sync python train.py", ALWAYS),
+        ("nvidia-smi; pip install -r r.txt && exec python train.py", ALWAYS),
+        ("# a note\nset -x\nif [ -f a ]; then\n  python train.py\nfi", ALWAYS),
+        ("python -c 'import tests.helpers'", ALWAYS | {"tests/helpers.py"}),
+        ("python train.py --data tests/data", ALWAYS | {"tests/data/x.json"}),
+        ("python train.py --notes=NOTES.md", ALWAYS | {"NOTES.md"}),
+        ("cat README.md", ALWAYS | {"README.md"}),
+        ("bash run.sh", ALWAYS),
+        ("sh -c 'python train.py'", ALWAYS),
+        ("pytest tests/", ALWAYS | TESTS),
+        ("python -m pytest", ALWAYS | TESTS),
+        ("papermill nb/a.ipynb out.ipynb", EVERYTHING),
+        ("make train", EVERYTHING),
+        ("$RUNNER train.py", EVERYTHING),
+        ("python train.py $(ls)", EVERYTHING),
+        ("python < train.py", EVERYTHING),
+        ("bash other.sh", EVERYTHING),
+        ("python 'train.py", EVERYTHING),
+        (["./tool"], EVERYTHING),
+        (["true"], ALWAYS),
+    ],
+)
+def test_what_a_command_reaches(plant: Plant, command: str | list[str], counts: set[str]) -> None:
+    files = {"run.sh": 'set -eu\n# starts it\nexec python train.py "$@"\n'}
+    assert counting(plant, files, command=command) == counts
+
+
+def test_what_the_run_names_counts(plant: Plant) -> None:
+    words = (
+        ("args.data", "tests/data"),
+        ("parameters.prompt", "docs/a.md"),
+        ("args.x", "a=NOTES.md"),
+    )
+    reached = {"tests/data/x.json", "docs/a.md", "NOTES.md"}
+    assert counting(plant, {}, entrypoint="train.py", words=words) == ALWAYS | reached
+    include = ("tests/*.py", "/README.md")
+    expected = ALWAYS | TESTS - {"tests/data/x.json"} | {"README.md"}
+    assert counting(plant, {}, entrypoint="train.py", include=include) == expected
+    assert counting(plant, {}, entrypoint="train.py", everything=True) == EVERYTHING
+
+
+def test_where_a_link_leads_counts(plant: Plant) -> None:
+    root = plant({})
+    (root / "prompt.md").symlink_to("docs/a.md")
+    assert counting(plant, {}, entrypoint="train.py") == ALWAYS | {"docs/a.md", "prompt.md"}
