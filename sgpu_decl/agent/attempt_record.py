@@ -132,10 +132,13 @@ class AttemptRecord:
         )
 
     def settle(self, endings: Sequence[RankEnding], failed: frozenset[int]) -> None:
-        """Set the last state of each rank: those in `failed` failed by themselves."""
+        """Set the last state of each rank: those in `failed` failed by themselves. One that had
+        raised an exception, and was stopped while it exited, shows the exception's exit code."""
         for ending in endings:
             ended = "stopped" if ending.failed else "succeeded"
             self.rank(ending.rank, state="failed" if ending.rank in failed else ended)
+            if ending.rank in failed and ending.recorded_ns is not None and ending.signal:
+                self.rank(ending.rank, exit_code=ending.code, signal=None)
             self.ranks[ending.rank].pop("pid", None)
 
     def flush(self) -> None:

@@ -36,7 +36,7 @@ __all__ = ["command"]
 )
 @project_options
 @click.option("-f", "--follow", is_flag=True, help="Show new output until the run has ended.")
-@rank_option(default="0", help="The rank to show: 0 by default.")
+@rank_option(default=None, help="The rank to show: by default the one that failed, else 0.")
 @click.option(
     "--restart",
     callback=whole(0),
@@ -53,7 +53,7 @@ def command(
     source: ProjectSource,
     name: str | None,
     follow: bool,
-    rank: str,
+    rank: str | None,
     restart: int | None,
     tail: int | None,
     since: str | None,
@@ -71,7 +71,7 @@ def command(
     from sgpu_decl.cli.log_window import newest_lines, written_since
     from sgpu_decl.views.logs_text import clean_lines, prefix
 
-    ranks = read_ranks(rank)
+    ranks = read_ranks(rank or "0")
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
     since_ns = None if since is None else time.time_ns() - int(read_duration(since) * 1e9)
@@ -88,6 +88,10 @@ def command(
         named = ", ".join(f"`{reference}`" for reference in missing)
         note(f"warning: {named} cannot be resolved here: if a rank wrote the value, it is shown")
     several = len(refs) > 1 or ranks is None
+    shown_ranks = {view.ref: _failed_rank(view) if rank is None else ranks for view in views}
+    if not several and shown_ranks[refs[0]] != ranks:
+        (failed,) = _failed_rank(views[0])
+        note(f"rank {failed} failed first, and this is what it wrote; `--rank 0` shows rank 0")
     if since_ns is not None:  # a run that had ended before wrote nothing since
         refs = tuple(view.ref for view in views if not _ended_before(view, since_ns))
     if follow and any(view.state.active for view in views):
@@ -96,7 +100,9 @@ def command(
         items = (
             log
             for ref in refs
-            for log in session.runs.logs(ref, ranks=ranks, follow=False, restart=restart)
+            for log in session.runs.logs(
+                ref, ranks=shown_ranks.get(ref, ranks), follow=False, restart=restart
+            )
         )
     untimed: set[str] = set()
     shown = newest_lines(written_since(items, since_ns, untimed), tail)
@@ -115,6 +121,12 @@ def command(
         named = ", ".join(f"`{ref}`" for ref in sorted(untimed))
         note(f"note: {named} wrote lines without a time: `--since` does not filter them")
     return 0
+
+
+def _failed_rank(view: "AttemptView") -> tuple[int]:
+    """The rank that failed first; 0 where there is none."""
+    first = view.first_cause.rank if view.first_cause is not None else None
+    return (first or 0,)
 
 
 def _ended_before(view: "AttemptView", time_ns: int) -> bool:

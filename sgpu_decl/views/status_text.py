@@ -46,6 +46,7 @@ _COLOURS = {
     "cancelled": Colour.YELLOW,
 }
 _LONGEST_CAUSE = 72
+_MOST_RANKS = 8  # that are listed by their numbers
 _WAITS: Mapping[str, str] = MappingProxyType(
     {
         "gpus": "GPUs that are free",
@@ -108,7 +109,7 @@ def ending(view: AttemptView, *, now: datetime, colour: bool) -> str:
     if view.unavailable is not None:
         return f"{text}, {_as_recorded(view, now)}"
     cause = _cause_line(view, 200)
-    return f"{text}: {cause}" if cause else text
+    return f"{text}: {cause}{_others_failed(view)}" if cause else text
 
 
 def how_it_ended(view: AttemptView) -> str:
@@ -312,6 +313,17 @@ def _rank_line(rank: RankView) -> str:
     if rank.dropped_bytes is not None:
         line += f", {rank.dropped_bytes:,} bytes of its output were dropped: the disk was full"
     return line
+
+
+def _others_failed(view: AttemptView) -> str:
+    """Which ranks failed by themselves beside the first one."""
+    first = view.first_cause.rank if view.first_cause is not None else None
+    ranks = [rank.rank for rank in view.ranks if rank.state == "failed" and rank.rank != first]
+    if first is None or not ranks:
+        return ""
+    named = ", ".join(map(str, ranks[:_MOST_RANKS]))
+    more = f" and {len(ranks) - _MOST_RANKS:,} more" if len(ranks) > _MOST_RANKS else ""
+    return f" ({count(len(ranks), 'other rank')} failed, too: {named}{more})"
 
 
 def _cause_line(view: AttemptView, longest: int) -> str:
