@@ -456,8 +456,8 @@ class Storage(Protocol):
         """
 
     def sizes(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, int | None]:
-        """`size` of each attempt that left something, None where the storage does not answer. What
-        was freed long ago costs no request of its own."""
+        """`size` of each attempt that left something, None where the storage does not answer, 0
+        where it does not say sizes. What was freed long ago costs no request of its own."""
         found = {record.ref: self.size(record) for record in records}
         return {ref: size for ref, size in found.items() if size}
 

@@ -77,7 +77,7 @@ def command(
             note(words)
     freed = found
     if not dry_run:
-        if any(found[name] for name in _BYTES):
+        if any(found[name] for name in ("freed", *_BYTES)):
             if text:
                 show(gc_summary(found, "to free"))
             confirm(

@@ -144,7 +144,7 @@ def _free(
     for ref in found.sizes:
         storage = project.backend(by_ref[ref].backend).storage
         size = storage.free(state.launch_of(by_ref[ref]))
-        if size:
+        if size or not found.sizes[ref]:  # a platform may not say how large its files are
             freed[ref] = size
     jobs = [one for one in state.resources.values() if one.address.kind is Kind.JOB]
     for job in jobs:

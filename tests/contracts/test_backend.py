@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import signal
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase, until
 from sgpu_decl.testing.contracts.backend_contract import BackendContract
 from sgpu_decl.testing.ray_cluster import RayCluster
@@ -64,6 +67,24 @@ class TestFolder(BackendContract):
             elsewhere=True,
             queues=False,
         )
+
+    def test_gc_frees_what_lies_in_a_storage_that_says_no_sizes(
+        self, bench: BackendBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.declare("leave", args={"names": ["a"]})
+        assert bench.ran()["state"] == "succeeded"
+        listed = FolderFiles.list
+        monkeypatch.setattr(
+            FolderFiles,
+            "list",
+            lambda files, folder: tuple(replace(one, size=0) for one in listed(files, folder)),
+        )
+        shutil.rmtree(bench.project / ".sgpu/default/runs")
+
+        freed = bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json").data
+
+        assert freed["attempts"] == ["hello#1"]
+        assert list((tmp_path / "shared/runs").glob("*/hello/*")) == []
 
 
 @pytest.fixture(scope="session")

@@ -113,6 +113,15 @@ def test_a_file_is_written_over(storage: Storage) -> None:
     assert [item.name for item in files.list(root)] == ["a"]
 
 
+def test_a_listing_has_what_was_written_before_it(storage: Storage) -> None:
+    """gc and launches exclude each other by that; of a real workspace it is assumed
+    (`listing-current`)."""
+    files, root = storage
+    for number in range(5):
+        files.put(f"{root}/{number}", b"1")
+        assert f"{number}" in {item.name for item in files.list(root)}
+
+
 @pytest.mark.parametrize("name", ["a b", "übung", "100%25", "a#b?c", "-f", "a&b=c", "x" * 120])
 def test_any_name_goes(storage: Storage, name: str, tmp_path: Path) -> None:
     files, root = storage

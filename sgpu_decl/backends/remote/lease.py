@@ -2,7 +2,8 @@
 
 An apply writes a lease below `runs` before it looks for shared objects. gc writes a lock
 file beside the objects before it lists launch folders. So one of the two sees the other: gc that
-sees a lease deletes nothing, and an apply that sees the lock waits.
+sees a lease deletes nothing, and an apply that sees the lock waits. That holds where a listing has
+what was written before it, as `RemoteFiles.put` promises (of workspaces: evidence: C24).
 """
 
 import threading

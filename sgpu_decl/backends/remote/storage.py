@@ -52,24 +52,22 @@ class RemoteStorage(Storage):
             runs = {place.run: place for place in places if place is not None}
             listed = dict(zip(runs, pool.map(_entries, runs.values()), strict=True))
 
-            def sized(record: LaunchRecord, place: LaunchPlace | None) -> int | None:
+            def left(record: LaunchRecord, place: LaunchPlace | None) -> tuple[bool, int | None]:
+                """Whether there is something, and how much."""
                 names = listed[place.run] if place is not None else None
                 if place is None or names is None:
-                    return None
+                    return True, None
+                there = place.name in names  # a platform may not say how large its files are
                 try:
-                    return self._size(record, place if place.name in names else None)
+                    size = self._size(record, place if there else None)
                 except BackendError:
-                    return None
+                    return True, None
+                return there or size > 0, size
 
-            sizes = dict(
-                zip(
-                    [record.ref for record in records],
-                    pool.map(sized, records, places),
-                    strict=True,
-                )
-            )
+            found = list(zip(records, pool.map(left, records, places), strict=True))
+        sizes = {record.ref: size for record, (there, size) in found if there}
         self._sizes |= {ref: size for ref, size in sizes.items() if size}
-        return {ref: size for ref, size in sizes.items() if size != 0}
+        return sizes
 
     def _planned_place(self, record: LaunchRecord) -> LaunchPlace | None:
         """Where a launch lies, if something was begun; None where the platform does not tell."""
