@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.tracking_uri import store_of
+from sgpu_decl.tracking.plain_folder import link_plain_folder
 from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.tracking_request import TrackingRequest
 
@@ -21,14 +22,16 @@ def tracker_request(
         home: the project's `.sgpu` folder, which holds the default store.
         python: the interpreter of the ranks.
     """
-    config = launching.config
+    config, base = launching.config, launching.folder(project)
+    for folder in (home, base):
+        link_plain_folder(folder)
     variables = {**os.environ, **config.env.variables}
     experiment = variables.get(_EXPERIMENT)
     return request(
         ref=launching.ref,
         spec=launching.inputs.spec,
         home=home,
-        base=launching.folder(project),
+        base=base,
         token=launching.record.token,
         experiment=config.mlflow.experiment or experiment,
         names_experiment=bool(experiment),

@@ -68,4 +68,6 @@ def _store(mlflow: "ModuleType | None") -> str | None:
     files = Path.cwd() / "mlruns"
     if release < _SQLITE_SINCE or any(files.glob("[0-9]*/meta.yaml")):
         return files.as_uri()
-    return f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    from sgpu_decl.tracking.plain_folder import plain_folder
+
+    return f"sqlite:///{plain_folder(Path.cwd()) / 'mlflow.db'}"

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from sgpu_decl.tracking.plain_folder import plain_folder
+
 _SQLITE = "sqlite:///"
 _WORKSPACE = ("databricks", "databricks-uc", "uc")
 _OF_SERVERS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
@@ -16,18 +18,18 @@ _SECRET = ("_TOKEN", "_PASSWORD", "_SECRET")
 
 def default_uri(home: Path) -> str:
     """Return the URI of the project's own store: `mlflow.db` in its `.sgpu` folder `home`."""
-    return f"{_SQLITE}{home.absolute() / 'mlflow.db'}"
+    return f"{_SQLITE}{plain_folder(home) / 'mlflow.db'}"
 
 
 def artifact_folder(home: Path) -> Path:
     """Return the folder that the project's own store keeps artifacts in."""
-    return home.absolute() / "mlartifacts"
+    return plain_folder(home) / "mlartifacts"
 
 
 def absolute_location(location: str, *, base: Path) -> str:
     """Return a place for artifacts that means the same in every working folder: URIs stay as they
     are, and paths are taken from `base`."""
-    return location if urlsplit(location).scheme else str((base / location).absolute())
+    return location if urlsplit(location).scheme else str(plain_folder(base) / location)
 
 
 def absolute_uri(uri: str | None, *, base: Path, home: Path) -> str:
@@ -44,7 +46,7 @@ def absolute_uri(uri: str | None, *, base: Path, home: Path) -> str:
         path, mark, query = uri.removeprefix(_SQLITE).partition("?")
         if not uri.startswith(_SQLITE) or path.startswith((":memory:", "/")) or not path:
             return uri
-        return f"{_SQLITE}{base.absolute() / path}{mark}{query}"
+        return f"{_SQLITE}{plain_folder(base) / path}{mark}{query}"
     if scheme == "file":
         parts = urlsplit(uri)
         if parts.netloc or parts.path.startswith("/"):
@@ -87,7 +89,9 @@ def sqlite_file(uri: str) -> Path | None:
     path = uri.removeprefix(_SQLITE)
     if not uri.startswith(_SQLITE) or "?" in path or not path.startswith("/"):
         return None
-    return Path(path)
+    # MLflow writes a path with a `?` as `%3F`, which SQLAlchemy reads since 2.1.
+    decoded = Path(unquote(path))
+    return decoded if not Path(path).exists() and decoded.parent.is_dir() else Path(path)
 
 
 def ui_command(uri: str, *, home: Path) -> str | None:
