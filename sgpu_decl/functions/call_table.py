@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.run_table import RunTable
 from sgpu_decl.views.run_table_text import table_markdown, table_text
 from sgpu_decl.views.terminal import count, neutral
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # type: ignore[import-untyped]
 
 __all__ = ["CallRow", "CallTable"]
 
@@ -53,6 +56,40 @@ class CallTable(Sequence[CallRow[R]]):
     @property
     def failed(self) -> tuple[CallRow[R], ...]:
         return tuple(row for row in self._rows if row.error is not None)
+
+    def sorted_by(self, name: str) -> "CallTable[R]":
+        """The calls by a column that `print` shows, the lowest first; by `-name` the highest first.
+        Calls without a value come last.
+
+        Raises:
+            NotFound: there is no such column.
+        """
+        shown = self._shown.sorted_by(name, datetime.now(UTC))
+        by_attempt = {row.attempt: row for row in self._rows}
+        rows = [by_attempt[str(row.view.ref)] for row in shown.rows]
+        rows += [row for row in self._rows if row.attempt is None]
+        return CallTable(rows, shown)
+
+    def to_pandas(self) -> "DataFrame":
+        """The table as a `pandas.DataFrame`: a row for each call in its order, with the arguments,
+        what was returned by key, the metrics, `attempt`, `state`, `seconds` and `error`.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas
+
+        columns = (*self._shown.axes, *self._shown.returned, *self._shown.metrics)
+        values: list[dict[str, object]] = [
+            {column.name: column.value(row) for column in columns} for row in self._shown.rows
+        ]
+        values += [dict(row.arguments) for row in self._rows[len(values) :]]
+        more = [
+            {"attempt": row.attempt, "state": row.state and str(row.state),
+             "seconds": row.seconds, "error": row.error and str(row.error)}
+            for row in self._rows
+        ]  # fmt: skip
+        return pandas.DataFrame([{**one, **other} for one, other in zip(values, more, strict=True)])
 
     def __len__(self) -> int:
         return len(self._rows)

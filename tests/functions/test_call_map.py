@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import assert_type
@@ -14,11 +15,14 @@ from typing import assert_type
 import pytest
 
 from sgpu_decl import distributed
-from sgpu_decl.errors import InvalidInput
+from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions import call_map
 from sgpu_decl.functions.call_results import Results
-from sgpu_decl.functions.call_table import CallTable
-from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.functions.call_table import CallRow, CallTable
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.run_table import RunRow, RunTable
 from tests.support import PATIENCE, until
 
 
@@ -50,9 +54,39 @@ def test_a_sweep_is_a_table_and_keeps_the_others_when_one_fails(
     assert lines[3].split()[:4] == ["0.3", "2", "#3", "succeeded"]
     assert lines[-1] == "train#2: ValueError: too large: 2"
     assert "| `0.3` | `2` | `#3` |" in table._repr_markdown_()
+    by_loss = table.sorted_by("-loss")
+    assert [row.attempt for row in by_loss] == ["train#3", "train#1", "train#2"]
+    assert repr(by_loss).splitlines()[1].split()[:3] == ["0.3", "2", "#3"]
+    with pytest.raises(NotFound, match="no column `los`"):
+        table.sorted_by("los")
     out, err = capsys.readouterr()
     assert "[train#1] trains 0.1" in out
     assert "sgpu: train#2 failed after" in err
+
+
+def test_a_table_as_a_data_frame(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    view = AttemptView(
+        ref=AttemptRef(Address.run("train"), 1),
+        backend="local",
+        state=AttemptState.SUCCEEDED,
+        started_at=moment,
+        ended_at=moment + timedelta(seconds=3),
+    )
+    row = RunRow(view=view, axes={"lr": 0.1}, returned={"loss": 0.5}, metrics={"acc": 1.0})
+    rows = [
+        CallRow[object](
+            arguments={"lr": 0.1}, attempt="train#1", state=AttemptState.SUCCEEDED, seconds=3.0
+        ),
+        CallRow[object](arguments={"lr": 0.2}, error=ValueError("no room")),
+    ]
+    frame = CallTable(rows, RunTable(rows=(row,))).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame) == ["lr", "loss", "acc", "attempt", "state", "seconds", "error"]
+    assert list(frame["lr"]) == [0.1, 0.2]
+    assert list(frame["state"]) == ["succeeded", None]
+    assert list(frame["error"]) == [None, "no room"]
 
 
 @pytest.mark.parametrize(
