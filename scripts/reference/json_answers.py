@@ -68,7 +68,7 @@ ANSWERS = {
     "show": _answer(
         "address name attempt state backend started_at ended_at exit_code ranks first_cause links spec history",
         "[A run](#a-run) with its `spec` and its `history`. Of a saved plan, the plan; of a job, the job.",
-        sometimes="restart restarts waiting_for ray working_files not_responding_since processes_left unavailable unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
+        sometimes="restart restarts waiting_for ray working_files metrics metrics_problem not_responding_since processes_left unavailable unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
     ),
     "results": _answer(
         "results", "`{\"rank\", \"value\"}` in the order of ranks. A value that JSON cannot hold is `{\"pickle\": path, \"repr\": "
@@ -193,6 +193,8 @@ OBJECTS = {
             "waiting_for": "what it waits for: `gpus`, `max_parallel`, `earlier attempts`, `backoff`, or words",
             "ray": "[its Ray cluster](#a-ray-cluster)",
             "working_files": "[files](#working-files) that ranks left outside of `SGPU_OUTPUT_DIR`",
+            "metrics": "the last values in `metrics.json` of its output by name, once it has ended; `null` for one that is not finite",
+            "metrics_problem": "what of `metrics.json` could not be read",
             "not_responding_since": "when its supervisor stopped answering",
             "processes_left": "pids of processes that nobody supervises",
             "unavailable": "why its backend cannot be asked: the rest is as it was recorded",

@@ -65,8 +65,9 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     attempts of other runs, which are named, for `max_parallel` or for `gpus`; one whose ranks start
     again, for its `backoff`; a starting one, for what its tracker names, for what its ranks import
     ahead, or for a part of its Ray cluster. `mlflow` is there once the tracker has made the run or
-    has given up, `ray` once the run's Ray cluster is complete, and `working_files` after the end,
-    if ranks wrote into their working folder.
+    has given up, `ray` once the run's Ray cluster is complete. After the end, `working_files` is
+    there if ranks wrote into their working folder, and `metrics` and `metrics_problem` are what
+    their `metrics.json` says.
     """
     path = os.fspath(folder)
     outcome = attempt_files.read_json(path, attempt_files.OUTCOME)
@@ -130,7 +131,7 @@ def _shape(record: dict[str, Any]) -> dict[str, Any]:
         {key: rank.get(key) for key in _RANK if key in rank or key != "dropped_bytes"}
         for rank in record.get("ranks") or ()
     ]
-    for name in ("waiting_for", "mlflow", "ray", "working_files"):
+    for name in ("waiting_for", "mlflow", "ray", "working_files", "metrics", "metrics_problem"):
         if record.get(name):
             shaped[name] = record[name]
     return shaped

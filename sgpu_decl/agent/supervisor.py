@@ -25,6 +25,7 @@ from sgpu_decl.agent.host_record import BEAT
 from sgpu_decl.agent.kernel_features import in_words, shortcomings
 from sgpu_decl.agent.log_limit import LogBound
 from sgpu_decl.agent.loop import Loop
+from sgpu_decl.agent.metrics_file import last_metrics
 from sgpu_decl.agent.node_group import FIRST, Node, join_team
 from sgpu_decl.agent.orphan_sweep import Sweep
 from sgpu_decl.agent.outcome import CANCELLED, Outcome, failed, judged, stopped
@@ -554,6 +555,7 @@ class Supervisor:
             exit_code=outcome.exit_code,
             first_cause=outcome.cause,
             working_files=working_files(self._spec),
+            **last_metrics(self._spec),
             **{"class": failure},
         )
         self._queue.release()

@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "adopt": ("sgpu_decl.cli.adopt:command", "Manage a job that exists in the workspace already."),
     "state": ("sgpu_decl.cli.state:command", "Show or edit the recorded state."),
     "env": ("sgpu_decl.cli.env:command", "Show and compare Python environments."),
-    "mlflow": ("sgpu_decl.cli.mlflow:command", "Push MLflow runs to a server that was away."),
+    "mlflow": ("sgpu_decl.cli.mlflow:command", "Look at MLflow runs, or push them to a server."),
     "schema": ("sgpu_decl.cli.schema:command", "Explain a field, or write the JSON Schemas."),
     "explain": ("sgpu_decl.cli.explain:command", "Explain a code of a check or an error."),
     "gc": ("sgpu_decl.cli.gc:command", "Delete code, logs and output of old attempts."),
@@ -67,6 +67,7 @@ DEV_COMMANDS: dict[str, tuple[str, str]] = {
 
 MLFLOW_COMMANDS: dict[str, tuple[str, str]] = {
     "sync": ("sgpu_decl.cli.mlflow:sync_command", "Push a run from the local store to its server."),
+    "ui": ("sgpu_decl.cli.mlflow:ui_command", "Serve MLflow's pages on the store of this project."),
 }
 
 ENV_COMMANDS: dict[str, tuple[str, str]] = {
@@ -147,8 +148,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "env show": ("sgpu env show this", "sgpu env show 'train#8'"),
     "env requirements": ("sgpu env requirements ai-4",),
     "env diff": ("sgpu env diff this 'train#8'",),
-    "mlflow": ("sgpu mlflow sync 'train#8'",),
+    "mlflow": ("sgpu mlflow ui", "sgpu mlflow sync 'train#8'"),
     "mlflow sync": ("sgpu mlflow sync 'train#8' --to https://mlflow.example.com",),
+    "mlflow ui": ("sgpu mlflow ui --port 5001",),
     "schema": ("sgpu schema run", "sgpu schema run.env.variables"),
     "explain": ("sgpu explain unknown_key",),
     "gc": ("sgpu gc --dry-run", "sgpu gc -y --keep-last 1 --older-than 7d"),

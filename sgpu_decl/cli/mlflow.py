@@ -1,5 +1,7 @@
 """`sgpu mlflow`: commands about the MLflow runs of attempts."""
 
+import os
+import sys
 from dataclasses import asdict
 
 import click
@@ -9,7 +11,7 @@ from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 
-__all__ = ["command", "sync_command"]
+__all__ = ["command", "sync_command", "ui_command"]
 
 
 command = LazyGroup(MLFLOW_COMMANDS, "mlflow", "Look after the MLflow runs of attempts.")
@@ -42,3 +44,25 @@ def sync_command(*, source: ProjectSource, name: str, server: str | None, output
     if result.left:
         note(f"warning: not pushed, and in the local store alone: {', '.join(result.left)}")
     return 0
+
+
+@click.command("ui")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="N",
+    help="The port on this machine: 5000 by default, or the next free one.",
+)  # fmt: skip
+@project_options
+def ui_command(*, source: ProjectSource, port: int | None) -> int:
+    """Serve MLflow's pages on the store of this project, until Ctrl-C. They listen on this machine
+    alone; for a machine that is reached by ssh, the command that makes them visible is printed.
+
+    Exit codes: those of MLflow; 1 error (nothing was tracked here, or MLflow is not installed).
+    """
+    from sgpu_decl.api.tracking_pages import tracking_pages
+
+    pages = tracking_pages(source.session(), port, os.environ)
+    show(pages.url)
+    if pages.tunnel is not None:
+        note(f"on your own machine: {pages.tunnel}")
+    sys.stdout.flush()
+    os.execv(pages.argv[0], pages.argv)  # noqa: S606  signals and the exit code are MLflow's

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.frozen_dataclass import dataclass
@@ -45,12 +46,13 @@ class AttemptView:
     `restart` says how often its ranks were started again; of the newest ones `restarts` says why.
     `tracking` is `replaced` where another store than the one that was asked for has its MLflow run,
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
-    complete. Since `not_responding_since` its supervisor gives no sign of life; `processes_left`
-    run on though nobody supervises them. `unavailable` says why it cannot be asked from here;
-    everything else is then as it was known last, at `unknown_since` if that is known, and
-    `hidden_from` is the user from whom its platform hides it. One that is `overdue` must have ended
-    since, by its own limits or by what the platform shows; its state is `lost`, for want of a
-    better word, and nobody may record that.
+    complete. `metrics` are the last values in the `metrics.json` of its output, once it has ended,
+    and `metrics_problem` says what could not be read of it. Since `not_responding_since` its
+    supervisor gives no sign of life; `processes_left` run on though nobody supervises them.
+    `unavailable` says why it cannot be asked from here; everything else is then as it was known
+    last, at `unknown_since` if that is known, and `hidden_from` is the user from whom its platform
+    hides it. One that is `overdue` must have ended since, by its own limits or by what the platform
+    shows; its state is `lost`, for want of a better word, and nobody may record that.
     """
 
     ref: AttemptRef
@@ -69,6 +71,8 @@ class AttemptView:
     links: Mapping[str, Json] = field(default_factory=dict)
     ray: "RayStatus | None" = None
     working_files: "WorkingFiles | None" = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics_problem: str | None = None
     not_responding_since: datetime | None = None
     processes_left: tuple[int, ...] = ()
     unavailable: str | None = None
@@ -117,6 +121,8 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
         working_files=WorkingFiles(names=tuple(files["names"]), count=files["count"])
         if files
         else None,
+        metrics=_metrics(status["metrics"]) if status.get("metrics") else {},
+        metrics_problem=status.get("metrics_problem"),
         not_responding_since=_time(status.get("not_responding_since")),
     )
 
@@ -135,6 +141,11 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "waiting_for": view.waiting_for,
         "ray": _ray_fields(view.ray) if view.ray else None,
         "working_files": working_files_fields(files) if files else None,
+        "metrics": {
+            name: value if isfinite(value) else None for name, value in view.metrics.items()
+        }
+        or None,
+        "metrics_problem": view.metrics_problem,
         "not_responding_since": time_text(view.not_responding_since),
         "processes_left": list(view.processes_left) or None,
         "unavailable": view.unavailable,
@@ -156,6 +167,11 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "links": dict(view.links),
         **{name: value for name, value in sometimes.items() if value is not None},
     }
+
+
+def _metrics(values: Mapping[str, float | None]) -> dict[str, float]:
+    """JSON has no NaN and no infinity: a value that is neither is null there."""
+    return {name: nan if value is None else value for name, value in values.items()}
 
 
 def _tracking(run: Mapping[str, Any]) -> str | None:

@@ -23,8 +23,8 @@ _OWN = ("run", "address", "attempt", "state", "time", "seconds")
 class RunRow:
     """One attempt. `axes` are the values of a cell of a matrix, `returned` what the lowest rank
     that returned anything did, by its keys (`value` for what is no mapping), `metrics` the last
-    value of each metric of its MLflow run. `with_secrets` are the results of ranks that hold values
-    of secrets."""
+    value of each metric of its MLflow run, and of its `metrics.json`. `with_secrets` are the
+    results of ranks that hold values of secrets."""
 
     view: AttemptView
     axes: Mapping[str, Json]

@@ -46,12 +46,16 @@ def run_table(
                 view=view,
                 axes=cell_values(view.ref.address.key),
                 returned=_returned(of_ranks),
-                metrics=metrics.by_run.get(str(link["run_id"]), {}) if link is not None else {},
+                metrics={
+                    **view.metrics,
+                    **(metrics.by_run.get(str(link["run_id"]), {}) if link is not None else {}),
+                },
                 with_secrets=tuple(item for item in of_ranks if item.get("secrets")),
             )
             for view, link, of_ranks in zip(views, tracked, read, strict=True)
         )
-    return RunTable(rows=rows, problems=metrics.problems)
+    files = tuple(f"{view.ref}: {view.metrics_problem}" for view in views if view.metrics_problem)
+    return RunTable(rows=rows, problems=(*metrics.problems, *files))
 
 
 def _returned(results: Sequence[Mapping[str, Json]]) -> Mapping[str, Json]:

@@ -25,8 +25,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sgpu_decl.agent.attempt_files import TRACKED, TRACKER
+from sgpu_decl.agent.attempt_files import SPEC, TRACKED, TRACKER, read_json
 from sgpu_decl.agent.attempt_status import read_attempt
+from sgpu_decl.agent.metrics_file import METRICS, read_metrics
 from sgpu_decl.agent.secret_environ import receive_variables
 from sgpu_decl.tracking.mlflow_status import outcome
 from sgpu_decl.tracking.open_runs import OpenRun, close_runs
@@ -80,6 +81,10 @@ def _track(request: TrackingRequest, folder: Path, entry: OpenRun) -> int:
         _say(f"the parameters are not recorded: {error}")
     metrics = _wait_for_end(request, run.run_id)
     end = outcome(_truth(folder))
+    try:
+        _log_metrics(store, run, folder, end.ended_at)
+    except StoreError as error:
+        _say(f"the metrics of `{METRICS}` are not recorded: {error}")
     try:
         store.finish(run.run_id, end)
     except StoreError as error:
@@ -147,6 +152,28 @@ def _answer(request: TrackingRequest, run: CreatedRun) -> dict[str, Json]:
         "experiment": request.experiment,
         "env": env,
     }
+
+
+def _log_metrics(store: RunStore, run: CreatedRun, folder: Path, ended_at: int | None) -> None:
+    """Record what ranks left in `metrics.json`, but for metrics that they logged themselves.
+
+    Raises:
+        StoreError: the store does not take them.
+    """
+    spec = read_json(os.fspath(folder), SPEC) or {}
+    rows = read_metrics(os.path.join(folder, spec.get("output_dir", "output"))).rows
+    if not rows:
+        return
+    logged = store.last_metrics({run.run_id: run.experiment_id}).get(run.run_id, {})
+    moment = ended_at or time.time_ns() // 1_000_000
+    values = [
+        (name, value, number if step is None else step)
+        for number, (step, row) in enumerate(rows)
+        for name, value in row.items()
+        if name not in logged
+    ]
+    if values:
+        store.log(run.run_id, values, moment)
 
 
 def _give_up(folder: Path, reason: str) -> int:

@@ -197,12 +197,19 @@ def run_details(
         working_files_note(view),
         _section("restarts", restart_lines(view, now)),
         _section("ranks", [_rank_line(rank) for rank in view.ranks]),
+        _section("metrics", metric_lines(view)),
         _section("links", [f"{name}: {escape(target)}" for name, target in links(view)]),
         _section("tracking", list(map(hints, tracking_notes(view)))),
         _section("spec", [f"{path}: {escape(text)}" for path, text in _flat(json.loads(run.spec))]),
         _section("history", _history(run, now)),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def metric_lines(view: AttemptView) -> list[str]:
+    """The metrics that an attempt left in its output, one line each."""
+    lines = [f"{escape(name)}: {value:.6g}" for name, value in view.metrics.items()]
+    return [*lines, f"problem: {escape(view.metrics_problem)}"] if view.metrics_problem else lines
 
 
 def restart_lines(view: AttemptView, now: datetime) -> list[str]:

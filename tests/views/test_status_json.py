@@ -36,6 +36,8 @@ OUTCOME: dict[str, Any] = {
          "rank": 0, "class": "exception", "summary": "ValueError: first"},
     ],
     "working_files": {"names": ["a"], "count": 1},
+    "metrics": {"loss": 0.5, "eval/acc": 1.0},
+    "metrics_problem": "line 3 of `metrics.json` is no JSON",
 }  # fmt: skip
 
 
@@ -47,6 +49,7 @@ def test_what_an_agent_says_is_said_again_byte_for_byte() -> None:
     assert list(said) == [
         "address", "name", "attempt", "state", "backend", "started_at", "ended_at", "exit_code",
         "ranks", "first_cause", "restart", "restarts", "links", "working_files",
+        "metrics", "metrics_problem",
     ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Whether this machine can run what a run asks for, said at plan time."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ class LocalSurvey(Survey):
         self._environ = environ
         self._pythons = pythons
         self._programs = ProgramCheck(environ)
+        self._missing: set[Severity] = set()
 
     @cached_property
     def devices(self) -> "Devices":
@@ -90,7 +91,7 @@ class LocalSurvey(Survey):
             *self._programs.check(config, places, folder),
             *_check_devices(config, places, lambda: self.devices),
             *missing_secrets(config.env.secrets, places, self._environ, folder),
-            *check_tracking(config, places, called=called),
+            *self._tracking(config, places, called=called),
             *self._of_machine,
         ]
 
@@ -113,6 +114,18 @@ class LocalSurvey(Survey):
                 "its root: `env: {variables: {PYTHONPATH: src}}`",
             ),
         )
+
+    def _tracking(
+        self, config: "RunConfig", places: Mapping[str, Place], *, called: bool
+    ) -> Iterator[Diagnostic]:
+        """What is wrong with the tracking of a run. That MLflow is missing is said once, unless a
+        run cannot do without it."""
+        for finding in check_tracking(config, places, called=called):
+            if finding.code != "mlflow_missing" or finding.severity is Severity.ERROR:
+                yield finding
+            elif finding.severity not in self._missing:
+                self._missing.add(finding.severity)
+                yield finding
 
     @cached_property
     def _of_machine(self) -> tuple[Diagnostic, ...]:

@@ -15,7 +15,7 @@ from sgpu_decl.model.launch import LaunchRecord
 
 __all__ = ["PlatformEnding", "RemoteStatus", "code_failed", "ended_status", "failed_view"]
 
-_FROM_NODES = ("ranks", "restart", "restarts", "working_files")
+_FROM_NODES = ("ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem")
 _OF_THE_ENDING = ("state", "failure", "exit_code", "first_cause")
 
 

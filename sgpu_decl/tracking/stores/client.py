@@ -2,18 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Param, RunTag
+from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.store_location import refused_login
 from sgpu_decl.tracking.stores.store_protocol import (
+    EXPERIMENT_TAGS,
     CreatedRun,
+    MetricRow,
     StoreError,
     batches,
     deleted_experiment,
@@ -77,6 +79,11 @@ class ClientRunStore:
                 metrics[str(run.info.run_id)] = dict(run.data.metrics)
         return metrics
 
+    def log(self, run_id: str, rows: Sequence[MetricRow], moment: int) -> None:
+        metrics = [Metric(name, value, moment, step) for name, value, step in rows]
+        for some in batches(metrics, BATCH):
+            self._try(partial(self._client.log_batch, run_id, metrics=some))
+
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         # The status first: it is what counts if the store fails now.
         self._try(partial(self._client.set_terminated, run_id, end.status, end.ended_at))
@@ -88,7 +95,11 @@ class ClientRunStore:
         experiment = self._client.get_experiment_by_name(request.experiment)
         if experiment is None:
             try:
-                return str(self._client.create_experiment(request.experiment, request.artifacts))
+                return str(
+                    self._client.create_experiment(
+                        request.experiment, request.artifacts, tags=dict(EXPERIMENT_TAGS)
+                    )
+                )
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise

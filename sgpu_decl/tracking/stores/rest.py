@@ -11,6 +11,7 @@ import base64
 import configparser
 import http.client
 import json
+import math
 import os
 import ssl
 import time
@@ -23,7 +24,9 @@ from importlib.metadata import entry_points
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.store_location import without_credentials
 from sgpu_decl.tracking.stores.store_protocol import (
+    EXPERIMENT_TAGS,
     CreatedRun,
+    MetricRow,
     StoreError,
     batches,
     deleted_experiment,
@@ -131,6 +134,14 @@ class RestRunStore:
                     raise StoreError(f"{self._host} answers with strange metrics") from error
         return metrics
 
+    def log(self, run_id: str, rows: Sequence[MetricRow], moment: int) -> None:
+        for some in batches(rows, BATCH):
+            metrics: list[Json] = [
+                {"key": key, "value": _number(value), "timestamp": moment, "step": step}
+                for key, value, step in some
+            ]
+            self._ask("POST", "runs/log-batch", {"run_id": run_id, "metrics": metrics})
+
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         ended = end.ended_at or time.time_ns() // 1_000_000
         body: dict[str, Json] = {"run_id": run_id, "status": end.status, "end_time": ended}
@@ -154,7 +165,8 @@ class RestRunStore:
         """Return the experiment's id; where two create it at once, both find the one."""
         experiment = self._experiment_named(request.experiment)
         if experiment is None:
-            body: dict[str, Json] = {"name": request.experiment}
+            tags = _pairs([*EXPERIMENT_TAGS.items()])
+            body: dict[str, Json] = {"name": request.experiment, "tags": tags}
             if request.artifacts is not None:
                 body["artifact_location"] = request.artifacts
             try:
@@ -290,6 +302,13 @@ def _reason(error: urllib.error.URLError) -> str:
 def _words(error: Exception) -> str:
     """The text of an error; some exceptions have only their name."""
     return "no answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
+
+
+def _number(value: float) -> Json:
+    """A number as the JSON of protocol buffers has it: `NaN` and `Infinity` are text."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _pairs(items: Sequence[tuple[str, str]]) -> list[Json]:

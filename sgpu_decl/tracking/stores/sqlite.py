@@ -8,19 +8,22 @@ import math
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.stores.store_protocol import (
+    EXPERIMENT_TAGS,
     CreatedRun,
+    MetricRow,
     StoreError,
     batches,
     deleted_experiment,
 )
 from sgpu_decl.tracking.tracking_request import TrackingRequest
 
+_LARGEST = 1.7976931348623157e308  # what MLflow stores for an infinity
 ARTIFACTS = "mlruns"  # DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH of mlflow.store.tracking
 
 # `alembic_version` of every release from 3.1.0 to 3.17.2, and of the revisions between them.
@@ -119,6 +122,16 @@ class SqlRunStore:
                     metrics.setdefault(run_id, {})[key] = math.nan if is_nan else value
         return metrics
 
+    def log(self, run_id: str, rows: Sequence[MetricRow], moment: int) -> None:
+        values = [(name, *_stored(value), moment, run_id, step) for name, value, step in rows]
+        columns = "(key, value, is_nan, timestamp, run_uuid, step) VALUES (?, ?, ?, ?, ?, ?)"
+        last = {item[0]: item for item in sorted(values, key=lambda item: item[-1])}
+        with _connected(self._path) as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(f"INSERT OR IGNORE INTO metrics {columns}", values)
+            db.executemany(f"INSERT OR REPLACE INTO latest_metrics {columns}", last.values())
+            db.execute("COMMIT")
+
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         with _connected(self._path) as db:
             db.execute("BEGIN IMMEDIATE")
@@ -151,6 +164,10 @@ class SqlRunStore:
         ).lastrowid
         if identity is None:
             raise StoreError(f"the experiment `{request.experiment}` could not be created")
+        db.executemany(
+            "INSERT INTO experiment_tags (key, value, experiment_id) VALUES (?, ?, ?)",
+            [(key, value, identity) for key, value in EXPERIMENT_TAGS.items()],
+        )
         if request.artifacts is not None:
             return identity, request.artifacts
         location = str(self._path.parent / ARTIFACTS / str(identity))
@@ -159,6 +176,13 @@ class SqlRunStore:
             (location, identity),
         )
         return identity, location
+
+
+def _stored(value: float) -> tuple[float, bool]:
+    """A value and whether it is NaN, as `sanitize_metric_value` of MLflow's store has it."""
+    if math.isnan(value):
+        return 0.0, True
+    return max(-_LARGEST, min(_LARGEST, value)), False
 
 
 def _tag(db: sqlite3.Connection, run_id: str, tags: Mapping[str, str]) -> None:

@@ -2,14 +2,24 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.tracking_request import TrackingRequest
 
+T = TypeVar("T")
+
+# MLflow opens such an experiment as one of model training: what its pages show then are runs and
+# metrics, not traces. `ExperimentKind` of mlflow/server/js, also in its onboarding skill.
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+
 
 class StoreError(Exception):
     """A store did not do what it was asked. The text says why."""
+
+
+MetricRow = tuple[str, float, int]
+"""The name of a metric, its value, and its step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,16 @@ class RunStore(Protocol):
             StoreError: they cannot be read.
         """
 
+    def log(self, run_id: str, rows: Sequence[MetricRow], moment: int) -> None:
+        """Record values of metrics.
+
+        Args:
+            moment: when, in milliseconds since the epoch.
+
+        Raises:
+            StoreError: they cannot be recorded.
+        """
+
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         """Give a run its last status; one that was deleted meanwhile is left alone.
 
@@ -59,7 +79,7 @@ class RunStore(Protocol):
         """
 
 
-def batches(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """The items in their order, at most `size` at once."""
     return (items[start : start + size] for start in range(0, len(items), size))
 

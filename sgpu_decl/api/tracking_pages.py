@@ -1,0 +1,99 @@
+"""The pages of MLflow on the store of a project: `sgpu mlflow ui`."""
+
+import getpass
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from sgpu_decl.distribution import extra_command
+from sgpu_decl.errors import NotFound, SgpuError, Usage
+from sgpu_decl.frozen_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from sgpu_decl.api.session import Session
+
+__all__ = ["TrackingPages", "tracking_pages"]
+
+_HOST = "127.0.0.1"
+_TRIED = 20  # ports from the first one on
+_SSH_PORT = "22"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingPages:
+    """`argv` serves the pages at `url`. `tunnel` is the command that makes the URL work on the
+    machine of a user who came here by ssh, None if nobody did."""
+
+    argv: tuple[str, ...]
+    url: str
+    tunnel: str | None
+
+
+def tracking_pages(
+    session: "Session", port: int | None, environ: Mapping[str, str]
+) -> TrackingPages:
+    """Return the command that serves the pages of the project's own store.
+
+    Args:
+        port: the port; by default 5000, or the next free one.
+
+    Raises:
+        NotFound: no run was tracked there yet.
+        Usage: the port is taken.
+        SgpuError: MLflow is not installed.
+    """
+    from sgpu_decl.tracking.store_location import default_uri, sqlite_file
+
+    uri = default_uri(session.state_dir.parent)
+    store = sqlite_file(uri)
+    command = session.runs.ui_command(uri)
+    if store is None or command is None or not store.exists():
+        raise NotFound(
+            "no run of this project was tracked in its own store yet",
+            hint="apply one; for runs in another store, `sgpu status` names it",
+        )
+    if find_spec("mlflow") is None:
+        raise SgpuError(
+            "MLflow is not installed",
+            hint=f"install it with `{extra_command('mlflow')}`",
+            code="mlflow_missing",
+        )
+    chosen = _free(port)
+    words = shlex.split(command)[1:]
+    argv = (sys.executable, "-m", "mlflow", *words, "--host", _HOST, "--port", str(chosen))
+    return TrackingPages(argv=argv, url=f"http://{_HOST}:{chosen}", tunnel=_tunnel(chosen, environ))
+
+
+def _free(port: int | None) -> int:
+    first = 5000 if port is None else port
+    for candidate in range(first, first + (1 if port is not None else _TRIED)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_HOST, candidate))
+            except OSError:
+                continue
+            return candidate
+    raise Usage(f"port {first} is taken", hint="name another one with `--port`")
+
+
+def _tunnel(port: int, environ: Mapping[str, str]) -> str | None:
+    """sshd says in SSH_CONNECTION from where to where the user came: four words."""
+    connection = environ.get("SSH_CONNECTION", "").split()
+    if len(connection) != 4:
+        return None
+    _, _, here, ssh_port = connection
+    words = ["ssh", "-N", "-L", f"{port}:{_HOST}:{port}"]
+    words += [] if ssh_port == _SSH_PORT else ["-p", ssh_port]
+    return shlex.join([*words, f"{environ.get('USER') or _user()}@{here}"])
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
