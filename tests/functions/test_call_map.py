@@ -75,11 +75,11 @@ def test_a_table_as_a_data_frame(tmp_path: Path) -> None:
         ended_at=moment + timedelta(seconds=3),
     )
     row = RunRow(view=view, axes={"lr": 0.1}, returned={"loss": 0.5}, metrics={"acc": 1.0})
-    rows = [
-        CallRow[object](
+    rows: list[CallRow[object]] = [
+        CallRow(
             arguments={"lr": 0.1}, attempt="train#1", state=AttemptState.SUCCEEDED, seconds=3.0
         ),
-        CallRow[object](arguments={"lr": 0.2}, error=ValueError("no room")),
+        CallRow(arguments={"lr": 0.2}, error=ValueError("no room")),
     ]
     frame = CallTable(rows, RunTable(rows=(row,))).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
