@@ -85,8 +85,11 @@ def test_a_table_as_a_data_frame(tmp_path: Path) -> None:
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame) == ["lr", "loss", "acc", "attempt", "state", "seconds", "error"]
     assert list(frame["lr"]) == [0.1, 0.2]
-    assert list(frame["state"]) == ["succeeded", None]
-    assert list(frame["error"]) == [None, "no room"]
+    assert (frame["state"][0], frame["error"][1]) == ("succeeded", "no room")
+    assert [list(frame[name].isna()) for name in ("state", "error")] == [
+        [False, True],
+        [True, False],
+    ]
 
 
 @pytest.mark.parametrize(
