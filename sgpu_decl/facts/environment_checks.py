@@ -1,6 +1,7 @@
 """Checks of declared environments against the code that will run in them. Runs that share both are
 checked once."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,5 +110,16 @@ class EnvironmentChecks:
                 packages=environment.packages if environment else None,
                 manifest=manifest,
                 importable=importable,
+                elsewhere=self._elsewhere,
             )
         )
+
+    def _elsewhere(self, name: str) -> str | None:
+        """The interpreter of an environment of the user that has a top-level package."""
+        from sgpu_decl.environments.package_lists.site_folders import (
+            active_environments,
+            has_module,
+        )
+
+        environments = active_environments(os.environ, self._folder)
+        return next((python for python, home in environments if has_module(home, name)), None)

@@ -26,6 +26,7 @@ def examine(
     packages: PackageList | None,
     manifest: "Manifest | None",
     importable: Callable[[str], bool],
+    elsewhere: Callable[[str], str | None],
 ) -> Iterator[Diagnostic]:
     """Find imports and installs of a run's code that do not fit its environment, where that is
     certain. Places in the code are relative to its root.
@@ -35,6 +36,7 @@ def examine(
         packages: those of a declared environment.
         manifest: that of a snapshot, which knows what can be imported.
         importable: says whether the interpreter that runs sgpu may find a top-level package.
+        elsewhere: gives the interpreter of an environment of the user that has one.
     """
     from sgpu_decl.staging.installs import installs_in_code, installs_in_command
 
@@ -66,7 +68,7 @@ def examine(
     elif packages is not None:
         yield from lacking_in_packages(imports, packages.packages)
     else:
-        yield from lacking_in_interpreter(imports, importable)
+        yield from lacking_in_interpreter(imports, importable, elsewhere)
 
 
 def on_base(config: "RunConfig") -> bool:

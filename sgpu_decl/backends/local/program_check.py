@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,6 +119,12 @@ class ProgramCheck:
         path = env.variables.get("PATH") or self._environ.get("PATH") or os.defpath
         if shutil.which(program, path=path) is not None:
             return None
+        beside = os.path.join(os.path.dirname(sys.executable), program)
+        if os.access(beside, os.X_OK):
+            return (
+                f"there is no program `{program}` on the PATH of the ranks",
+                f"`{beside}` lies beside sgpu: write that path, or activate its environment",
+            )
         closest = self._nearest(program, path)
         hint = f"did you mean `{closest}`?" if closest else "correct the name, or install it"
         return f"there is no program `{program}` on the PATH of the ranks", hint

@@ -26,10 +26,20 @@ def lacking_in_snapshot(imports: Imports, manifest: Manifest) -> tuple[Diagnosti
 
 
 def lacking_in_interpreter(
-    imports: Imports, importable: Callable[[str], bool]
+    imports: Imports,
+    importable: Callable[[str], bool],
+    elsewhere: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[Diagnostic, ...]:
-    """The imported packages that an interpreter cannot find."""
-    return tuple(_finding(name, place) for name, place in imports.items() if not importable(name))
+    """The imported packages that an interpreter cannot find.
+
+    Args:
+        elsewhere: gives the interpreter of an environment of the user that has a package.
+    """
+    return tuple(
+        _finding(name, place, elsewhere(name))
+        for name, place in imports.items()
+        if not importable(name)
+    )
 
 
 def lacking_in_packages(imports: Imports, packages: Iterable[Package]) -> tuple[Diagnostic, ...]:
@@ -85,7 +95,15 @@ def _without(name: str, absent: Collection[str]) -> bool:
     return name in DISTRIBUTIONS and any(item in absent for item in DISTRIBUTIONS[name])
 
 
-def _finding(name: str, place: Place) -> Diagnostic:
+def _finding(name: str, place: Place, elsewhere: str | None = None) -> Diagnostic:
+    if elsewhere is not None:
+        return Diagnostic(
+            code="package_missing",
+            severity=Severity.WARNING,
+            summary=f"`{place.file}` imports `{name}`, which the interpreter that runs sgpu lacks",
+            place=place,
+            hint=f"your environment has it: `env: {{python: {elsewhere}}}`",
+        )
     distributions = DISTRIBUTIONS.get(name)
     what = f"`{distributions[0]}`" if distributions else f"what provides `{name}`"
     return Diagnostic(

@@ -6,9 +6,11 @@ file imports is not followed.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-__all__ = ["site_folders", "virtual_environment"]
+__all__ = ["active_environments", "has_module", "site_folders", "virtual_environment"]
 
 
 def site_folders(
@@ -53,6 +55,29 @@ def virtual_environment(executable: str) -> str:
         if os.path.isfile(os.path.join(folder, "pyvenv.cfg")):
             return folder
     return ""
+
+
+def active_environments(environ: Mapping[str, str], folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the environments of a user that sgpu does not run in: the one that is active, and the
+    one beside the code. Each with its interpreter as a file of `folder` names it.
+
+    Args:
+        folder: that of the run file.
+    """
+    homes = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
+    for home in dict.fromkeys((*homes, folder / ".venv")):
+        python = home / "bin/python"
+        if os.access(python, os.X_OK) and not os.path.samefile(home, sys.prefix):
+            below = python.is_relative_to(folder)
+            yield os.fspath(python.relative_to(folder) if below else python), home
+
+
+def has_module(home: Path, name: str) -> bool:
+    """Whether an environment has a top-level package or module, by the names of its files."""
+    return any(
+        (site / name).is_dir() or (site / f"{name}.py").is_file() or any(site.glob(f"{name}.*.so"))
+        for site in home.glob("lib*/python3*/site-packages")
+    )
 
 
 def _installation(home: str, library: str) -> str | None:
