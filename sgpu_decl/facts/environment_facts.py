@@ -17,6 +17,7 @@ from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.staging.repository import repository_top
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest
@@ -157,6 +158,9 @@ class DeclaredEnvironments:
             environ=os.environ,
             places=places,
             guarded=self._project.root if self._project.guarded else None,
+            project=Path(
+                os.path.realpath(repository_top(self._project.root) or self._project.root)
+            ),
         )
         recorded = self._recorded.get(request.where)
         lock, findings = resolve(

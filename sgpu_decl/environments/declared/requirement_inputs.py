@@ -13,7 +13,11 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.declared.local_sources import local_requirement
 from sgpu_decl.environments.package_lists.foreign_files import foreign_file
-from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
+from sgpu_decl.environments.package_lists.requirements import (
+    RequirementLine,
+    RequirementsReader,
+    unshown,
+)
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
@@ -27,7 +31,8 @@ _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 class RequirementInputs:
     """`lines` are `dependencies`, `root` is the requirements file; `files` maps absolute paths to
     texts; `indexes` are URLs of indexes that contain a variable. `given` and `bounds` are the lines
-    and constraints for uv, and `builder` is a line that asks for a build."""
+    and constraints for uv, `builder` is a line that asks for a build, and `foreign` are lines of
+    files outside of the project."""
 
     lines: tuple[str, ...] = ()
     root: Path | None = None
@@ -37,6 +42,7 @@ class RequirementInputs:
     given: list[str] = field(default_factory=list)
     bounds: list[str] = field(default_factory=list)
     builder: str | None = None
+    foreign: list[RequirementLine] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
 
     @property
@@ -54,16 +60,22 @@ class RequirementInputs:
 
 
 def read_requirement_inputs(
-    block: "EnvironmentBlock", *, folder: Path, places: Mapping[str, Place], at: str = "env"
+    block: "EnvironmentBlock",
+    *,
+    folder: Path,
+    places: Mapping[str, Place],
+    at: str = "env",
+    project: Path | None = None,
 ) -> RequirementInputs:
     """Read `dependencies`, and the file of `requirements` or `lock`, with included files.
 
     Args:
         folder: the base of relative paths.
         places: the places of fields; those of the block are below `at`.
+        project: the folder of the project; the text of files elsewhere is not shown.
     """
     inputs = RequirementInputs(lines=block.dependencies or ())
-    reader = RequirementsReader(constraints=True)
+    reader = RequirementsReader(constraints=True, project=project)
     for index, text in enumerate(inputs.lines):
         place = places.get(f"{at}.dependencies.{index}")
         _take_all(
@@ -77,7 +89,9 @@ def read_requirement_inputs(
     inputs.files = reader.texts
     if any(item.hashes for item in inputs.requirements) and not inputs.hashed:
         inputs.findings += [
-            Diagnostic(
+            unshown(item, "lock_without_hashes")
+            if item.foreign
+            else Diagnostic(
                 code="lock_without_hashes",
                 summary=f"`{item.name or 'this requirement'}` has no hash, and others have one",
                 place=item.place,
@@ -93,8 +107,27 @@ def _take_all(inputs: RequirementInputs, lines: Iterable[RequirementLine | Diagn
     for line in lines:
         if isinstance(line, Diagnostic):
             inputs.findings.append(line)
-        else:
-            _take(inputs, line)
+            continue
+        before = len(inputs.findings)
+        if line.foreign is not None and line.option is None and not _is_requirement(line):
+            inputs.findings.append(unshown(line, "bad_requirement"))
+            continue
+        _take(inputs, line)
+        if line.foreign is not None:
+            inputs.foreign.append(line)
+            inputs.findings[before:] = [
+                unshown(line, item.code) for item in inputs.findings[before:]
+            ]
+
+
+def _is_requirement(line: RequirementLine) -> bool:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        Requirement(line.requirement)
+    except InvalidRequirement:
+        return False
+    return True
 
 
 def _take(inputs: RequirementInputs, line: RequirementLine) -> None:

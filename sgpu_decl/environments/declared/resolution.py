@@ -32,10 +32,15 @@ from sgpu_decl.environments.declared.uv_settings import building_settings, uv_se
 from sgpu_decl.environments.interpreters import OLDEST_OF_RANKS, LocalPython
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages
 from sgpu_decl.environments.package_lists.lock_kinds import read_lock
-from sgpu_decl.environments.package_lists.requirements import read_text
+from sgpu_decl.environments.package_lists.requirements import (
+    RequirementLine,
+    read_text,
+    unshown,
+)
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.regular_files import is_below
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
@@ -50,7 +55,8 @@ class ResolveRequest:
 
     `folder` is the base of relative paths; `places` are those of fields, of `block` below `at`;
     `constraints` are requirement lines that limit versions and install nothing. `guarded` is the
-    folder of a project that is not trusted: no uv of it is used, and uv builds nothing.
+    folder of a project that is not trusted: no uv of it is used, and uv builds nothing. `project`
+    is its folder in any case: lines of files elsewhere are not shown.
     """
 
     block: "EnvironmentBlock"
@@ -61,6 +67,7 @@ class ResolveRequest:
     at: str = "env"
     constraints: tuple[str, ...] = ()
     guarded: Path | None = None
+    project: Path | None = None
 
     def place(self, *fields: str) -> Place | None:
         """The place of the first of these fields that was written."""
@@ -92,7 +99,11 @@ def resolve(
     if lock is not None and Path(lock).suffix in (".toml", ".lock"):
         return _from_lock(request, cache, lock)
     inputs = read_requirement_inputs(
-        request.block, folder=request.folder, places=request.places, at=request.at
+        request.block,
+        folder=request.folder,
+        places=request.places,
+        at=request.at,
+        project=request.project,
     )
     if lock is not None and not inputs.hashed and not has_errors(inputs.findings):
         inputs.findings.append(_unhashed(lock, request.place("lock")))
@@ -185,6 +196,10 @@ def _from_lock(
     if resolution is None:
         locked, findings = read_lock(path, name, python=request.python.python)
         if locked is None:
+            project = request.project
+            if project is not None and not is_below(os.path.realpath(path), project):
+                # Its lines are not shown.
+                findings = tuple(replace(item, place=place, related=()) for item in findings)
             return None, findings
         misfit = _misfit(name, locked, request)
         if misfit is not None:
@@ -256,6 +271,8 @@ def _finding(
     match error:
         case UvFailure():
             report = error.report
+            if foreign := _foreign_line(inputs, error):
+                return unshown(foreign, report.code)
             first, *others = [*inputs.places(error.names), _whole(request)]
             related = tuple(
                 Related(place=other, note="and this requirement") for other in others[:-1] if other
@@ -274,6 +291,12 @@ def _finding(
             return Diagnostic(
                 code=error.code, summary=error.message, place=_whole(request), hint=error.hint
             )
+
+
+def _foreign_line(inputs: RequirementInputs, error: UvFailure) -> RequirementLine | None:
+    """A line of a file outside of the project that the words of uv may show."""
+    parsed = error.report.code != "bad_requirement"
+    return next((one for one in inputs.foreign if not parsed or one.name in error.names), None)
 
 
 def _whole(request: ResolveRequest) -> Place | None:

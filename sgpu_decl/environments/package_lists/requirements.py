@@ -14,7 +14,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.package_lists.foreign_files import foreign_file
 from sgpu_decl.environments.package_lists.packages import normalise
-from sgpu_decl.regular_files import read_regular
+from sgpu_decl.regular_files import is_below, read_regular
 
 _LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
 _DEEPEST = 20  # files that include each other
@@ -30,12 +30,14 @@ _HASH = re.compile(r"--hash[=\s]+([a-z0-9]+:[0-9a-f]+)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementLine:
     """A requirement, `torch>=2.6 --hash=...`, or an option, `--index-url URL`. `folder` is the base
-    of its paths; a `constraint` limits versions and installs nothing."""
+    of its paths; a `constraint` limits versions and installs nothing. `foreign` names the line of a
+    file outside of the project, whose text is never shown: `place` is where that file is named."""
 
     text: str
     place: Place | None
     folder: Path = Path()
     constraint: bool = False
+    foreign: str | None = None
 
     @property
     def option(self) -> str | None:
@@ -64,12 +66,18 @@ class RequirementsReader:
     Args:
         constraints: whether constraints files are followed too; without them `-c` is an option.
         fetch: is called with each file before it is opened.
+        project: the folder of the project; files elsewhere are foreign.
     """
 
     def __init__(
-        self, *, constraints: bool, fetch: Callable[[Path], None] = lambda _: None
+        self,
+        *,
+        constraints: bool,
+        fetch: Callable[[Path], None] = lambda _: None,
+        project: Path | None = None,
     ) -> None:
         self.texts: dict[str, str] = {}
+        self._project = os.path.realpath(project) if project is not None else None
         self._fetch = fetch
         self._constraints = constraints
 
@@ -110,12 +118,20 @@ class RequirementsReader:
             yield foreign
             return
         self.texts[os.fspath(path)] = text
+        is_foreign = self._project is not None and not is_below(whole, self._project)
         for number, logical in _logical_lines(text):
-            here = Place(shown, number, 1)
             line = RequirementLine(
-                text=logical, place=here, folder=path.parent, constraint=constraint
+                text=logical,
+                place=at if is_foreign else Place(shown, number, 1),
+                folder=path.parent,
+                constraint=constraint,
+                foreign=f"line {number} of `{shown}`" if is_foreign else None,
             )
-            yield from self.line(line, os.path.dirname(shown), (*above, whole))
+            for item in self.line(line, os.path.dirname(shown), (*above, whole)):
+                if isinstance(item, Diagnostic) and is_foreign:
+                    yield unshown(line, item.code)
+                else:
+                    yield item
 
     def line(
         self, line: RequirementLine, shown_folder: str = "", above: tuple[str, ...] = ()
@@ -144,6 +160,17 @@ class RequirementsReader:
             constraint=line.constraint or binds,
             above=above,
         )
+
+
+def unshown(line: RequirementLine, code: str) -> Diagnostic:
+    """The error about a foreign line."""
+    return Diagnostic(
+        code=code,
+        summary=f"{line.foreign}, which lies outside of the project, is no requirement that can be "
+        "used; its text is not shown",
+        place=line.place,
+        hint="look at it there, and keep lists of requirements in the project",
+    )
 
 
 def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagnostic:
