@@ -70,6 +70,7 @@ def command(
 
     COMMAND is a program with its arguments, such as `python train.py --lr 1e-3`, or an entrypoint:
     `train.py --lr 1e-3`, or `train.py:main lr=0.1` for a function. Options of sgpu come before it.
+    The packages and the Python in the header of such a script (PEP 723) become its `env`.
     Each call starts a new attempt.
 
     Exit codes: 0 ok, 1 error, 3 locked state, 5 the run failed, 130 interrupted.
@@ -94,11 +95,12 @@ def command(
             f"`{run_name}` is not a name for a run: letters, digits, `_` and `-`, at most 100"
         )
     ranks = read_ranks(rank or "0")
-    if save is None:
-        text = command_run(typed, name=run_name, gpus=gpus, type_=type_)
-    else:
+    header = not any(_declares_environment(path) for path, _ in source.sets)
+    sets = source.sets if save is not None else ()
+    if save is not None:
         _check_savable(Path(save))
-        text = command_run(typed, name=run_name, gpus=gpus, type_=type_, sets=source.sets)
+    text = command_run(typed, name=run_name, gpus=gpus, type_=type_, sets=sets, header=header)
+    if save is not None:
         source = replace(source, sets=())
     session = source.described(text, save)
     session.check_undeclared(run_name)
@@ -118,6 +120,12 @@ def command(
             _write(Path(save), text)
 
     return carry_out(session, make_plan, settings=settings, out=sys.stdout, on_approval=write)
+
+
+def _declares_environment(path: str) -> bool:
+    """Whether a field of `--set` says what the header of a script may say too."""
+    block, _, field = path.partition(".")
+    return block == "env" and field not in ("variables", "secrets", "python") and "." not in field
 
 
 def _check_savable(file: Path) -> None:

@@ -1,10 +1,11 @@
 """Checks of what a run's code imports and installs against the environment of its ranks."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import bases_of, is_remote
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.staging.snapshot import Snapshot
@@ -56,6 +57,7 @@ def examine(
 
     executed = sources(code.root, config.entrypoint)
     yield from installs_in_code(executed)
+    yield from _unused_header(config, code)
     if "PYTHONPATH" in config.env.variables:
         return  # it may lead to any package
     imports = outside_imports(executed, code_names([entry.path for entry in code.entries]))
@@ -74,3 +76,24 @@ def examine(
 def on_base(config: "RunConfig") -> bool:
     """Whether ranks run on the base environment; on this machine there is none."""
     return is_remote(config.backend.kind)
+
+
+def _unused_header(config: "RunConfig", code: Snapshot) -> Iterator[Diagnostic]:
+    """Say that ranks do not get what the header of a script lists (PEP 723)."""
+    from sgpu_decl.staging.script_header import script_header
+
+    script = (config.entrypoint or "").partition(":")[0]
+    env = config.env
+    if not script.endswith(".py") or env.use or set(env.origins) - {"base"}:
+        return
+    header = script_header(code.root / script)
+    if header is None or not header.dependencies:
+        return
+    listed = ", ".join(json.dumps(item, ensure_ascii=False) for item in header.dependencies)
+    yield Diagnostic(
+        code="script_header_unused",
+        severity=Severity.INFO,
+        summary=f"the header of `{script}` lists packages (PEP 723), and ranks do not get them",
+        place=Place(script, header.line, 1),
+        hint=f"declare them: `env: {{dependencies: [{listed}]}}`",
+    )

@@ -44,6 +44,7 @@ def run_file(
     gpus: int,
     type_: str,
     python: str | None = None,
+    dependencies: Sequence[str] = (),
     sets: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The YAML of a run.
@@ -51,7 +52,8 @@ def run_file(
     Args:
         words: a command. A first word such as `train.py` or `train.py:main` is an entrypoint, and
             so is `train.py` in `python train.py`; what follows are its arguments.
-        python: the interpreter that `python` stands for, if it is not that of sgpu itself.
+        python: the interpreter of the run, if it is not that of sgpu itself.
+        dependencies: the packages that the script says it needs.
         sets: dotted paths and values of more fields, in order.
 
     Raises:
@@ -66,8 +68,11 @@ def run_file(
         fields["entrypoint"] = _text(start)
         if arguments:
             fields["args"] = _named(arguments) if calls_function(start) else _list(arguments)
-    if interpreted and python is not None:
-        fields["env"] = {"python": _text(python)}
+    env: _Fields = {"dependencies": _list(dependencies)} if dependencies else {}
+    if python is not None and is_entrypoint(start):
+        env["python"] = _text(python)
+    if env:
+        fields["env"] = env
     for path, value in sets:
         _put(fields, path.split("."), _value(value))
     return "".join(f"{key}: {_flow(value)}\n" for key, value in fields.items())
