@@ -85,7 +85,7 @@ def test_a_python_that_is_not_here_is_refused_at_its_place(
     folder: Path, open_file: Callable[..., Session]
 ) -> None:
     (folder / "run.yaml").write_text(
-        "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\nenv: {python: 3.1}\n"
+        "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\nenv: {python: 3.99}\n"
     )
     (check,) = open_file().plan(PlanOptions()).plan.checks
     assert (check.id, check.severity) == ("python_missing", Severity.ERROR)
