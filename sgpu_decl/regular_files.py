@@ -1,10 +1,12 @@
 """Opens files of a project only if they are regular files: opening a FIFO waits for a writer, and
-opening a device may have an effect."""
+opening a device may have an effect. Finds no programs in a project that is not trusted."""
 
 import errno
 import io
 import os
 import stat
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = [
@@ -15,6 +17,7 @@ __all__ = [
     "read_head",
     "read_regular",
     "special_kind",
+    "trusted_path",
 ]
 
 _KINDS = (
@@ -76,6 +79,20 @@ def is_below(path: str | Path, top: str | Path) -> bool:
     """Whether a path is a folder or lies in it, by the text of both alone."""
     folder = os.path.abspath(top)
     return os.path.commonpath((os.path.abspath(path), folder)) == folder
+
+
+def trusted_path(environ: Mapping[str, str], guarded: Path | None) -> str:
+    """The PATH without folders of a project, but for that of sgpu itself. A project that is the
+    home of the user has the user's own programs."""
+    path = environ.get("PATH", "")
+    if guarded is None or is_below(os.path.expanduser("~"), guarded):
+        return path
+    own = os.path.dirname(sys.executable)
+    return os.pathsep.join(
+        folder
+        for folder in path.split(os.pathsep)
+        if folder == own or (os.path.isabs(folder) and not is_below(folder, guarded))
+    )
 
 
 def _descriptor(path: str | Path) -> int:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sgpu_decl.config.loaded import LoadedRun
-from sgpu_decl.environments.declared.uv import find_uv, trusted_path
+from sgpu_decl.environments.declared.uv import find_uv
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
+from sgpu_decl.regular_files import trusted_path
 
 __all__ = ["check_programs"]
 

@@ -172,7 +172,7 @@ class BaseFiles:
         command = git_command(self._top, "cat-file", "--batch")
         with subprocess.Popen(
             command,
-            env=git_environment(),
+            env=git_environment(self._top),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from sgpu_decl.regular_files import read_regular
+from sgpu_decl.regular_files import read_regular, trusted_path
 
 __all__ = [
     "COMMIT_COPY",
@@ -63,11 +63,12 @@ def git_command(root: Path, *words: str, off: tuple[str, ...] = ()) -> list[str]
     return ["git", "-C", os.fspath(root), *_OFF, *off, *words]
 
 
-def git_environment() -> dict[str, str]:
+def git_environment(root: Path) -> dict[str, str]:
     """The environment of such a command: the repository is that of the folder, also where sgpu is
-    called by a hook of another one."""
+    called by a hook of another one, and git is none of its programs."""
     own = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    return {**own, **_ENVIRONMENT}
+    path = trusted_path(os.environ, repository_top(root) or root)
+    return {**own, **_ENVIRONMENT, "PATH": path}
 
 
 def git_text(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
@@ -88,7 +89,7 @@ def _answer(root: Path, *words: str, off: tuple[str, ...] = ()) -> tuple[int | N
     try:
         process = subprocess.run(
             git_command(root, *words, off=off),
-            env=git_environment(),
+            env=git_environment(root),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -183,9 +183,11 @@ def attack(sgpu: Shell, tmp_path: Path) -> Callable[[Case], Path]:
     with tarfile.open(archive, "w:gz") as file:
         file.add(tmp_path / "evil-1.0", "evil-1.0")
     (archive.parent / "index.html").write_text(f'<a href="{archive.name}">{archive.name}</a>')
-    # programs of the project that uv might ask: its interpreter, and another uv
-    for program in (".venv/bin/python", ".venv/bin/python3", "bin/uv"):
-        shell_program(folder / program, f"touch {mark}; exit 1")
+    # programs of the project that uv and we might call, by the PATH too
+    programs = ("python", "python3", "uv", "git", "keyring", "ssh")
+    for name in programs:
+        shell_program(folder / "bin" / name, f"touch {mark}; exit 1")
+        shell_program(folder / ".venv/bin" / name, f"touch {mark}; exit 1")
     (folder / ".venv/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     words = {
@@ -278,6 +280,8 @@ def test_git_of_a_project_runs_none_of_its_programs(sgpu: Shell, tmp_path: Path)
     for name in (*names, "credential.helper", "core.pager", "core.editor", "gpg.program"):
         git("config", name, f"{sgpu.folder}/evil.sh")
     git("config", "log.showSignature", "true")
+    shell_program(sgpu.folder / "bin/git", f"touch {mark}")
+    sgpu.environ["PATH"] = f"{sgpu.folder}/bin:{sgpu.environ['PATH']}"
     mark.unlink(missing_ok=True)
     sgpu.write("run.yaml", RUN + "tags: {commit: '${git.commit}', dirty: '${git.dirty}'}\n")
     for words in (("plan",), ("plan", "--base", "HEAD"), ("validate",), ("doctor",)):

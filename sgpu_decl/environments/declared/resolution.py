@@ -40,7 +40,7 @@ from sgpu_decl.environments.package_lists.requirements import (
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.regular_files import is_below
+from sgpu_decl.regular_files import is_below, trusted_path
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
@@ -68,6 +68,11 @@ class ResolveRequest:
     constraints: tuple[str, ...] = ()
     guarded: Path | None = None
     project: Path | None = None
+
+    @property
+    def trusted_environ(self) -> Mapping[str, str]:
+        """The variables of uv, which finds no program of an untrusted project: git, keyring."""
+        return {**self.environ, "PATH": trusted_path(self.environ, self.guarded)}
 
     def place(self, *fields: str) -> Place | None:
         """The place of the first of these fields that was written."""
@@ -140,7 +145,7 @@ def _compiled(
         uv=find_uv(request.environ, request.guarded) if inputs.requirements else "",
         python=request.python,
         folder=request.folder,
-        environ=request.environ,
+        environ=request.trusted_environ,
         constraints=request.constraints,
         previous=previous,
         upgrade=upgrade,
@@ -211,7 +216,7 @@ def _from_lock(
                     python=request.python,
                     project=path.parent,
                     folder=request.folder,
-                    environ=request.environ,
+                    environ=request.trusted_environ,
                 )
                 if locked.kind == "uv"
                 else _pylock(path, str(texts_read[0]), request)

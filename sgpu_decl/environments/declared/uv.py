@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.regular_files import is_below
+from sgpu_decl.regular_files import trusted_path
 
 OLDEST = (0, 8)  # the first whose `pylock.toml` holds hashes and is installed from
 _VERSION = re.compile(r"^uv (\d+)\.(\d+)\.", re.MULTILINE)
@@ -150,20 +149,6 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()  # it writes no more
         raise
-
-
-def trusted_path(environ: Mapping[str, str], guarded: Path | None) -> str:
-    """The PATH without folders of a project, but for that of sgpu itself. A project that is the
-    home of the user has the user's own programs."""
-    path = environ.get("PATH", "")
-    if guarded is None or is_below(os.path.expanduser("~"), guarded):
-        return path
-    own = os.path.dirname(sys.executable)
-    return os.pathsep.join(
-        folder
-        for folder in path.split(os.pathsep)
-        if folder == own or (os.path.isabs(folder) and not is_below(folder, guarded))
-    )
 
 
 def _candidates(environ: Mapping[str, str], guarded: Path | None) -> Iterator[str]:
