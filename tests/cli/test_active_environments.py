@@ -27,8 +27,15 @@ def warnings(sgpu: Shell) -> list[dict[str, Any]]:
     return [check for check in checks if check["severity"] == "warning"]
 
 
-@pytest.mark.parametrize("file", ["torchy/__init__.py", "torchy.py", "torchy.abi3.so"])
-@pytest.mark.parametrize("how", ["VIRTUAL_ENV", "CONDA_PREFIX", "inside", "beside the file"])
+@pytest.mark.parametrize(
+    ("how", "file"),
+    [
+        ("VIRTUAL_ENV", "torchy/__init__.py"),
+        ("CONDA_PREFIX", "torchy.abi3.so"),
+        ("inside", "torchy.py"),
+        ("beside the file", "torchy/__init__.py"),
+    ],
+)
 def test_an_import_that_the_users_environment_has(
     sgpu: Shell, tmp_path: Path, how: str, file: str
 ) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.sampling import sampled
 
 RUN = 'name: a\ngpus: 1\ntype: CPU\ncommand: ["true"]\nmlflow: {enabled: false}\n'
 # The file as its tool writes it, the tool, and words of the command that exports it.
@@ -46,9 +47,10 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "field", ["lock: {}", "requirements: {}", "dependencies: [{}]", 'dependencies: ["-r {}"]']
-)
+FIELDS = ["lock: {}", "dependencies: [{}]", 'dependencies: ["-r {}"]', "requirements: {}"]
+
+
+@pytest.mark.parametrize("field", sampled(FIELDS, quick=1))
 def test_a_file_of_another_tool_is_named_with_its_export(sgpu: Shell, field: str) -> None:
     for name, (text, tool, command) in FILES.items():
         sgpu.write(name, text)
@@ -61,7 +63,7 @@ def test_a_file_of_another_tool_is_named_with_its_export(sgpu: Shell, field: str
         (sgpu.folder / name).unlink()
 
 
-@pytest.mark.parametrize("field", ["lock: {}", "requirements: {}"])
+@pytest.mark.parametrize("field", sampled(["requirements: {}", "lock: {}"], quick=1))
 def test_it_is_known_by_its_content_too(sgpu: Shell, field: str) -> None:
     for index, (name, (text, tool, _)) in enumerate(FILES.items()):
         renamed = f"other{index}" + (".lock" if name.endswith(".lock") else ".txt")

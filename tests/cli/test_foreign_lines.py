@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.sampling import sampled
 
 RUN = 'name: a\ngpus: 1\ntype: CPU\ncommand: ["true"]\nmlflow: {enabled: false}\n'
 SECRETS = {
@@ -21,7 +22,7 @@ SECRETS = {
 }
 
 
-@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("name", sampled(list(SECRETS)))
 def test_a_line_of_a_file_outside_of_the_project_is_not_shown(
     sgpu: Shell, tmp_path: Path, name: str
 ) -> None:
@@ -38,10 +39,9 @@ def test_a_line_of_a_file_outside_of_the_project_is_not_shown(
         f'dependencies: ["-r {outside}"]',
     ):  # fmt: skip
         sgpu.write("run.yaml", f"{RUN}env: {{{field}}}\n")
-        for words in (("plan",), ("plan", "-o", "json")):
-            answer = sgpu.here(*words)
-            assert "hunter2" not in answer.out + answer.err, (field, answer)
-            assert answer.code == 1
+        answer = sgpu.here("plan")
+        assert "hunter2" not in answer.out + answer.err, (field, answer)
+        assert answer.code == 1
 
 
 def test_its_file_and_line_are_named(sgpu: Shell, tmp_path: Path) -> None:

@@ -291,8 +291,15 @@ def test_what_others_print_is_no_part_of_an_answer(project: Shell, tmp_path: Pat
         assert project.here("plan").code == 0
 
 
-@pytest.mark.parametrize("more", ["", ", snapshot: true", ", requirements: none.txt"])
-@pytest.mark.parametrize("named", ["3.9", "3.8.18", "/elder/python3.9", "/elder/python"])
+@pytest.mark.parametrize(
+    ("named", "more"),
+    [
+        ("3.9", ""),
+        ("3.8.18", ", requirements: none.txt"),
+        ("/elder/python3.9", ", snapshot: true"),
+        ("/elder/python", ", requirements: none.txt"),
+    ],
+)
 def test_a_python_that_ranks_cannot_have_is_refused_by_the_plan(
     project: Shell, tmp_path: Path, named: str, more: str
 ) -> None:
