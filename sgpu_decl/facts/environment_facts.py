@@ -151,13 +151,14 @@ class DeclaredEnvironments:
         from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
         from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 
+        checkout = self._project.checkout_folder(self._project.root)
         resolve_request = ResolveRequest(
             block=request.env,
             python=python._replace(executable=python.program),
             folder=request.folder,
             environ=os.environ,
             places=places,
-            guarded=self._project.root if self._project.guarded else None,
+            guarded=checkout if self._project.guarded else None,
             project=Path(
                 os.path.realpath(repository_top(self._project.root) or self._project.root)
             ),
