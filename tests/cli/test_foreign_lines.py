@@ -16,6 +16,8 @@ SECRETS = {
     "an include": "-r hunter2.txt\n",
     "an address": "-r https://hunter2.invalid/x\n",
     "a login": "-i https://me:hunter2@x.invalid\n",
+    "a page": "https://x.invalid/hunter2-1-py3-none-any.whl\n",
+    "a wheel": "./hunter2-1-py3-none-any.whl\n",
     "an option": "--hunter2\n",
     "a hash": "hunter2==1 --hash=sha256:00\n",
     "a file of another tool": "@EXPLICIT\nhunter2\n",

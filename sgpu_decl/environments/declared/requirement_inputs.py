@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.declared.local_sources import local_requirement
+from sgpu_decl.environments.declared.local_sources import local_requirement, local_wheel
 from sgpu_decl.environments.package_lists.foreign_files import foreign_file
 from sgpu_decl.environments.package_lists.requirements import (
     RequirementLine,
@@ -123,6 +123,8 @@ def _take_all(inputs: RequirementInputs, lines: Iterable[RequirementLine | Diagn
 def _is_requirement(line: RequirementLine) -> bool:
     from packaging.requirements import InvalidRequirement, Requirement
 
+    if local_wheel(line.text) is not None or line.text.startswith(("https://", "http://")):
+        return True
     try:
         Requirement(line.requirement)
     except InvalidRequirement:

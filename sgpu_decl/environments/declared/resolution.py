@@ -301,7 +301,15 @@ def _finding(
 def _foreign_line(inputs: RequirementInputs, error: UvFailure) -> RequirementLine | None:
     """A line of a file outside of the project that the words of uv may show."""
     parsed = error.report.code != "bad_requirement"
-    return next((one for one in inputs.foreign if not parsed or one.name in error.names), None)
+    words = error.report.detail
+    return next(
+        (
+            one
+            for one in inputs.foreign
+            if not parsed or one.name in error.names or one.requirement in words
+        ),
+        None,
+    )
 
 
 def _whole(request: ResolveRequest) -> Place | None:
