@@ -87,11 +87,11 @@ def trusted_path(environ: Mapping[str, str], guarded: Path | None) -> str:
     path = environ.get("PATH", "")
     if guarded is None or is_below(os.path.expanduser("~"), guarded):
         return path
-    own = os.path.dirname(sys.executable)
+    own, real = os.path.dirname(sys.executable), os.path.realpath(guarded)
     return os.pathsep.join(
         folder
         for folder in path.split(os.pathsep)
-        if folder == own or (os.path.isabs(folder) and not is_below(folder, guarded))
+        if folder == own or (os.path.isabs(folder) and not is_below(os.path.realpath(folder), real))
     )
 
 

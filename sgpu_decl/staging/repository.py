@@ -8,6 +8,7 @@ adds is unknown then.
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -67,8 +68,13 @@ def git_environment(root: Path) -> dict[str, str]:
     """The environment of such a command: the repository is that of the folder, also where sgpu is
     called by a hook of another one, and git is none of its programs."""
     own = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    path = trusted_path(os.environ, repository_top(root) or root)
-    return {**own, **_ENVIRONMENT, "PATH": path}
+    # Of the files at another commit, which are a copy, the checkout is where sgpu is called.
+    folders = [root]
+    with suppress(FileNotFoundError):  # the folder was deleted
+        folders.append(Path.cwd())
+    for folder in folders:
+        own["PATH"] = trusted_path(own, repository_top(folder) or folder)
+    return {**own, **_ENVIRONMENT}
 
 
 def git_text(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
