@@ -49,6 +49,17 @@ def test_a_field_of_tracking_that_has_no_effect_is_a_warning(sgpu: Shell) -> Non
 
 
 @pytest.mark.usefixtures("without")
+def test_a_project_is_told_once_that_mlflow_is_missing(sgpu: Shell) -> None:
+    start = "{gpus: 1, type: CPU, command: 'true', mlflow: {experiment: "
+    runs = ", ".join(f"{name}: {start}{name}}}}}" for name in "abc")
+    (found,) = checks(sgpu, f"project: {{name: p}}\nruns: {{{runs}}}\n", "sgpu.yml")
+    assert found["severity"] == "warning"
+    asked = runs.replace("experiment: b", "enabled: true")
+    both = checks(sgpu, f"project: {{name: p}}\nruns: {{{asked}}}\n", "sgpu.yml")
+    assert sorted(item["severity"] for item in both) == ["error", "warning"]
+
+
+@pytest.mark.usefixtures("without")
 def test_a_run_that_turns_tracking_off_needs_no_mlflow(sgpu: Shell) -> None:
     assert checks(sgpu, RUN + "mlflow: {enabled: false}\n") == []
 

@@ -38,7 +38,7 @@ class LocalSurvey(Survey):
         self._environ = environ
         self._pythons = pythons
         self._programs = ProgramCheck(environ)
-        self._missing: set[Severity] = set()
+        self._said_missing = False
 
     @cached_property
     def devices(self) -> "Devices":
@@ -123,8 +123,8 @@ class LocalSurvey(Survey):
         for finding in check_tracking(config, places, called=called):
             if finding.code != "mlflow_missing" or finding.severity is Severity.ERROR:
                 yield finding
-            elif finding.severity not in self._missing:
-                self._missing.add(finding.severity)
+            elif not self._said_missing:
+                self._said_missing = True
                 yield finding
 
     @cached_property

@@ -53,7 +53,7 @@ def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
         return Diagnostic(
             code="mlflow_missing",
             severity=Severity.WARNING,
-            summary=f"`{min(paths)}` has no effect, nor has `mlflow` of another run: {where}",
+            summary=f"`{min(paths)}` has no effect, nor has any other field of `mlflow`: {where}",
             place=places[min(paths)],
             hint=how,
         )
