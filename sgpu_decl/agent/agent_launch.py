@@ -29,6 +29,7 @@ def launch(
     folder: Path,
     *,
     secrets: Mapping[str, str],
+    token: str | None = None,
     server: LaunchServer | WarmServer | None = None,
 ) -> None:
     """Start the agent for a prepared attempt folder and return once its supervisor is up.
@@ -37,6 +38,7 @@ def launch(
     does our environment, which ranks inherit: it may hold secrets that nobody declared.
 
     Args:
+        token: that of the launch. The agent refuses a folder that holds another one.
         server: forks the agent. Without one, an interpreter is started for this launch alone.
 
     Raises:
@@ -44,7 +46,8 @@ def launch(
     """
     path = os.path.abspath(folder)
     environ = inherited_variables(os.environ)
-    variables = json.dumps({"secrets": dict(secrets), "environ": environ}).encode()
+    claimed = {} if token is None else {"token": token}
+    variables = json.dumps({"secrets": dict(secrets), "environ": environ, **claimed}).encode()
     log = os.open(
         os.path.join(path, "agent.log"),
         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,

@@ -53,9 +53,10 @@ def main(arguments: Sequence[str]) -> int:
 def run(folder: str) -> int:
     """Be the guardian of an attempt: start its supervisor, and clean up behind it.
 
-    Secrets and the environment of ranks come as a JSON object on stdin, `{"secrets", "environ"}`,
-    at least `{}`: if that ends early, the launcher has died and nothing is started. Stdout gets
-    `ok` once the supervisor holds its lock, or the reason why not.
+    Secrets and the environment of ranks come as a JSON object on stdin, `{"secrets", "environ",
+    "token"}`, at least `{}`: if that ends early, the launcher has died and nothing is started. Nor
+    is anything if the folder holds a launch with another token by now. Stdout gets `ok` once the
+    supervisor holds its lock, or the reason why not.
     """
     answer = os.dup(1)
     try:
@@ -66,13 +67,18 @@ def run(folder: str) -> int:
         os.dup2(null, 0)
         os.dup2(2, 1)
         os.close(null)
+        # Held until guardian and supervisor have both ended: of several starters one goes on. Who
+        # gives up a launch holds it while the folder goes.
+        claim = open_lock(_launch_lock(folder))
+        alone = try_lock(claim)
+        if not alone or held(os.path.join(folder, attempt_files.SUPERVISOR_LOCK)) is not None:
+            raise OSError(17, "this attempt was launched before")
         spec = attempt_files.read_json(folder, attempt_files.SPEC)
         if spec is None:
             raise OSError(2, f"`{folder}/spec.json` is missing or damaged")
-        # Held until guardian and supervisor have both ended: of several starters one goes on.
-        alone = try_lock(open_lock(os.path.join(folder, attempt_files.LAUNCH_LOCK)))
-        if not alone or held(os.path.join(folder, attempt_files.SUPERVISOR_LOCK)) is not None:
-            raise OSError(17, "this attempt was launched before")
+        in_place = os.path.samestat(os.fstat(claim), os.stat(_launch_lock(folder)))
+        if not in_place or message.get("token", spec["token"]) != spec["token"]:
+            raise OSError(17, "another launch took its place while this one waited")
         lock = create_held(os.path.join(folder, attempt_files.GUARDIAN_LOCK), replace=True)
         attempt_files.reserve_space(folder)
         host_record = HostRecord(folder)
@@ -100,6 +106,10 @@ def run(folder: str) -> int:
         return guard(folder, spec, supervisor, tracked, host_record.drop)
     finally:
         host_record.drop()
+
+
+def _launch_lock(folder: str) -> str:
+    return os.path.join(folder, attempt_files.LAUNCH_LOCK)
 
 
 def fork_guardian(streams: list[int]) -> bool:

@@ -388,7 +388,9 @@ class _Walk:
             if end.attempt is None:
                 self.unrecorded.append(unrecorded(error))
             else:
-                self._fail(one.change, never_recorded(end.attempt, error), end.attempt.ref)
+                record = replace(one.launch, reference=end.attempt.reference)
+                place = self.backends(record.backend).launcher.place_words(record)
+                self._fail(one.change, never_recorded(end.attempt, place, error), record.ref)
 
     def _tell_launched(self, ended: Sequence[tuple[BegunLaunch, IntentEnd]]) -> None:
         refs = [(one.change, end.attempt.ref) for one, end in ended if end.attempt is not None]

@@ -68,12 +68,12 @@ def unrecorded(error: SgpuError) -> Diagnostic:
     )
 
 
-def never_recorded(attempt: Attempt, error: SgpuError) -> Locked:
+def never_recorded(attempt: Attempt, place: str | None, error: SgpuError) -> Locked:
     """The error for a launch whose intent another process may have dropped, with the lock that it
-    took over: no later apply is sure to find it."""
-    found = f" ({attempt.reference})" if attempt.reference else ""
+    took over: no later apply is sure to find it. `place` says where it was launched."""
+    where = f" {place}" if place else ""
     return Locked(
-        f"`{attempt.ref}` was launched{found}, and is not recorded: {error.message}",
+        f"`{attempt.ref}` was launched{where}, and is not recorded: {error.message}",
         hint="look with `sgpu plan` whether it is known; if it is not, cancel it where it runs",
         code=error.code,
     )

@@ -239,6 +239,11 @@ class Launcher(Protocol):
         """
         return None
 
+    def place_words(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  a default
+        """Where a launch was made, in words that follow "it was launched"; None where that is this
+        checkout alone."""
+        return None
+
     def may_queue(self, launching: LaunchRequest) -> bool:  # noqa: ARG002  a default
         """Whether a launch may have to wait for room: such launches start one after the other, so
         that they stand in line in the order of the plan."""

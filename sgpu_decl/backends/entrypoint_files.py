@@ -29,7 +29,7 @@ def write_entrypoint(folder: Path, spec: LaunchSpec, shared: Path) -> None:
         ours = os.path.realpath(spec.python) == os.path.realpath(sys.executable)
         _place_archive(folder / "rank.zip", shared, compiled=ours)
         if ours and spec.entry.kind == "script":
-            _compile_script(Path(spec.code_dir) / str(spec.entry.path), Path(spec.code_dir))
+            _compile_script(folder / "code", str(spec.entry.path), run_as=Path(spec.code_dir))
     air = render_air(hashlib.sha256(raw).hexdigest(), spec.entry)
     write_atomic(folder / "_air.py", air.encode())
     write_atomic(folder / "spec.json", raw)
@@ -51,17 +51,22 @@ def _place_archive(path: Path, shared: Path, *, compiled: bool) -> None:
             os.link(path, shared / key)
 
 
-def _compile_script(path: Path, code: Path) -> None:
+def _compile_script(code: Path, script: str, *, run_as: Path) -> None:
     """Write the bytecode of a script where Python looks for that of a module, so that not every
     rank compiles it. A script outside of the code, or one with a warning or an error, is left to
-    ranks."""
-    if not path.is_relative_to(code):
+    ranks.
+
+    Args:
+        run_as: where the code will lie when it runs; tracebacks name that.
+    """
+    if not (run_as / script).is_relative_to(run_as):
         return
+    path = code / script
     try:
         source, facts = path.read_bytes(), path.stat()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            compiled = compile(source, path, "exec", dont_inherit=True)
+            compiled = compile(source, run_as / script, "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError, Warning, RecursionError, MemoryError):
         return
     folder = path.parent / "__pycache__"

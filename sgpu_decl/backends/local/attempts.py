@@ -64,7 +64,7 @@ class LocalAttempts(Attempts):
         if here:
             return None
         return Elsewhere(
-            reason=f"it was launched on {site.host}, in {site.project}",
+            reason=f"it was launched {site.words}",
             hint="give this command there. If that machine is gone for good, "
             f"`sgpu state rm {record.ref.address}` lets go of the run",
         )

@@ -26,6 +26,11 @@ class LaunchSite:
     project: str
 
     @property
+    def words(self) -> str:
+        """Words that follow "it was launched"."""
+        return f"on {self.host}, in {self.project}"
+
+    @property
     def reference(self) -> str:
         """What a `LaunchRecord` keeps of it."""
         fields = {"host": self.host, "id": self.id, "project": self.project}

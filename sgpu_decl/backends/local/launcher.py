@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from sgpu_decl.agent.forced_stop import LocalForcedStop
 from sgpu_decl.agent.host_record import read_record
 from sgpu_decl.atomic_files import private_folder
 from sgpu_decl.backends.base import Launcher, LaunchRequest
-from sgpu_decl.backends.local.storage import discard
+from sgpu_decl.backends.local.storage import DRAFT, give_up, launched
 from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.backends.required_outputs import output_gone
@@ -89,10 +91,22 @@ class LocalLauncher(Launcher):
         return ()
 
     def stage(self, launching: LaunchRequest) -> None:
+        """Another process may be staging the same launch, or have staged it: one that was stopped
+        when it held the lock. So each has a folder of its own, and one of them gets the name."""
         if self.staged(launching.record):
             return
-        with self._nothing_left(launching) as folder:
-            self._stage(launching, folder)
+        folder = self._layout.attempt(launching.ref)
+        draft = folder.with_name(f"{folder.name}{DRAFT}{os.urandom(4).hex()}")
+        try:
+            with _explained(launching):
+                self._clear(folder)
+                self._stage(launching, draft)
+                draft.rename(folder)
+        except SgpuError:
+            if not self.staged(launching.record):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
     def site(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  all are launched here
         if not self._shared_state():
@@ -101,18 +115,30 @@ class LocalLauncher(Launcher):
 
         return make_site(self._layout.state_dir, self._project).reference
 
+    def place_words(self, record: LaunchRecord) -> str | None:
+        if record.reference is None:
+            return None
+        from sgpu_decl.backends.local.launch_site import site_in
+
+        return site_in(record.reference).words
+
     def may_queue(self, launching: LaunchRequest) -> bool:
         config = launching.config
         return config.max_parallel is not None or config.type.name != "CPU"
 
     def launch(self, launching: LaunchRequest) -> str | None:  # its folder moves with its address
-        with self._nothing_left(launching) as folder:
-            if not _launched(folder):
-                secrets = resolve_secrets(
-                    launching.config.env.secrets, self._environ, launching.folder(self._project)
-                )
-                server = self._server or _warm_server(launching, folder, secrets)
-                agent.launch(folder, secrets=secrets, server=server)
+        folder, token = self._layout.attempt(launching.ref), launching.record.token
+        try:
+            with _explained(launching):
+                if not (launched(folder) and self.staged(launching.record)):
+                    base = launching.folder(self._project)
+                    secrets = resolve_secrets(launching.config.env.secrets, self._environ, base)
+                    server = self._server or _warm_server(launching, folder, secrets)
+                    agent.launch(folder, token=token, secrets=secrets, server=server)
+        except SgpuError:
+            # Else another process that has staged it, and was stopped, could start it later.
+            if not self.staged(launching.record) or give_up(folder):
+                raise
         return launching.record.reference
 
     def staged(self, record: LaunchRecord) -> bool:
@@ -131,40 +157,27 @@ class LocalLauncher(Launcher):
         silence = _SILENT if patience is None else patience
         return LocalForcedStop(self._layout.attempt(record.ref), silence)
 
-    @contextlib.contextmanager
-    def _nothing_left(self, launching: LaunchRequest) -> Iterator[Path]:
-        """The folder of an attempt that is being made: deleted where that fails."""
-        folder = self._layout.attempt(launching.ref)
-        try:
-            yield folder
-        except BackendError:
-            raise
-        except (OSError, SgpuError) as error:
-            if _launched(folder):
-                return  # another sgpu finished the same launch meanwhile
-            discard(folder)
-            if isinstance(error, SgpuError):
-                raise
+    def _clear(self, folder: Path) -> None:
+        """Delete what other launches left where an attempt is to be staged.
+
+        Raises:
+            BackendError: one of them was started.
+        """
+        for draft in folder.parent.glob(f"{folder.name}{DRAFT}*"):
+            shutil.rmtree(draft, ignore_errors=True)
+        if not give_up(folder):
             raise BackendError(
-                f"`{launching.ref}` could not be started: {error_text(error)}",
-                hint=advice(error),
-                code="launch_failed",
-            ) from error
+                f"`{folder}` holds another launch of this run, which this state does not know",
+                hint="bring back the state it belongs to, or move the folder away",
+                code="folder_taken",
+            )
 
     def _stage(self, launching: LaunchRequest, folder: Path) -> None:
-        """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
+        """Build the folder of an attempt."""
         from sgpu_decl.backends.call_files import write_call
         from sgpu_decl.backends.entrypoint_files import write_entrypoint
         from sgpu_decl.backends.local.local_launch_spec import local_launch_spec
 
-        if folder.exists():
-            if _launched(folder):
-                raise BackendError(
-                    f"`{folder}` holds another launch of this run, which this state does not know",
-                    hint="bring back the state it belongs to, or move the folder away",
-                    code="folder_taken",
-                )
-            discard(folder)
         private_folder(folder.parent)
         folder.mkdir(mode=0o700)
         (folder / "output").mkdir(mode=0o700)
@@ -262,5 +275,13 @@ def _warm_server(
     return warm_server(spec, secrets, launching.call.keep_warm)
 
 
-def _launched(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("supervisor.lock", "outcome.json"))
+@contextlib.contextmanager
+def _explained(launching: LaunchRequest) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"`{launching.ref}` could not be started: {error_text(error)}",
+            hint=advice(error),
+            code="launch_failed",
+        ) from error

@@ -3,11 +3,14 @@
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import attempt_status
+from sgpu_decl.agent.attempt_files import LAUNCH_LOCK
+from sgpu_decl.agent.locks import open_lock, try_lock
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
 from sgpu_decl.model.address import Address
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 
 _DISCARDED = ".discarded"
+_STARTING = 30.0  # seconds in which an agent has begun, or has failed
+_PAUSE = 0.01
+DRAFT = ".staging-"
+"""Stands between the name of an attempt's folder and what tells those that are being staged."""
 
 
 class LocalStorage(Storage):
@@ -59,6 +66,32 @@ class LocalStorage(Storage):
     def verify_environment(self, digest: str) -> tuple[str, ...]:
         # Others are kept from it by the modes of files and folders.
         return self._environments().examine(digest) if os.geteuid() == 0 else ()
+
+
+def launched(folder: Path) -> bool:
+    """Whether an attempt was started, or is over."""
+    return any((folder / name).exists() for name in ("supervisor.lock", "outcome.json"))
+
+
+def give_up(folder: Path) -> bool:
+    """Delete an attempt that was staged, so that nobody can start it any more. False where somebody
+    has started it, or is about to: it stays."""
+    try:
+        claim = open_lock(os.fspath(folder / LAUNCH_LOCK))
+    except FileNotFoundError:
+        return True
+    deadline = time.monotonic() + _STARTING
+    try:
+        while not try_lock(claim):  # an agent starts, or fails to
+            if launched(folder) or time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE)
+        if launched(folder):
+            return False
+        discard(folder)
+    finally:
+        os.close(claim)
+    return True
 
 
 def discard(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgpu_decl.backends.base import Launcher, LaunchRequest
@@ -114,6 +115,9 @@ class RemoteLauncher(Launcher):
     def site(self, record: LaunchRecord) -> str:
         return self._launches.reference(record)
 
+    def place_words(self, record: LaunchRecord) -> str | None:
+        return f"from the folder `{self._launches.folder(record)}`"
+
     def stage(self, launching: LaunchRequest) -> None:
         record = launching.record
         # The storage is not asked for a marker: after a crash `staged` was, and only this apply
@@ -187,9 +191,13 @@ class RemoteLauncher(Launcher):
 
     def _undo(self, record: LaunchRecord) -> None:
         """Undo `stage`. A plan after a failed launch has the same attempt number, and so the same
-        token: that launch is staged anew."""
+        token: that launch is staged anew. What another process has started stays: this one may have
+        been stopped meanwhile, and have lost its lock."""
         self._known.discard(record.token)
-        self._launches.unstage(record)
+        with suppress(BackendError):
+            marker = self._launches.marker(record)
+            if marker is None or not is_started(marker):
+                self._launches.unstage(record)
 
 
 def _maybe_started(record: LaunchRecord, error: SgpuError) -> OutcomeUnknown:

@@ -94,7 +94,6 @@ class JournalWriter:
         if [digest(item.text) for item in found] != [last.digest]:
             with self._guard:
                 self._catch_up()
-                check_lock(self._connection, str(self._cells["id"]))
 
     def begin(self, *intents: Intent) -> None:
         self._write(*map(ops.begin, intents))
@@ -197,15 +196,20 @@ class JournalWriter:
                         self._say_who_holds()
                     raise
                 except NumberTaken:
-                    # Either somebody took the lock: the check of the next round finds that out. Or
-                    # the answer to an entry of our own was lost for good.
+                    # Somebody took the lock, or the answer to our own entry was lost for good.
                     self._catch_up()
                     stale.wait(self._last.number)
 
     def _catch_up(self) -> None:
-        """Read entries that this writer does not know."""
+        """Read entries that this writer does not know. Once the lock is lost, it stays at its own
+        last entry: what others append is no sign that it holds.
+
+        Raises:
+            Locked: the lock is lost.
+        """
         self._replica.catch_up()
         self._tables = self._new_tables()
+        check_lock(self._connection, str(self._cells["id"]))
         self._last = position_of(self._connection)
 
     def _say_who_holds(self) -> None:

@@ -191,6 +191,21 @@ def test_a_launch_that_the_cluster_refuses_is_unstaged(machine: Machine, answers
     assert not machine.folder.exists()
 
 
+def test_a_launch_that_another_process_has_started_meanwhile_is_not_unstaged(
+    machine: Machine, answers: Answers
+) -> None:
+    with machine.launcher() as stopped:
+        stopped.prepare([machine.launching], Quiet())
+        stopped.stage(machine.launching)
+        answers.by_path[JOBS] = {}
+        machine.launch()
+        answers.by_path[JOBS] = (400, "TypeError")
+        with pytest.raises(BackendError):
+            stopped.launch(machine.launching)
+
+    assert machine.marker()["session"] == "one"
+
+
 def test_a_launch_that_a_crash_left_is_not_sent_in_the_clear(
     tmp_path: Path, answers: Answers
 ) -> None:
