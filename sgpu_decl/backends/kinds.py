@@ -72,6 +72,8 @@ class BackendKind:
             deleted; where its supervisors leave records elsewhere.
         state_files: the files that keep a shared state, where its platform does; of one of our
             kinds alone.
+        check_reference: raises ValueError for a `LaunchRecord.reference` in a shared state that no
+            launch of this kind has.
         database_token: gives a token that the platform's PostgreSQL takes for a password; of one of
             our kinds alone.
     """
@@ -88,6 +90,7 @@ class BackendKind:
     orphans: "Callable[[Path], tuple[Attempt, ...]] | None" = None
     state_files: "Callable[[SharedPlace], StateFiles] | None" = None
     database_token: "Callable[[], str] | None" = None
+    check_reference: "Callable[[str], None] | None" = None
 
 
 @cache

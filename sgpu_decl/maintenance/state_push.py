@@ -25,16 +25,16 @@ def push(project: OpenedProject, file: Path) -> PushedState:
         SgpuError: the file is no such state, or does not fit what is recorded.
     """
     from sgpu_decl.storing.migration import restore
-    from sgpu_decl.storing.state_json import state_from_json
+    from sgpu_decl.storing.state_json import UNREADABLE, problem_of, state_from_json
     from sgpu_decl.storing.stores import local_store
 
     try:
         state, attempts = state_from_json(json.loads(file.read_bytes()))
     except OSError as error:
         raise SgpuError(f"`{file}` cannot be read: {error.strerror}", code="unreadable") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise SgpuError(
-            f"`{file}` holds no state that `sgpu state pull` has printed: {error!r}",
+            f"`{file}` holds no state that `sgpu state pull` has printed: it {problem_of(error)}",
             hint="print it again with this version of sgpu: `sgpu state pull > state.json`",
             code="no_state_file",
         ) from error

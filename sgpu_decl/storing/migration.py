@@ -80,6 +80,8 @@ def restore(
     if isinstance(store, SqliteStore) and is_migrated(store.path):
         _restore_migrated(store, state, attempts)
         return
+    if isinstance(store, JournalStore):
+        store.begin_anew(state.lineage, state.serial)
     with store.lock("state push", lineage=state.lineage, patience=patience) as writer:
         _replace(writer, state, attempts)
 

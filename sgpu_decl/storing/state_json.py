@@ -15,6 +15,15 @@ from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.model.times import from_text, to_text
 
 FORMAT_VERSION = "1.1"
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What reading a state raises that lacks something, or holds values of another kind."""
 
 
 def state_to_json(everything: tuple[State, tuple[Attempt, ...]] | None) -> dict[str, Json]:
@@ -106,12 +115,21 @@ def _intent(intent: Intent) -> dict[str, Json]:
     }
 
 
+def problem_of(error: Exception) -> str:
+    """What is wrong with what was read, in words that follow its name."""
+    if isinstance(error, KeyError):
+        return f"lacks `{error.args[0]}`"
+    if isinstance(error, ValueError):
+        return f"cannot be read: {error}"
+    return "cannot be read: it holds a value of another kind than it should"
+
+
 def state_from_json(document: object) -> tuple[State, tuple[Attempt, ...]]:
     """Read what `state_to_json` made of a state.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is something else, or was made by an
-            older sgpu, which left something out.
+        one of UNREADABLE: it is something else, or was made by an older sgpu, which left something
+            out.
     """
     written = cast("dict[str, Any]", document)
     if written["format_version"].partition(".")[0] != "1":

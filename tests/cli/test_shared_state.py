@@ -463,6 +463,26 @@ def test_a_state_that_was_migrated_comes_back_with_what_happened_since(
     assert "1 resources and 3 attempts" in two.here("state", "log").out
 
 
+@pytest.mark.parametrize("clones", [FOLDER], indirect=True)
+def test_a_printed_state_goes_into_a_store_that_lost_its_entries(
+    clones: tuple[Shell, Shell],
+) -> None:
+    one, _ = clones
+    assert one.here("apply", "-y").code == 0
+    printed, older = one.folder.parent / "state.json", one.folder.parent / "older.json"
+    older.write_text(one.here("state", "pull").out)
+    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    printed.write_text(one.here("state", "pull").out)
+    shutil.rmtree(Path(shared_name(one)) / "p")
+    for words in (("plan",), ("state", "push", str(older))):
+        refused = one.here(*words, "-o", "json")
+        assert refused.json["error"]["code"] == "state_diverged", words
+    pushed = one.here("state", "push", str(printed))
+    assert pushed.code == 0, pushed.err
+    assert actions(one) == {"run.hello": "no_op"}
+    assert "hello#2" in one.here("show", "hello").out
+
+
 def test_a_file_that_is_no_state_of_this_project_is_not_pushed(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
     assert one.here("apply", "-y").code == 0

@@ -51,6 +51,14 @@ def _database_token() -> str:
     return database_token()
 
 
+def _check_reference(reference: str) -> None:
+    from sgpu_decl.backends.remote.remote_reference import check_reference
+
+    place = {"host": (str,), "workspace": (str, type(None)), "user": (str,)}
+    run = {"run_id": (int,), "submitted": (int, float)}
+    check_reference(reference, place, run, {"task": (str,), "after": (dict,)})
+
+
 KIND = BackendKind(
     name="databricks",
     options=_options,
@@ -81,4 +89,5 @@ KIND = BackendKind(
     takes_calls=True,
     state_files=_state_files,
     database_token=_database_token,
+    check_reference=_check_reference,
 )

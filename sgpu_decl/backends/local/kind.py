@@ -61,6 +61,12 @@ def _options() -> "type[BackendOptions]":
     return LocalOptions
 
 
+def _check_reference(reference: str) -> None:
+    from sgpu_decl.backends.local.launch_site import check_site
+
+    check_site(reference)
+
+
 KIND = BackendKind(
     name=_NAME,
     options=_options,
@@ -68,4 +74,5 @@ KIND = BackendKind(
     open=_open,
     survey=_survey,
     orphans=_orphans,
+    check_reference=_check_reference,
 )

@@ -11,7 +11,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["LaunchSite", "make_site", "site_id", "site_in"]
+__all__ = ["LaunchSite", "check_site", "make_site", "site_id", "site_in"]
 
 _FILE = "site"
 
@@ -35,6 +35,20 @@ class LaunchSite:
         """What a `LaunchRecord` keeps of it."""
         fields = {"host": self.host, "id": self.id, "project": self.project}
         return json.dumps(fields, sort_keys=True)
+
+
+def check_site(reference: str) -> None:
+    """Check what a state says of where a run was launched.
+
+    Raises:
+        ValueError: it names no place.
+    """
+    said = json.loads(reference)
+    names = {"host", "id", "project"}
+    if not isinstance(said, dict) or said.keys() != names:
+        raise ValueError("the reference of a launch does not say host, id and project")
+    if not all(isinstance(item, str) for item in said.values()):
+        raise ValueError("the reference of a launch holds what is no text")
 
 
 @lru_cache

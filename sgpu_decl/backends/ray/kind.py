@@ -30,6 +30,12 @@ def _open(context: "BackendContext") -> "Backend":
     return open_ray(context)
 
 
+def _check_reference(reference: str) -> None:
+    from sgpu_decl.backends.remote.remote_reference import check_reference
+
+    check_reference(reference, {"address": (str,), "session": (str,)}, {"machine": (str,)})
+
+
 KIND = BackendKind(
     name="ray",
     options=_options,
@@ -38,4 +44,5 @@ KIND = BackendKind(
     ),
     survey=_survey,
     open=_open,
+    check_reference=_check_reference,
 )

@@ -10,7 +10,10 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["RemoteReference", "reference_facts", "reference_in"]
+__all__ = ["RemoteReference", "check_reference", "reference_facts", "reference_in"]
+
+
+_LARGEST = 2**63 - 1  # the id of a run has 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,29 @@ def reference_in(text: str) -> RemoteReference:
         return RemoteReference(folder=text)
     facts: dict[str, Any] = json.loads(text)
     return RemoteReference(folder=facts.pop("folder"), facts=facts)
+
+
+def check_reference(text: str, *groups: Mapping[str, tuple[type, ...]]) -> None:
+    """Check what a state says of a launch, by the types of its facts.
+
+    Args:
+        groups: of the facts of each, it has all or none.
+
+    Raises:
+        ValueError: something is missing, or of another type.
+    """
+    if not text.startswith("{"):
+        return
+    said = json.loads(text)
+    expected: dict[str, tuple[type, ...]] = {"folder": (str,)}
+    for group in groups:
+        expected.update(group if group.keys() & said.keys() else {})
+    for name, types in expected.items():
+        if name not in said:
+            raise ValueError(f"the reference of a launch lacks `{name}`")
+        value = said[name]
+        if type(value) not in types or (isinstance(value, int) and not 0 <= value <= _LARGEST):
+            raise ValueError(f"the reference of a launch has no such `{name}`")
 
 
 def reference_facts(record: LaunchRecord) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from typing import cast
 
 from sgpu_decl.errors import StateError
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.codec import BadValue, JsonObject, to_json
+from sgpu_decl.model.codec import JsonObject, to_json
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["NO_ENTRY", "Author", "JournalEntry", "digest", "read_entry"]
@@ -65,8 +65,10 @@ def read_entry(number: int, text: str, *, store: str) -> JournalEntry:
         version = read.take("v")
         if isinstance(version, int) and version > VERSION:
             raise newer(number, store)
+        if type(version) is not int or version < 1:
+            raise ValueError("it has no version")
         entry = read.whole(JournalEntry)
-    except (ValueError, BadValue) as error:
+    except (ValueError, ArithmeticError, RecursionError) as error:
         raise damaged(number, store, f"cannot be read: {error}") from error
     if entry.number != number:
         raise damaged(number, store, f"says that it is entry {entry.number}")

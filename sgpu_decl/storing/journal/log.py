@@ -8,7 +8,9 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state_log import LogChange, LogEntry
 from sgpu_decl.storing.journal.entry import damaged, read_entry
+from sgpu_decl.storing.journal.op_checks import check_op
 from sgpu_decl.storing.journal.port import Stored
+from sgpu_decl.storing.state_json import UNREADABLE, problem_of
 
 __all__ = ["log_entry"]
 
@@ -21,13 +23,15 @@ def log_entry(stored: Stored, *, store: str) -> LogEntry:
     """
     entry = read_entry(stored.number, stored.text, store=store)
     try:
+        for op in entry.ops:
+            check_op(op)
         changes = tuple(
             LogChange(op=op["op"], subject=subject)
             for op in map(_fields, entry.ops)
             for subject in _subjects(op)
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(stored.number, store, f"cannot be read: {error!r}") from error
+    except UNREADABLE as error:
+        raise damaged(stored.number, store, problem_of(error)) from error
     return LogEntry(
         number=stored.number,
         at=stored.at,

@@ -1,6 +1,7 @@
 """The copy of a journal's state on this machine: tables of SQLite's store, and how far they go."""
 
 import gzip
+import io
 import os
 import sqlite3
 import zlib
@@ -9,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sgpu_decl.errors import StateError
+from sgpu_decl.errors import SgpuError, StateError
 from sgpu_decl.storing.journal.entry import (
     JournalEntry,
     damaged,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Replica"]
 
 _T = TypeVar("_T")
+_PART = 1 << 20
+_LEAST_ROOM, _MOST_TIMES = 64 << 20, 200
+"""What a checkpoint may unpack to: tables of similar runs shrink to a thirtieth."""
 
 
 class Replica:
@@ -104,6 +108,12 @@ class Replica:
             make_table(connection)
             opened.pop_all()
             return connection
+
+    def drop(self) -> None:
+        """Delete the tables. The next call makes them of the entries that there are then."""
+        with explained(self.path):
+            for end in ("-wal", "-shm", ""):
+                self.path.with_name(self.path.name + end).unlink(missing_ok=True)
 
     def checkpoint(self) -> tuple[int, bytes]:
         """The number of the last entry in the tables, and the tables as one compressed file."""
@@ -178,12 +188,9 @@ class Replica:
         Raises:
             StateError: it is of another state than the tables, or of an older one.
         """
-        try:
-            content = gzip.decompress(data)
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            return False
         with explained(self.path), _draft() as draft:
-            draft.write_bytes(content)
+            if not _unpacked(data, draft):
+                return False
             if not self._has_made(draft, whole=whole):
                 return False
             with closing(sqlite3.connect(draft)) as connection:
@@ -283,16 +290,24 @@ class Replica:
     def _perform(
         self, entry: JournalEntry, writer: "SqliteWriter", connection: sqlite3.Connection
     ) -> None:
+        from sgpu_decl.storing.journal.op_checks import check_op
         from sgpu_decl.storing.journal.ops import UnknownOp, perform
+        from sgpu_decl.storing.state_json import UNREADABLE, problem_of
 
         store = self._journal.name
         try:
             for op in entry.ops:
+                check_op(op)
                 perform(op, writer, connection, entry.lineage)
         except UnknownOp as error:
             raise newer(entry.number, store) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(entry.number, store, f"cannot be read: {error!r}") from error
+        except UNREADABLE as error:
+            raise damaged(entry.number, store, problem_of(error)) from error
+        except SgpuError as error:
+            # What the copy itself lacks, such as room on the disk, says nothing of the entry.
+            if error.__cause__ and not isinstance(error.__cause__, sqlite3.IntegrityError):
+                raise
+            raise damaged(entry.number, store, f"does not fit: {error.message}") from error
         _, serial = queries.serial_of(connection)
         if serial != entry.serial:
             raise damaged(
@@ -313,6 +328,22 @@ class Replica:
                 "command makes it again",
                 code=error.code,
             ) from error
+
+
+def _unpacked(data: bytes, file: Path) -> bool:
+    """Write what a checkpoint holds to a file. False for one that is damaged, or that would be
+    larger than tables ever are for its size: it may have been made to fill the disk."""
+    room = _LEAST_ROOM + _MOST_TIMES * len(data)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed, file.open("wb") as opened:
+            while part := packed.read(_PART):
+                room -= len(part)
+                if room < 0:
+                    return False
+                opened.write(part)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False
+    return True
 
 
 @contextmanager

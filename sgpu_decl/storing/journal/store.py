@@ -198,6 +198,14 @@ class JournalStore:
         with self.lock("state claim", lineage=lineage, patience=patience) as writer:
             writer.claim(home)
 
+    def begin_anew(self, lineage: str, serial: int) -> None:
+        """Let go of the copy of this machine where the store has lost all entries, and what is
+        about to be recorded is the same state, as new as the copy. Else nothing is done."""
+        head = self._replica.head()
+        lost = head.position.number > 0 and not self._journal.after(0, most=1)
+        if lost and head.lineage == lineage and head.serial <= serial:
+            self._replica.drop()
+
     def _read_up_to(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
         from sgpu_decl.storing.journal.past import replica_up_to
 

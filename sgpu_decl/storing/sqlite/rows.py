@@ -42,6 +42,7 @@ INTENT_COLUMNS = (
     "created_at",
     "resource_record",
 )
+_MOST = 2**53  # what JSON carries whole
 _BEFORE, _AFTER = len(_IDENTITY), len(_IDENTITY) + len(_INPUTS)
 
 
@@ -82,7 +83,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         created_at=from_text(_text(created_at)),
         started_at=from_text(_maybe(started_at)),
         ended_at=from_text(_maybe(ended_at)),
-        exit_code=exit_code if isinstance(exit_code, int) else None,
+        exit_code=None if exit_code is None else _number(exit_code, least=-_MOST),
         failure=None if failure is None else FailureClass(_text(failure)),
         plan_id=_maybe(plan_id),
         reference=_maybe(reference),
@@ -157,9 +158,9 @@ def _text(cell: Cell) -> str:
     return cell
 
 
-def _number(cell: Cell) -> int:
-    if not isinstance(cell, int):
-        raise ValueError(f"attempt number `{cell}` is not an integer")
+def _number(cell: Cell, *, least: int = 0) -> int:
+    if isinstance(cell, bool) or not isinstance(cell, int) or not least <= cell <= _MOST:
+        raise ValueError(f"`{str(cell)[:40]}` should be a number")
     return cell
 
 
