@@ -11,7 +11,7 @@ from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.renames import renames_of
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.errors import InvalidInput, Usage
+from sgpu_decl.errors import InvalidInput, NotFound, Usage
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.earlier_outputs import earlier_outputs
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
@@ -35,6 +35,7 @@ from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.loaded import Loaded
     from sgpu_decl.facts.project_file import Validated
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
@@ -227,7 +228,7 @@ def _compared(
             fetch_files(env, folder, files.add)
         renames = renames_of(loaded)
         state = moved(seen.state, moves_of(renames, seen.state))
-        gathered = gather(there, loaded, state, renames=renames)
+        gathered = gather(there, loaded, state, renames=renames, planned=request.selects)
         base_jobs, base_seen = _jobs(there, gathered.jobs, state, request.select)
     same = {address: jobs[1].get(address, one) for address, one in base_seen.items()}
     base_request = replace(request, whole_project=gathered.whole_project)
@@ -285,9 +286,28 @@ def _facts(
         progress=progress,
         for_apply=for_apply,
         renames=renames,
+        planned=_planned(options, loaded),
     )
     refused = production_checks(project.opened, project.location, loaded, checkout)
     return replace(gathered, findings=(*validated.findings, *gathered.findings, *refused))
+
+
+def _planned(options: PlanOptions, loaded: "Loaded") -> Callable[[Address], bool]:
+    """Which runs and jobs of a file the options leave in the plan. What they name wrongly is
+    refused later, when it is known what else there is."""
+    addresses = {run.address for run in loaded.runs} | {job.address for job in loaded.jobs}
+    chosen, left_out = (
+        frozenset[Address]().union(*(_named(pattern, addresses) for pattern in patterns))
+        for patterns in (options.select, options.exclude)
+    )
+    return lambda address: (not options.select or address in chosen) and address not in left_out
+
+
+def _named(pattern: str, addresses: Collection[Address]) -> frozenset[Address]:
+    try:
+        return match_addresses([pattern], addresses)
+    except NotFound:  # it may name something that is recorded alone
+        return frozenset()
 
 
 def _with_resumes(project: OpenedProject, state: State, gathered: PlanFacts, plan: Plan) -> Plan:

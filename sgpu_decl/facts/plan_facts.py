@@ -85,8 +85,10 @@ def gather(
     progress: Progress | None = None,
     for_apply: bool = False,
     renames: tuple[Rename, ...] = (),
+    planned: Callable[[Address], bool] = lambda _: True,
 ) -> PlanFacts:
-    """Gather the facts about every run of a file.
+    """Gather the facts about every run of a file. Findings are those of what is planned: a machine
+    or a platform that another run would need refuses nothing.
 
     The cells of a matrix share one snapshot and one check of the entrypoint.
 
@@ -97,6 +99,7 @@ def gather(
             them from the same folders.
         progress: is told how much of the code and of an environment has been read.
         for_apply: files of an environment that have to be read go into the store in the same pass.
+        planned: whether a run or a job is.
     """
     environments = DeclaredEnvironments(
         project, progress, recorded=state.resources, for_apply=for_apply
@@ -108,17 +111,23 @@ def gather(
     for job in loaded.jobs:
         jobs_by_run.setdefault(job.config.run, []).append(job.address)
     positions = cell_positions(run.address for run in loaded.runs)
-    desired = tuple(
-        reader.desired_run(run, cell, tuple(jobs_by_run.get(run.address.name, ())))
-        for run, cell in zip(loaded.runs, positions, strict=True)
-    )
+    by_address: dict[Address, DesiredRun] = {}
+    others = []
+    for run, cell in zip(loaded.runs, positions, strict=True):
+        jobs = tuple(jobs_by_run.get(run.address.name, ()))
+        if planned(run.address) or any(map(planned, jobs)):
+            by_address.setdefault(run.address, reader.desired_run(run, cell, jobs))
+        else:
+            others.append((run, cell, jobs))
+    findings = reader.all_findings  # what runs have in common is looked at once, for the first
+    for run, cell, jobs in others:
+        by_address.setdefault(run.address, reader.desired_run(run, cell, jobs, asked=False))
+    desired = tuple(by_address[run.address] for run in loaded.runs)
     reader.code_reader.save()
     return PlanFacts(
         desired=desired,
         jobs=DeclaredJobs.of(loaded, project.opened.owner or "", desired),
-        findings=in_order(
-            (*reader.findings, *reader.code_reader.findings, *reader.environment_checks.findings)
-        ),
+        findings=findings,
         snapshots=reader.code_reader.by_digest,
         counted={
             digest: tuple(known.values()) for digest, known in reader.code_reader.counted.items()
@@ -185,17 +194,30 @@ class _FactReader:
         self._texts = EntrypointTexts(self._folder)
         self.findings: list[Diagnostic] = []
 
+    @property
+    def all_findings(self) -> tuple[Diagnostic, ...]:
+        """What was found about the runs up to now."""
+        return in_order(
+            (*self.findings, *self.code_reader.findings, *self.environment_checks.findings)
+        )
+
     def desired_run(
-        self, run: "LoadedRun", cell: str | None, jobs: tuple[Address, ...]
+        self,
+        run: "LoadedRun",
+        cell: str | None,
+        jobs: tuple[Address, ...],
+        *,
+        asked: bool = True,
     ) -> DesiredRun:
-        """The facts about one run. If `jobs` launch it, `apply` does not."""
+        """The facts about one run. If `jobs` launch it, `apply` does not. Unless it is `asked`, its
+        backend says nothing of it: it is not planned."""
         config, origins = run.config, run.config.env.origins
-        if (backend := self._backend(config)) is not None:
+        if (backend := self._backend(config)) is not None and asked:
             backend.expect(config)
         code = self._code(run)
         interpreter = self._interpreter(config, origins)
         key = check_key(run)
-        if key not in self._placements:
+        if asked and key not in self._placements:
             self._placements[key] = self._placement(config)
             self._sites[key] = backend.site(config) if backend is not None else ""
             self._check(run, code, interpreter)
@@ -208,7 +230,7 @@ class _FactReader:
         if findings:
             root = self.code_reader.root(config.code)
             self.findings += [from_here(root, item, self._shown) for item in findings]
-        if key not in self._clusters:
+        if asked and key not in self._clusters:
             # An environment that cannot be made is reported; no other one stands in for it.
             installed = environment if origins else interpreter
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
@@ -228,12 +250,12 @@ class _FactReader:
             code=facts,
             environment=environment,
             interpreter=interpreter,
-            placement=self._placements[key],
+            placement=self._placements.get(key),
             resumes=config.resume is not None,
-            ray=self._clusters[key],
+            ray=self._clusters.get(key),
             jobs=jobs,
             after=config.after,
-            site=self._sites[key],
+            site=self._sites.get(key, ""),
             places=run.places,
             findings=self._dispute(run.address),
         )

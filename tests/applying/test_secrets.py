@@ -29,7 +29,7 @@ def main():
 CRASHING = """\
 import sys
 from sgpu_decl.agent import agent_launch
-def launch(folder, *, secrets, server):
+def launch(folder, *, token, secrets, server):
     assert secrets
     raise RuntimeError("boom")
 agent_launch.launch = launch
