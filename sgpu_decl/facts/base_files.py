@@ -21,6 +21,7 @@ from sgpu_decl.staging.repository import (
     COMMIT_COPY,
     git_command,
     git_environment,
+    git_refusal,
     git_text,
     repository_top,
 )
@@ -55,7 +56,7 @@ def resolve_base(root: Path, ref: str) -> str:
     if shallow is None:  # git is missing, or refuses a checkout that another user owns
         raise SgpuError(
             f"git does not answer in `{root}`, so there is no `{ref}` to compare with",
-            hint="see what `git status` says there",
+            hint=f"git says: {git_refusal(root)}",
             code="no_base",
         )
     if shallow == "true":

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sgpu_decl.model.git_facts import GitFacts
-from sgpu_decl.staging.repository import git_text, repository_top
+from sgpu_decl.staging.repository import git_refusal, git_text, repository_top
 
 __all__ = ["Checkout"]
 
@@ -32,8 +32,13 @@ class Checkout:
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
-        """`commit`, `branch` and `dirty` of the checkout, as text; empty outside of one."""
-        return {} if self.head is None else replace(self.head, dirty=self.dirty).of_launch
+        """`commit`, `branch` and `dirty` of the checkout, as text; empty outside of one. Where git
+        does not answer, `refusal` says why."""
+        if self.head is None:
+            return {}
+        if self.head.commit is None and (refusal := git_refusal(self._root)):
+            return {"refusal": refusal}
+        return replace(self.head, dirty=self.dirty).of_launch
 
     @property
     def commit(self) -> str | None:

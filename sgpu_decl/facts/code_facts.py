@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeReader", "entrypoint_findings"]
 
+_OF_THE_SYSTEM = frozenset(
+    Path(f"/{name}")
+    for name in ("bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "proc",
+                 "run", "sbin", "srv", "sys", "tmp", "usr", "usr/local", "var", "var/tmp",
+                 "Users", "Volumes", "Library", "System", "private/tmp", "private/var")
+)  # fmt: skip
+
 
 class CodeReader:
     """Reads the code of a project, and collects findings about it.
@@ -64,6 +71,7 @@ class CodeReader:
         self._store = store
         self._roots: dict[Code, Path] = {}
         self._snapshots: dict[Code, Snapshot | None] = {}
+        self._refused: set[Code] = set()
         self._searched: set[tuple[object, ...]] = set()
         self._facts: dict[object, CodeFacts] = {}
         self._trees: dict[str, CodeTree] = {}
@@ -78,7 +86,7 @@ class CodeReader:
         """The code of a run as it is now; `None` if something is wrong with it."""
         block = run.config.code
         code = self._snapshots.get(block)
-        if code is None and block not in self._snapshots:
+        if code is None and block not in self._snapshots and not self._is_refused(run):
             outside = _outside(self._project, self.root(block))
             self.findings.extend(placed(outside, run.places, "code.root"))
             code, findings = snapshot(
@@ -98,6 +106,19 @@ class CodeReader:
                 self.findings.extend(_left_out(code))
                 self._note_values(block)
         return code
+
+    def _is_refused(self, run: "LoadedRun") -> bool:
+        """Whether the root of a run's code cannot be meant; it is named once and not read."""
+        block = run.config.code
+        if block in self._snapshots:
+            return block in self._refused
+        finding = _too_wide(self._project, self.root(block), named=block.root is not None)
+        if finding is None:
+            return False
+        self._snapshots[block] = None
+        self._refused.add(block)
+        self.findings.extend(placed([finding], run.places, "code.root"))
+        return True
 
     def _note_values(self, block: "Code") -> None:
         """Warn of files of values that are code for commands that do not name them."""
@@ -172,6 +193,8 @@ class CodeReader:
         """
         if run.config.entrypoint is None and run.config.args is None:
             return
+        if self._is_refused(run):
+            return
         root = self.root(run.config.code)
         self.findings.extend(_entrypoint_left_out(root, run, code))
         self.findings.extend(entrypoint_findings(run, root, self._shown, installed))
@@ -193,6 +216,38 @@ class CodeReader:
     def save(self) -> None:
         """Write the digests of files to the cache."""
         self._cache.save()
+
+
+def _too_wide(project: Path, root: Path, *, named: bool) -> Diagnostic | None:
+    """The finding about a root that holds more than anybody's code: a whole disk, a folder of the
+    system, or a home folder that is not the project itself.
+
+    Args:
+        named: whether `code.root` names it.
+    """
+    home = Path(os.path.realpath(Path.home()))
+    if root == Path(root.anchor):
+        what = "the whole file system"
+    elif not named or project == root:
+        return None
+    elif root in _OF_THE_SYSTEM:
+        what = "a folder of the system"
+    elif root != home and home.is_relative_to(root):
+        what = "a folder of home folders"
+    elif root == home:
+        what = "the home folder"
+    elif os.path.ismount(root) and repository_top(root) != root:
+        what = "a whole disk"
+    else:
+        return None
+    return Diagnostic(
+        code="code_root_too_wide",
+        summary=f"the root of the code is `{root}`, {what}: all files there would be copied for "
+        "each attempt",
+        hint="set `code.root` to the folder of your code"
+        if named
+        else "move the file into the folder of your code, or name that as `code.root`",
+    )
 
 
 def _outside(project: Path, root: Path) -> list[Diagnostic]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.staging.repository import git_refusal
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
@@ -37,17 +38,18 @@ def production_checks(
     roots = {(folder / (run.config.code.root or ".")).resolve() for run in loaded.runs}
     changed = checkout.changes({opened.root, *roots})
     if changed is None or changed:
-        yield _uncommitted(changed)
+        yield _uncommitted(changed, opened.root)
 
 
-def _uncommitted(changed: tuple[Path, ...] | None) -> Diagnostic:
+def _uncommitted(changed: tuple[Path, ...] | None, root: Path) -> Diagnostic:
     if changed is None:
+        refusal = git_refusal(root)
         return Diagnostic(
             code="uncommitted_changes",
             summary="the target has `mode: production`, and git does not say whether the checkout "
             "differs from its commit",
             place=None,
-            hint="see what `git status` says here",
+            hint=f"git says: {refusal}" if refusal else "see what `git status` says here",
         )
     names = [os.path.relpath(path) for path in changed]
     shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])

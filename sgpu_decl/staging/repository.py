@@ -86,7 +86,7 @@ def git_text(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
 def git_refusal(root: Path) -> str | None:
     """Why git does not answer in a checkout, in its own words; `None` if it does."""
     code, _, said = _answer(root, "rev-parse", "--git-dir")
-    return None if code == 0 else said
+    return None if code == 0 else " ".join(said.removeprefix("fatal: ").split())
 
 
 def _answer(root: Path, *words: str, off: tuple[str, ...] = ()) -> tuple[int | None, str, str]:

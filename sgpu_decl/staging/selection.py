@@ -18,12 +18,27 @@ _NEVER_NAMES = frozenset({
     ".git", ".sgpu", ".venv", "__pycache__", ".ipynb_checkpoints", "mlruns", ".mypy_cache",
     ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", ".tox", ".nox", ".idea",
     ".vscode", "node_modules",
+    # environments of pixi, hatch, PDM, direnv and spack
+    ".pixi", ".hatch", "__pypackages__", ".direnv", ".spack-env",
+    # what trackers leave
+    ".hydra", ".neptune", ".aim", ".cometml-runs", "mlartifacts",
 })  # fmt: skip
 _NEVER_FILES = re.compile("|".join(map(translate, (
-    "*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.out", ".DS_Store", *RULES,
+    "*.pyc", "*.pyo", ".DS_Store", *RULES,
 ))))  # fmt: skip
+# These may be named by `code.include`.
+_USUALLY_NEVER_FILES = re.compile("|".join(map(translate, (
+    "mlflow.db", "mlflow.db-*", "mlflow.db.*", "*.log", "nohup.out", "slurm-[0-9]*.out",
+    "events.out.tfevents.*",
+))))  # fmt: skip
+_DATED = re.compile(r"(^|/)\d{4}-\d\d-\d\d/\d\d-\d\d-\d\d(/\d+)?")  # a folder that Hydra makes
 _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
 _KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
+# `project` is a mapping with a `name`, in one line or in several.
+_NAMED = re.compile(
+    r"^project\s*:\s*(\{[^}]*\bname\s*:|(#.*)?\n((\s*#.*|[ \t]+.*)?\n)*?[ \t]+name\s*:)",
+    re.MULTILINE,
+)
 SCHEMA_ID = '"$id": "urn:sgpu:schema:'
 _PLAN_KEYS = ('"applyable"', '"changes"', '"address"')
 # The first line that `--json-into` writes, up to the version of sgpu.
@@ -48,6 +63,8 @@ class SelectionRule(StrEnum):
     SPECIAL = "special_file"
     OUTPUT = "own_output"
     EMPTY = "empty_folder"
+    SUBMODULE = "empty_submodule"
+    TOOL = "tool_output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +91,26 @@ _WORDS = {
     SelectionRule.LINK: "`code.link`: ranks on this machine find a link to it",
     SelectionRule.SECRET: "such files hold secrets",
     SelectionRule.NEVER: "files of this name are never code",
-    SelectionRule.ENVIRONMENT: "it is a virtual environment",
+    SelectionRule.ENVIRONMENT: "it is a Python environment",
     SelectionRule.SGPU_FILE: "it is a run file, a project file, a plan or a schema of these",
     SelectionRule.SPECIAL: "it is not a regular file",
     SelectionRule.OUTPUT: "sgpu writes its output to it",
     SelectionRule.EMPTY: "the folder is empty",
+    SelectionRule.SUBMODULE: "the submodule is empty: `git submodule update --init` fetches it",
+    SelectionRule.TOOL: "a tracker or framework left it there",
 }
+
+
+_EMPTY = (SelectionRule.EMPTY, SelectionRule.SUBMODULE)
 
 
 def never_counts(name: str, *, folder: bool) -> bool:
     """Whether an entry of this name is never code, for any rules of the user."""
     if name in _NEVER_NAMES:  # even as a link, or as the `.git` file of a worktree
         return True
-    return not folder and _NEVER_FILES.match(name) is not None
+    if folder:
+        return False
+    return bool(_NEVER_FILES.match(name) or _USUALLY_NEVER_FILES.match(name))
 
 
 class Selection:
@@ -139,7 +163,9 @@ class Selection:
         if path in self.linked:
             return Exclusion(shown, SelectionRule.LINK)
         if never_counts(name, folder=folder):
-            return Exclusion(shown, SelectionRule.NEVER)
+            usually = not folder and _USUALLY_NEVER_FILES.match(name) is not None
+            if not usually or not self._ignoring.names(path):
+                return Exclusion(shown, SelectionRule.NEVER)
         if is_secret(path):
             return Exclusion(shown, SelectionRule.SECRET)
         if within is not None:
@@ -178,10 +204,26 @@ class Selection:
                 return Exclusion(path, SelectionRule.SECRET)
             if ours and _EVENTS.match(head):
                 return Exclusion(path, SelectionRule.OUTPUT)
-            if ours and is_sgpu_file(name, head):
-                return Exclusion(path, SelectionRule.SGPU_FILE)
+            if ours and not self._ignoring.names(path):
+                if is_sgpu_file(name, head):
+                    return Exclusion(path, SelectionRule.SGPU_FILE)
+                if _looked_like_ours(name, head):
+                    self._ignoring.taken_anew.add(path)
         if (facts.st_dev, facts.st_ino) in self._outputs:
             return Exclusion(path, SelectionRule.OUTPUT)
+        return None
+
+    def whole_folder(self, folder: str, names: Collection[str]) -> Exclusion | None:
+        """The rule that excludes a folder that holds `names`, by what it holds."""
+        shown = f"{folder}/"
+        if not names:
+            is_submodule = self._ignoring.is_submodule(folder)
+            rule = SelectionRule.SUBMODULE if is_submodule else SelectionRule.EMPTY
+            return Exclusion(shown, rule)
+        if _is_environment(os.path.join(self._root, folder), names):
+            return Exclusion(shown, SelectionRule.ENVIRONMENT)
+        if _is_tool_output(folder, names) and not self._ignoring.includes(folder, folder=True):
+            return Exclusion(shown, SelectionRule.TOOL)
         return None
 
     def reaches_into(self, folder: str) -> bool:
@@ -221,8 +263,8 @@ def exclusion_of(
                 )
         for folder, inside in _down(path):
             names = os.listdir(root / folder)
-            if folder and "pyvenv.cfg" in names:
-                return Exclusion(f"{folder}/", SelectionRule.ENVIRONMENT)
+            if folder and (whole := selection.whole_folder(folder, names)) is not None:
+                return whole
             selection.enter(folder, names)
             facts = os.lstat(root / inside)
             is_folder = stat.S_ISDIR(facts.st_mode)
@@ -236,9 +278,10 @@ def exclusion_of(
             if not is_folder:
                 return exclusion or selection.file(inside, facts)
         names = os.listdir(root / path)
-        if "pyvenv.cfg" in names:
-            return Exclusion(f"{path}/", SelectionRule.ENVIRONMENT)
-        return within or (None if names else Exclusion(f"{path}/", SelectionRule.EMPTY))
+        whole = selection.whole_folder(path, names)
+        if within is not None and whole is not None and whole.rule in _EMPTY:
+            return within
+        return whole or within
     except OSError:
         return None
 
@@ -257,17 +300,59 @@ def _rule_of(pattern: Pattern) -> SelectionRule:
     return SelectionRule.SGPUIGNORE if ours else SelectionRule.GITIGNORE
 
 
+def _is_environment(folder: str, names: Collection[str]) -> bool:
+    """Whether a folder is the environment of a tool: venv, conda, or an old virtualenv."""
+    if "pyvenv.cfg" in names or "conda-meta" in names:
+        return True
+    return "lib" in names and any(
+        os.path.exists(os.path.join(folder, programs, "activate_this.py"))
+        for programs in ("bin", "Scripts")
+        if programs in names
+    )
+
+
+def _is_tool_output(folder: str, names: Collection[str]) -> bool:
+    """Whether a tool has surely left a folder: Weights & Biases, Lightning or Hydra."""
+    name = folder.rpartition("/")[2]
+    if name == "wandb":
+        runs = any(one.startswith(("run-", "offline-run-", "latest-run")) for one in names)
+        return runs and "__init__.py" not in names
+    if name == "lightning_logs":
+        return all(one.startswith("version_") for one in names)
+    return bool(_DATED.search(folder)) and not {".hydra", "multirun.yaml"}.isdisjoint(names)
+
+
 def is_sgpu_file(name: str, head: bytes) -> bool:
     """Whether a file is a run, project or plan file, or a schema of these, by its content: they are
-    config, not code."""
+    config, not code. A YAML file is one only if sgpu knows all of its keys."""
     if name.endswith((".yaml", ".yml")):
         text = head.decode("utf-8", "replace")
         if _MODELINE.search(text.partition("\n")[0]):
             return True
-        keys = set(_KEY.findall(text))
-        is_run = "gpus" in keys and bool(keys & {"entrypoint", "command"})
-        return is_run or ("project" in keys and bool(keys & {"runs", "jobs"}))
+        return _looked_like_ours(name, head) and _is_valid(text)
     if head.lstrip().startswith(b"{"):
         text = head.decode("utf-8", "replace")
         return SCHEMA_ID in text or all(key in text for key in _PLAN_KEYS)
     return False
+
+
+def _looked_like_ours(name: str, head: bytes) -> bool:
+    """Whether a YAML file has keys of a run or project file, which was all that older versions
+    asked for."""
+    if not name.endswith((".yaml", ".yml")):
+        return False
+    keys = set(_KEY.findall(head.decode("utf-8", "replace")))
+    is_run = "gpus" in keys and bool(keys & {"entrypoint", "command"})
+    return is_run or ("project" in keys and bool(keys & {"runs", "jobs"}))
+
+
+def _is_valid(text: str) -> bool:
+    """Whether all keys at the top are those of a run or of a project, and a project has a name."""
+    from sgpu_decl.config.project import ProjectFile
+    from sgpu_decl.config.run import RunConfig
+
+    keys = set(_KEY.findall(text))
+    if "project" in keys and keys & {"runs", "jobs"}:
+        known = {*ProjectFile.model_fields, "variables", "targets"}
+        return keys <= known and _NAMED.search(text) is not None
+    return keys <= {*RunConfig.model_fields, "variables", "targets"}

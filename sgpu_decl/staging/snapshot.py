@@ -320,9 +320,11 @@ class _Walk:
             self._unreadable(folder, error)
             return
         names = {entry.name for entry in entries}
-        if folder and ("pyvenv.cfg" in names or not names):
-            rule = SelectionRule.ENVIRONMENT if names else SelectionRule.EMPTY
-            self.exclusions.append(within or Exclusion(f"{folder}/", rule))
+        whole = self._selection.whole_folder(folder, names) if folder else None
+        if whole is not None:
+            self.exclusions.append(within or whole)
+            if whole.rule is SelectionRule.SUBMODULE:
+                self.findings.append(_empty_submodule(folder))
             return
         try:
             self._selection.enter(folder, names)
@@ -413,6 +415,15 @@ def _own_output(path: str) -> Diagnostic:
         summary=f"`{path}` is written by this command and is not part of the code; "
         "the next plan would take it for code",
         hint=f"name it `*.log`, list `{path}` in `.sgpuignore`, or write it elsewhere",
+    )
+
+
+def _empty_submodule(folder: str) -> Diagnostic:
+    return Diagnostic(
+        code="submodule_empty",
+        severity=Severity.WARNING,
+        summary=f"the submodule `{folder}` is empty, so ranks find nothing in it",
+        hint="fetch it with `git submodule update --init`",
     )
 
 

@@ -172,7 +172,9 @@ class Scope:
             "no_git",
             f"git has no {name} to tell here",
             place,
-            "is this a git checkout with a commit?",
+            f"git says: {self._facts['refusal']}"
+            if "refusal" in self._facts
+            else "is this a git checkout with a commit?",
         )
 
     def _unknown(self, code: str, summary: str, place: Place, hint: str) -> Scalar | None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,39 @@ def test_a_change_in_a_submodule_counts(checkout: Shell, tmp_path: Path) -> None
     assert facts(checkout)[2] == "false"
     checkout.write("sub/b.txt", "changed\n")
     assert facts(checkout)[2] == "true"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_variables_of_a_hook_of_another_repository_lead_nowhere(
+    checkout: Shell,
+    tmp_path: Path,
+    inside: bool,
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    git(other, "commit", "-q", "--allow-empty", "-m", "other")
+    hook = {
+        "GIT_DIR": str(other / ".git"),
+        "GIT_WORK_TREE": str(other),
+        "GIT_INDEX_FILE": str(other / ".git" / "index"),
+        "GIT_PREFIX": "x/",
+    }
+    commit = git(checkout.folder, "rev-parse", "HEAD")
+    if not inside:
+        (checkout.folder / ".git").rename(tmp_path / "gone")
+    shell = replace(checkout, environ={**checkout.environ, **hook})
+    if inside:
+        assert facts(shell) == [commit, "work", "false"]
+    else:
+        assert "is this a git checkout with a commit?" in shell.here("plan").err
+
+
+def test_a_checkout_of_another_owner_is_refused_in_the_words_of_git(checkout: Shell) -> None:
+    environ = {**checkout.environ, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    refused = replace(checkout, environ=environ).here("plan")
+    assert "git says: detected dubious ownership in repository at" in refused.err
+    assert "git config --global --add safe.directory" in refused.err
 
 
 @pytest.mark.parametrize("name", ["lfs", "a.b", "x=y"])

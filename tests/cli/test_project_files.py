@@ -3,6 +3,7 @@ travel."""
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -364,11 +365,11 @@ def test_a_code_root_outside_of_the_project_is_a_warning(sgpu: Shell) -> None:
 
 
 def test_an_included_path_without_effect_is_a_warning(project: Shell) -> None:
-    project.write("old/train.log", "log")
+    project.write("old/train.pyc", "log")
     project.write("deep/er/vocab.txt", "a")
     project.write(
         "run.yaml",
-        RUN + "code: {include: [vocab.txt, old/train.log, typo.txt, '*.bin']}\n",
+        RUN + "code: {include: [vocab.txt, old/train.pyc, typo.txt, '*.bin']}\n",
     )
     checks = project.here("plan", "-o", "json").json["data"]["checks"]
     said = [
@@ -376,6 +377,26 @@ def test_an_included_path_without_effect_is_a_warning(project: Shell) -> None:
     ]
     never = "is left out: files of this name are never code"
     assert said == [
-        (f"`old/train.log` in `code.include` {never}", "warning"),
+        (f"`old/train.pyc` in `code.include` {never}", "warning"),
         ("`typo.txt` in `code.include` matches no file", "warning"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("root", "what"),
+    [("/", "the whole file system"), ("/usr", "a folder of the system"),
+     ("HOME", "the home folder"),
+     ("HOME/..", "a folder of home folders")],
+)  # fmt: skip
+def test_a_root_of_the_code_that_nobody_means_is_one_error_and_is_not_read(
+    project: Shell, tmp_path: Path, root: str, what: str
+) -> None:
+    home = tmp_path / "people" / "me"
+    home.mkdir(parents=True)
+    shell = replace(project, environ={**project.environ, "HOME": str(home)})
+    named = root.replace("HOME", str(home))
+    project.write("run.yaml", f"{RUN}code: {{root: {named}}}\n")
+    refused = shell.here("plan", "-o", "json")
+    (check,) = [one for one in refused.json["data"]["checks"] if one["severity"] == "error"]
+    assert check["id"] == "code_root_too_wide"
+    assert f"{what}: all files there would be copied" in check["summary"]
