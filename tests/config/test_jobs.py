@@ -1,7 +1,9 @@
 """What jobs may say, and what is wrong with one is told at its place."""
 
+import re
 from collections.abc import Callable
 from typing import Any
+from zoneinfo import available_timezones
 
 import pytest
 
@@ -69,6 +71,59 @@ def test_unix_cron_is_answered_with_the_same_in_quartz(unix: str, quartz: str) -
     assert refused is not None
     assert refused[1] == f"write `{quartz}`"
     assert refuse_cron(quartz) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 60 25 * * ?", "60 0 0 * * ?", "0 0 24 * * ?", "0 0 0 0 * ?", "0 0 0 32 * ?",
+        "0 0 0 * 13 ?", "0 0 0 ? * 8", "0 0 0 ? * 0", "0 0 0 * * ? 1969", "0 0/60 0 * * ?",
+        "0 0 0-24 * * ?", "0 0 0 1,? * *", "0 0 0 ? * MON#6", "0 0 0 ? * FOO", "0 -1 0 * * ?",
+        "0 0 0 * * *", "0 0 0 1 * MON", "0 0 0 ? * ?", "0 ? 0 * * ?", "0 0 0 1 * 1",
+        "61 2 * * *", "0 25 * * *", "0 2 1 * 1", "0 2 * * 8", "@hourly", "@reboot", "a b", "",
+        "*/15 8-18 * * 1-5", "0 0 29 2 *", "0 0 * * sun", "5 4 * * 5-7", "0 2 L * *",
+    ],
+)  # fmt: skip
+def test_what_a_hint_says_to_write_is_right(text: str) -> None:
+    refused = refuse_cron(text)
+    assert refused is not None
+    for written in re.findall(r"`([^`]+)`", refused[1]):
+        assert refuse_cron(written) is None, written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 0 12 * * ?", "0 15 10 ? * *", "0 15 10 * * ? 2027", "0 0/5 14,18 * * ?",
+        "0 0-5 14 * * ?",
+        "0 10,44 14 ? 3 WED", "0 15 10 ? * MON-FRI", "0 15 10 15 * ?", "0 15 10 L * ?",
+        "0 15 10 L-2 * ?", "0 15 10 LW * ?", "0 15 10 15W * ?", "0 15 10 ? * 6L",
+        "0 15 10 ? * 6L 2026-2029", "0 15 10 ? * 6#3", "0 0 12 1/5 * ?", "0 11 11 11 11 ?",
+        "0 0 22-2 ? * FRI-MON", "* * * * jan-mar ?", "0 /10 * * * ?", "0 0 0 ? * L",
+    ],
+)  # fmt: skip
+def test_the_examples_of_quartz_are_right(text: str) -> None:
+    assert refuse_cron(text) is None
+
+
+@pytest.mark.parametrize(
+    ("zone", "hint"),
+    [
+        ("UTC+2", "`Etc/GMT-2`, which is 2 h ahead of UTC"),
+        ("GMT-05:00", "`Etc/GMT+5`, which is 5 h behind UTC"),
+        ("+0100", "`Etc/GMT-1`"),
+        ("UTC+5:30", "name a place"),
+        ("UTC+19", "name a place"),
+        ("Mars/Base", "name a place"),
+        ("europe/berlin", "`Europe/Berlin`"),
+    ],
+)
+def test_a_time_zone_is_one_by_its_name(bad: Callable[..., Any], zone: str, hint: str) -> None:
+    (found,) = bad(f"{HEAD}    timezone: '{zone}'\n", "sgpu.yml")
+    assert found.code == "unknown_timezone"
+    assert hint in found.hint
+    for written in re.findall(r"`([^`]+)`", found.hint):
+        assert written in available_timezones()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ _FIELDS: tuple[tuple[int, int, list[str]], ...] = (
     (0, 59, []), (0, 59, []), (0, 23, []), (1, 31, []), (1, 12, _MONTHS), (1, 7, _DAYS),
     (1970, 2199, []),
 )  # fmt: skip
-_SPECIAL = re.compile(r"\?|L(-\d+)?|(L|\d+)?W|[1-7]L|[1-7]#[1-5]|[A-Z]{3}#[1-5]")
+_SPECIAL = re.compile(r"\?|L(-\d+)?W?|\d+W|([1-7]|[A-Z]{3})(L|#[1-5])")
 _PAUSED = ("PAUSED", "UNPAUSED")
 
 
@@ -33,7 +33,7 @@ def schedule_problems(settings: Mapping[str, Any]) -> Iterator[TaskProblem]:
     if not schedule:
         return
     cron, zone = schedule.get("quartz_cron_expression"), schedule.get("timezone_id")
-    if not isinstance(cron, str) or not _is_quartz(cron):
+    if not isinstance(cron, str) or not _is_quartz(cron) or _never_comes(cron):
         yield TaskProblem("schedule.quartz_cron_expression", f"Invalid cron expression: '{cron}'.")
     if zone not in _zones():
         yield TaskProblem("schedule.timezone_id", f"Invalid timezone: '{zone}'.")
@@ -41,7 +41,8 @@ def schedule_problems(settings: Mapping[str, Any]) -> Iterator[TaskProblem]:
 
 @cache
 def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())
+    """Those of Java, which lacks some."""
+    return frozenset(available_timezones()) - {"Factory", "ROC", "localtime"}
 
 
 def _is_quartz(text: str) -> bool:
@@ -55,6 +56,14 @@ def _is_quartz(text: str) -> bool:
     )
 
 
+def _never_comes(text: str) -> bool:
+    """Whether a day is none of its month: Quartz schedules no trigger that never fires."""
+    day, month = text.upper().split()[3:5]
+    number = str(_MONTHS.index(month) + 1) if month in _MONTHS else month
+    most = {"2": 29, "4": 30, "6": 30, "9": 30, "11": 30}.get(number, 31)
+    return day.isdecimal() and int(day) > most
+
+
 def _fits(part: str, least: int, most: int, names: list[str]) -> bool:
     """`*`, a number or a range of them, each maybe with a step."""
     span, _, step = part.partition("/")
@@ -62,7 +71,7 @@ def _fits(part: str, least: int, most: int, names: list[str]) -> bool:
         return False
     if "/" in part and not step:
         return False
-    if span == "*":
+    if span == "*" or (span == "" and step):
         return True
     return all(
         end in names or (end.isdecimal() and least <= int(end) <= most)

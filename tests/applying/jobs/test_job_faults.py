@@ -93,8 +93,8 @@ def test_a_group_that_is_not_there_is_told_at_its_line(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "column"),
     [
-        ("Europe/Berlin", "Mars/Olympus", 5, 15),
-        ("0 30 2 * * ?", "0 30 99 * * ?", 4, 15),
+        ("Europe/Berlin", "Factory", 5, 15),
+        ("0 30 2 * * ?", "0 30 2 30 2 ?", 4, 15),
     ],
 )
 def test_what_the_workspace_refuses_is_told_at_its_line(

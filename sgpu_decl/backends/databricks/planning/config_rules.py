@@ -200,9 +200,10 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     if config.priority is not None and config.priority.upper() not in _PRIORITIES:
         yield Diagnostic(
             code="unknown_priority",
-            summary=f"there is no priority `{config.priority}`",
+            severity=Severity.WARNING,
+            summary=f"sgpu knows no priority `{config.priority}`: the platform decides",
             place=places.get("priority"),
-            hint=f"use one of {', '.join(f'`{item}`' for item in _PRIORITIES)}",
+            hint=f"it knows {' and '.join(f'`{item}`' for item in _PRIORITIES)}",
         )
     yield from check_priority(config, places)
     declared = [name for name in ("base", *config.env.origins) if getattr(config.env, name)]
