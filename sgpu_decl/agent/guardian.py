@@ -88,7 +88,7 @@ def run(folder: str) -> int:
         supervisor = fork_supervisor()
     except (OSError, ValueError) as error:
         refuse(answer, error)
-        raise
+        return 1
     if supervisor == 0:
         os.close(lock)
         supervise(
@@ -136,15 +136,16 @@ def fork_guardian(streams: list[int]) -> bool:
 def refuse(answer: int, error: OSError | ValueError) -> None:
     """Say why nothing was launched."""
     reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
-    _answer(answer, reason.encode())
+    attempt_files.say(f"nothing was launched: {reason}")
+    _answer(answer, reason.encode(), "nothing was launched")
 
 
-def _answer(answer: int, word: bytes) -> None:
+def _answer(answer: int, word: bytes, what: str = "the run goes on") -> None:
     """Say how the launch went. The run goes on if the launcher has died since."""
     try:
         os.write(answer, word)
     except (BrokenPipeError, ConnectionResetError):
-        attempt_files.say("the process that launched this is gone; the run goes on")
+        attempt_files.say(f"the process that launched this is gone; {what}")
     os.close(answer)
 
 

@@ -1,5 +1,7 @@
-"""Whether bash can read the text of a command. `bash -n` parses and executes nothing (Bash
-Reference Manual, 4.3.1, `set -n`)."""
+"""Whether bash can read the text of a command, and whether the text is one for shells of people.
+
+`bash -n` parses and executes nothing (Bash Reference Manual, 4.3.1, `set -n`).
+"""
 
 import re
 import subprocess
@@ -18,6 +20,16 @@ __all__ = ["CommandTexts"]
 _MOST = 50  # a process each: texts beyond are those of a large sweep, and differ in values
 _LONGEST = 64 << 10  # a word of a command line has at most 128 KiB
 _SIMPLE = re.compile(r"[\w\s./:=,@%+~^-]*")
+# Files such as `~/.bashrc` return at once unless the shell is interactive, or read `PS1`, which is
+# not set (`-u`); `conda activate` is a function that only they define.
+_INTERACTIVE = re.compile(
+    r"(?:^|[;&|]|\bthen\b|\bdo\b)[ \t]*"
+    r"(?:(?:source|\.)[ \t]+\S*\.(?:bashrc|bash_profile|profile|zshrc)\b"
+    r"|conda[ \t]+activate\b[^;&|\n]*)",
+    re.MULTILINE,
+)
+_SEPARATOR = re.compile(r"^(?:[;&|]|then\b|do\b)?\s*|\s+$")
+_UNSET_ALLOWED = re.compile(r"\bset[ \t]+\+\w*u")
 _NUMBERS = re.compile(r"\d[\w.+-]*")
 # What has to be executed before bash knows how to read what follows, or that nothing follows.
 _DECIDES = re.compile(r"^\s*(exit|exec|eval|alias|shopt|enable|source|\.)\b", re.MULTILINE)
@@ -34,7 +46,12 @@ class CommandTexts:
 
     def check(self, config: "RunConfig", places: Mapping[str, Place]) -> tuple[Diagnostic, ...]:
         text = config.command
-        if not isinstance(text, str) or _SIMPLE.fullmatch(text) or len(text) > _LONGEST:
+        if not isinstance(text, str):
+            return ()
+        return (*_interactive(text, places.get("command")), *self._unreadable(text, places))
+
+    def _unreadable(self, text: str, places: Mapping[str, Place]) -> tuple[Diagnostic, ...]:
+        if _SIMPLE.fullmatch(text) or len(text) > _LONGEST:
             return ()
         kind = _NUMBERS.sub("0", text)
         if kind in self._seen or len(self._seen) >= _MOST:
@@ -55,6 +72,26 @@ class CommandTexts:
                 "is one quote too many",
             ),
         )
+
+
+def _interactive(text: str, place: Place | None) -> tuple[Diagnostic, ...]:
+    """Text that sets up a shell of a person, whose end bash takes for the end of the run."""
+    found = _INTERACTIVE.search(text)
+    if found is None or _UNSET_ALLOWED.search(text[: found.start()]):
+        return ()
+    line = text.count("\n", 0, found.start()) + 1
+    words = _SEPARATOR.sub("", found[0])
+    return (
+        Diagnostic(
+            code="interactive_setup",
+            severity=Severity.WARNING,
+            summary=f"line {line} of the command, `{words}`, is for shells of people: this one "
+            "is not interactive, and ends at a variable that is not set",
+            place=place,
+            hint="use `conda run -n ENV ...`, or name the interpreter, `env: {python: PATH}`; or "
+            "write `set +eu` before the line and `set -eu` after it",
+        ),
+    )
 
 
 @cache

@@ -68,7 +68,10 @@ class LogFile(io.RawIOBase):
             os.write(index, _entry(time.monotonic_ns(), end))
         except OSError:  # the disk is full, or the user closed the stream
             pass
-        os.close(index)
+        try:
+            os.close(index)
+        except OSError:  # the user closed it, as `os.closerange` does
+            return
 
     def writable(self) -> bool:
         return True

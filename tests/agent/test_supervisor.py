@@ -450,6 +450,8 @@ def test_nothing_is_started_when_the_launcher_dies_first(make_attempt: Make, giv
     argv = [sys.executable, "-I", "-S", guardian.__file__.replace("guardian.py", "__main__.py")]
     ended = subprocess.run([*argv, attempt.folder], input=given, capture_output=True, check=False)
     assert ended.stdout.startswith(b"no secrets were given")
+    (said,) = ended.stderr.decode().splitlines()  # in `agent.log`
+    assert said.startswith("sgpu: nothing was launched: no secrets were given")
     assert attempt.read()["state"] == "staging"
     assert not list(attempt.folder.glob("*.lock"))
 
@@ -565,6 +567,13 @@ def test_a_launch_survives_the_death_of_whoever_asked_for_it(make_attempt: Make)
     assert attempt.wait()["state"] == "succeeded"
     assert [attempt.log(rank) for rank in (0, 1)] == ["ran 0\n", "ran 1\n"]
     attempt.until_gone()
+
+
+def test_a_rank_that_closed_all_descriptors_keeps_its_traceback(make_attempt: Make) -> None:
+    source = "import os\nos.closerange(3, 65536)\nraise KeyError('boom')"
+    cause = make_attempt(source, world_size=1).launch().wait()["first_cause"]
+    assert cause["summary"] == "KeyError: 'boom'"
+    assert "main.py" in cause["traceback"]
 
 
 def test_what_old_ranks_leave_is_no_word_on_a_new_run_in_their_place(

@@ -112,3 +112,41 @@ def test_the_first_program_of_a_text_is_looked_up(sgpu: Shell, text: str) -> Non
 )
 def test_a_program_that_may_be_there_is_not_reported(sgpu: Shell, text: str) -> None:
     assert found(sgpu, text, "plan") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("source ~/.bashrc\npython train.py", "line 1 of the command, `source ~/.bashrc`, is"),
+        ("echo x\n. $HOME/.bash_profile; echo y", "line 2 of the command, `. $HOME/.bash"),
+        ("echo x && conda activate train", "`conda activate train`"),
+        ("if true; then conda activate train; fi", "`conda activate train`"),
+    ],
+)
+def test_text_for_shells_of_people_is_a_warning_of_the_plan(
+    sgpu: Shell, text: str, named: str
+) -> None:
+    checks = sgpu_checks(sgpu, text)
+    (check,) = [one for one in checks if one["id"] == "interactive_setup"]
+    assert check["severity"] == "warning"
+    assert "conda run -n ENV" in check["hint"]
+    assert named in check["summary"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source setup.sh\nconda run -n train python train.py",
+        "set +eu\nsource ~/.bashrc\nset -eu\npython train.py",
+        "echo conda activate train; cat ~/.bashrc",
+    ],
+)
+def test_text_that_only_looks_like_that_is_none(sgpu: Shell, text: str) -> None:
+    sgpu.write("setup.sh", "")
+    assert "interactive_setup" not in [one["id"] for one in sgpu_checks(sgpu, text)]
+
+
+def sgpu_checks(sgpu: Shell, text: str) -> list[dict[str, str]]:
+    sgpu.write("run.yaml", f"{HEAD}command: {json.dumps(text)}\n")
+    checks: list[dict[str, str]] = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+    return checks
