@@ -27,7 +27,7 @@ from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.regular_files import is_below
 
-_VERSION = re.compile(r"(\d+\.\d+)(\.\d+)?")
+_VERSION = re.compile(r"(\d{1,4}\.\d{1,4})(\.\d{1,4})?")
 _NAME = re.compile(r"(python|pypy|graalpy)[\w.]*")
 _FREE_THREADED = re.compile(r"cpython-\d+t\b")
 OLDEST_OF_RANKS = (3, 10)

@@ -19,7 +19,9 @@ _DOTTED = re.compile(r"\$\{\{?\s*([A-Za-z_]{2,20})\s*\.\s*([A-Za-z0-9_]+)\s*\}?\
 _OUTPUT = re.compile(r"\$\{\{?\s*runs?\s*\.\s*([A-Za-z0-9_-]+)\s*\.\s*output(?:s|_dir)?\s*\}?\}")
 _OPEN = re.compile(rf"(\$\{{(?:{'|'.join(SPACES)})\.[\w-]*)[^{{}}]*(?:\{{|\Z)")
 _MAYBE_OPEN = re.compile(rf"\$\{{(?:{'|'.join(SPACES)})\.[\w-]*(?![\w}}-])")
-_OURS = re.compile(rf"\$\{{(?:(?:{'|'.join(SPACES)})\.[^{{}}]*|run\.[^{{}}]*\.output)\}}")
+_OURS = re.compile(
+    rf"\$\{{(?:(?:{'|'.join(SPACES)})\.[^{{}}]*|run\.[^{{}}#]+(?:#\d{{1,9}})?\.output)\}}"
+)
 # What bash refuses. All that may stand after a name: Bash Reference Manual, 3.5.3.
 _NO_VARIABLE = re.compile(r"\$\{[!#]?(\w+)\.([^{}]*)\}?")
 # References of Databricks bundles that have one of ours for the same thing.

@@ -460,6 +460,13 @@ def test_a_near_miss_of_a_reference_in_arguments_is_an_error(sgpu: Shell, args: 
     assert "did you mean `${var.lr}`?" in message
 
 
+@pytest.mark.parametrize("version", ["3.{}", "{}.1", "3.1.{}"])
+def test_a_version_of_python_with_very_many_digits_is_none(sgpu: Shell, version: str) -> None:
+    sgpu.write("run.yaml", f"{RUN}env: {{python: '{version.format('9' * 5000)}'}}\n")
+    answer = sgpu.here("plan", "-o", "json")
+    assert (answer.code, answer.json["error"]["code"]) == (1, "plan_has_errors")
+
+
 def test_a_near_miss_in_a_project_is_told_by_the_field_of_its_run(sgpu: Shell) -> None:
     run = "{gpus: 1, type: CPU, command: 'echo 1', tags: {a: '${matrx.a}'}}"
     sgpu.write("sgpu.yml", f"runs:\n  a: {run}\n")

@@ -49,3 +49,10 @@ def test_what_looks_like_a_token_is_hidden() -> None:
 )))  # fmt: skip
 def test_whatever_is_given_fits_in_a_spec(named: dict[str, object]) -> None:
     canonical(readable_arguments(named))
+
+
+def test_an_integer_that_python_would_not_write_is_shown_all_the_same() -> None:
+    shown = readable_arguments({"n": 10**5000, "many": [-(10**5000), 1]})
+    assert str(shown["n"]).startswith("0x")
+    assert len(canonical(shown)) < 10_000
+    assert canonical(shown) != canonical(readable_arguments({"n": 1, "many": []}))
