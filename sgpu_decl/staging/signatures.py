@@ -51,11 +51,12 @@ def check_entrypoint(
     target, _, function = entrypoint.partition(":")
     at = place("entrypoint")
     if target.endswith(".py"):
-        path = Path(os.path.realpath(root / target))
+        written = root / target
+        path = Path(os.path.realpath(written))
         if not os.path.isfile(path):
             return (_missing_file(root, target, at),)
         findings: list[Diagnostic] = []
-        if not path.is_relative_to(os.path.realpath(root)):
+        if path != written and not path.is_relative_to(os.path.realpath(root)):
             findings.append(_outside(target, at))
     else:
         module = _module_file(root, target)

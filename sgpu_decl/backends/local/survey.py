@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ class LocalSurvey(Survey):
         self._pythons = pythons
         self._programs = ProgramCheck(environ)
         self._said_missing = False
+        self._packages: dict[str, bool] = {}
 
     @cached_property
     def devices(self) -> "Devices":
@@ -120,12 +122,19 @@ class LocalSurvey(Survey):
     ) -> Iterator[Diagnostic]:
         """What is wrong with the tracking of a run. That MLflow is missing is said once, unless a
         run cannot do without it."""
-        for finding in check_tracking(config, places, called=called):
+        for finding in check_tracking(config, places, called=called, installed=self._installed):
             if finding.code != "mlflow_missing" or finding.severity is Severity.ERROR:
                 yield finding
             elif not self._said_missing:
                 self._said_missing = True
                 yield finding
+
+    def _installed(self, package: str) -> bool:
+        """Whether the interpreter of sgpu has a package: looked for once, whatever number of runs
+        need it."""
+        if package not in self._packages:
+            self._packages[package] = find_spec(package) is not None
+        return self._packages[package]
 
     @cached_property
     def _of_machine(self) -> tuple[Diagnostic, ...]:

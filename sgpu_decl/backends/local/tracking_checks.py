@@ -2,15 +2,13 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.tracking_uri import uri_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.distribution import extra_command
-from sgpu_decl.tracking.tracker_launch import available
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -19,10 +17,15 @@ _TWICE = {"experiment": "MLFLOW_EXPERIMENT_NAME", "tracking_uri": "MLFLOW_TRACKI
 
 
 def check_tracking(
-    config: "RunConfig", places: Mapping[str, Place], *, called: bool
+    config: "RunConfig",
+    places: Mapping[str, Place],
+    *,
+    called: bool,
+    installed: Callable[[str], bool],
 ) -> list[Diagnostic]:
     """A missing MLflow is an error if the file asks for tracking, else an info. For a call, fields
-    of `mlflow` are filled in, so they do not count as asking."""
+    of `mlflow` are filled in, so they do not count as asking. `installed` says whether the
+    interpreter of sgpu has a package."""
     if not config.mlflow.enabled:
         return []
     errors = [
@@ -31,9 +34,9 @@ def check_tracking(
         if (finding := _contradiction(config, places, field)) is not None
     ]
     errors += uri_findings(config, places, os.environ)
-    if not available():
+    if not installed("mlflow"):
         return [*errors, _missing(places, called=called)]
-    if config.mlflow.system_metrics and find_spec("psutil") is None:
+    if config.mlflow.system_metrics and not installed("psutil"):
         return [*errors, _unmeasured(places)]
     return errors
 
