@@ -306,7 +306,7 @@ def _foreign_line(inputs: RequirementInputs, error: UvFailure) -> RequirementLin
         (
             one
             for one in inputs.foreign
-            if not parsed or one.name in error.names or one.requirement in words
+            if not parsed or one.name in error.names or one.requirement.rpartition("/")[2] in words
         ),
         None,
     )
