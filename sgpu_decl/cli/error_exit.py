@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["as_sgpu_error", "report", "show_error", "source_text", "wants_json"]
 
 _OF_FILES = ("--var", "--var-file", "--set")
+_SHOWN = (".yaml", ".yml", ".py")
 _LARGEST = 10 * 2**20  # bytes of a file that an excerpt is shown of
 
 
@@ -166,9 +167,13 @@ def _keep(text: str) -> Path | None:
 
 
 def source_text(name: str) -> str | None:
-    """The text of a file that a diagnostic names, for its excerpt; `None` if it cannot be read."""
+    """The text of a file that a diagnostic names, for its excerpt; `None` if it cannot be read. Of
+    other files than YAML and Python, only those below the current folder have one: a project that
+    is somebody else's must not make sgpu show files of this user."""
     try:
         path = Path(name)
+        if path.suffix not in _SHOWN and not path.resolve().is_relative_to(Path.cwd().resolve()):
+            return None
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return None
         return path.read_text(encoding="utf-8-sig", errors="replace")

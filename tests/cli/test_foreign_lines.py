@@ -63,3 +63,15 @@ def test_a_lock_outside_of_the_project_is_not_shown_either(sgpu: Shell, tmp_path
     assert answer.code == 1
     assert "not valid TOML" in answer.err
     assert "hunter2" not in answer.out + answer.err
+
+
+def test_a_file_of_values_outside_of_the_folder_is_not_shown_either(
+    sgpu: Shell, tmp_path: Path
+) -> None:
+    outside = tmp_path / "values"
+    outside.write_text("hunter2\n")
+    sgpu.write("run.yaml", RUN)
+    answer = sgpu.here("plan", "--var-file", str(outside))
+    assert answer.code == 1
+    assert f"{outside}:1:1" in answer.err
+    assert "hunter2" not in answer.out + answer.err
