@@ -8,7 +8,7 @@ from sgpu_decl.agent.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.maintenance.store_garbage import UnseenOwner, collect_stores, unseen_owners
 from sgpu_decl.model.address import Kind
@@ -19,6 +19,7 @@ from sgpu_decl.model.times import to_text
 from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplus
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.staging.references import MISSING_SECONDS
+from sgpu_decl.storing.state_folder import keep_room, use_room
 
 __all__ = ["collect"]
 
@@ -53,6 +54,7 @@ def collect(
         them, and `kept_until`, null where they cannot be looked for and all is kept.
     """
     found = _Garbage(sizes={}, kept={})
+    use_room(project.state_dir)
     if project.states.read() is None:
         return _answer(found, 0, (0, 0), ())
     with project.writing("gc") as writer:
@@ -66,9 +68,15 @@ def collect(
         total = sum(found.sizes.values())
         if not dry_run:
             found, total = _free(project, writer.state, attempts, found)
-        record_references(project, writer.state.lineage, needs_of(writer.state))
+        try:
+            record_references(project, writer.state.lineage, needs_of(writer.state))
+        except SgpuError as error:
+            if error.code != "store_full":
+                raise
+            # What was recorded before each launch keeps all that is needed.
     if not dry_run:
         delete_useless_records()
+        keep_room(project.state_dir)
     stores = collect_stores(project, dry_run=dry_run)
     return _answer(found, total, stores, unseen_owners(project))
 

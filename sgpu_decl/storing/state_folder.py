@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
@@ -26,6 +27,8 @@ _REMOTE = frozenset(
         "virtiofs",
     }
 )
+_ROOM = "room"  # a file that is there for its size
+_ROOM_BYTES = 1 << 20
 _HOME = ".sgpu"
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -85,6 +88,31 @@ def make_state_folder(folder: Path) -> None:
         made.mkdir(mode=0o700, exist_ok=True)
         made.chmod(0o700)  # a umask may have taken our own bits away
         _hide(made)
+
+
+def keep_room(folder: Path) -> None:
+    """Set space aside in the folder of a state, so that gc can work on a full disk. Nothing is set
+    aside where little is left."""
+    room = folder / _ROOM
+    if room.exists() or _free(folder) < 16 * _ROOM_BYTES:
+        return
+    with suppress(OSError), open(room, "xb", opener=_for_owner) as file:
+        file.write(bytes(_ROOM_BYTES))
+
+
+def use_room(folder: Path) -> None:
+    """Give up what `keep_room` set aside, if the disk is full."""
+    if folder.is_dir() and _free(folder) < _ROOM_BYTES:
+        (folder / _ROOM).unlink(missing_ok=True)
+
+
+def _free(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _hide(folder: Path) -> None:

@@ -1,12 +1,15 @@
 """What `sgpu gc` deletes, keeps, shows and asks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sgpu_decl.api import Location, Session
 from tests.cli.conftest import AtTerminal, Shell
+from tests.mounts import fill, small_disk
 
 PROJECT = """\
 project: {name: keeps}
@@ -109,6 +112,22 @@ def test_gc_lists_what_goes_with_sizes_and_deletes_it_once_somebody_said_yes(
         assert terminal.ended() == 0
     assert folders(project) == [name for name in everything if name != "3"]
     assert project.here("gc").out.endswith("nothing to free\n")  # and there is nothing to ask
+
+
+@pytest.mark.expensive
+def test_gc_makes_room_on_a_disk_that_is_full(sgpu: Shell, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with small_disk(disk, 24 << 20):
+        shell = replace(sgpu, folder=disk)
+        text = "name: hello\ngpus: 1\ntype: CPU\nuntil: always\nmlflow: {enabled: false}\n"
+        shell.write("run.yaml", f"{text}command: 'echo 1 > $SGPU_OUTPUT_DIR/x; exit 1'\n")
+        for _ in range(4):
+            assert shell.here("apply", "-y").code == 5
+        fill(disk / "filler")
+        freed = shell.here("gc", "-y", "-o", "json")
+        assert freed.json["data"]["attempts"] == ["hello#1"], freed.err
+        assert shell.here("status").code == 0
 
 
 def test_what_came_after_the_list_was_shown_does_not_go(project: Shell) -> None:
