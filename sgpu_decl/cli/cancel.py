@@ -69,14 +69,14 @@ def command(
         session = source.recorded()
         refs = (_only_active(session),)
     with Signals() as signals:
-        active = []
-        for ref, view in session.runs.statuses(refs).items():
+        views_before = session.runs.statuses(refs)
+        active = [ref for ref, view in views_before.items() if view.state.active]
+        session.runs.cancel(*active)
+        for ref in active:
+            note(f"{ref} asked to stop")
+        for ref, view in views_before.items():
             state = view.state
-            if state.active:
-                session.runs.cancel(ref)
-                active.append(ref)
-                note(f"{ref} asked to stop")
-            elif state is AttemptState.LOST and (number := session.runs.sweep(ref)):
+            if state is AttemptState.LOST and (number := session.runs.sweep(ref)):
                 note(
                     f"{ref} was lost: {count(number, 'process', 'processes')} that it left stopped"
                 )

@@ -68,8 +68,7 @@ class _Follower:
 
     def cancel(self) -> None:
         stopping = sorted(self.active)
-        for ref in stopping:
-            self.session.runs.cancel(ref)
+        self.session.runs.cancel(*stopping)
         self.force = self.session.runs.forced_stops(stopping, self.screen.note)
 
 

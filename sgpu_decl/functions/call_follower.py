@@ -110,8 +110,7 @@ def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iter
 
 def _stop(session: "Session", refs: Sequence[AttemptRef]) -> None:
     """Cancel attempts and wait until nothing of them is left."""
-    for ref in refs:
-        session.runs.cancel(ref)
+    session.runs.cancel(*refs)
     names = f"{refs[0]} is" if len(refs) == 1 else f"{len(refs):,} attempts are"
     say(f"{names} being cancelled; interrupt again to leave at once")
     session.runs.wait(refs, tick=session.runs.forced_stops(refs, say))

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sgpu_decl.tracking.last_metrics import MetricSource
 
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
+_STOPS = 16  # attempts that are asked to stop at once
 SHORTEST = 0.002  # and at first: a run may be over at once
 
 
@@ -526,15 +527,29 @@ class ProjectRuns:
             # Looking at a thousand runs takes a while itself: rest as long as that took.
             time.sleep(max(QUIET, time.monotonic() - looked))
 
-    def cancel(self, ref: AttemptRef) -> None:
-        """Ask an attempt to stop. One that has ended is left as it is.
+    def cancel(self, *refs: AttemptRef) -> None:
+        """Ask attempts to stop, several at once: each may be far away. One that has ended is left
+        as it is.
 
         Raises:
-            BackendError: it cannot be asked from here.
+            BackendError: one cannot be asked from here; the others were asked.
         """
-        record = self.record(ref)
-        self._require_here(record)
-        self._project.backend(record.backend).launcher.cancel(record)
+
+        from concurrent.futures import ThreadPoolExecutor
+        from contextvars import copy_context
+
+        def ask(record: LaunchRecord) -> None:
+            self._require_here(record)
+            self._project.backend(record.backend).launcher.cancel(record)
+
+        self._load(refs)
+        records = [self.record(ref) for ref in refs]
+        for kind in {record.backend for record in records}:
+            self._project.backend(kind)  # opened once, before several need it
+        with ThreadPoolExecutor(_STOPS, thread_name_prefix="cancel") as pool:
+            asked = [pool.submit(copy_context().run, ask, record) for record in records]
+        for one in asked:
+            one.result()
 
     def forced_stops(
         self,

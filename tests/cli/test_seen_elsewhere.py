@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.stores import FOLDER, SharedPlace, shared_store
-from sgpu_decl.testing.workspace import ExecutionSettings, User, WorkspaceServer
+from sgpu_decl.testing.workspace import Effect, ExecutionSettings, Fault, User, WorkspaceServer
 from sgpu_decl.testing.workspace.executing.records import RunRecords
 from tests.cli.conftest import Answer, Shell
 from tests.cli.test_shared_state import actions, where
 from tests.sampling import sampled
 from tests.shared_places import new_place
-from tests.support import require
+from tests.support import PATIENCE, require
 
 require("databricks.sdk")
 
@@ -412,3 +413,24 @@ def test_a_workspace_with_another_url_is_the_same(team: Make) -> None:
     renamed = replace(again, environ=again.environ | {"DATABRICKS_HOST": url})
     (status,) = renamed.here("status", "-o", "json").json["data"]["runs"]
     assert "unavailable" not in status
+
+
+def test_runs_are_asked_to_stop_at_the_same_time(team: Make) -> None:
+    """Each request waits until there are three of them."""
+    made = team()
+    ann = made.clone(0, ANN)
+    text = (ann.folder / "sgpu.yml").read_text()
+    cells = "[echo, '${matrix.n}']\n    matrix: {n: [1, 2, 3]}"
+    (ann.folder / "sgpu.yml").write_text(text.replace("[echo, hello]", cells))
+    _applied(ann)
+    together = Barrier(3, timeout=PATIENCE)
+
+    def meet(*_: object) -> None:
+        together.wait()
+
+    faults = made.servers[0].faults
+    faults.register("meet", meet)
+    faults.add(Fault(pattern="POST */runs/cancel", effect=Effect.HOOK, hook="meet", times=0))
+    cancelled = ann.here("cancel", "hello*", "--no-wait")
+    assert cancelled.code == 0, cancelled.err
+    assert cancelled.err.count("asked to stop") == 3

@@ -138,6 +138,21 @@ def test_answers_of_the_workspace_become_errors_of_ours(
     assert caught.value.hint
 
 
+def test_pages_without_an_end_are_an_error(server: WorkspaceServer, token: str) -> None:
+    connection = Connection(Account())
+    connection.client  # noqa: B018
+    server.faults.add(
+        Fault(
+            pattern="GET */jobs/list", effect=Effect.STATUS, status_code=200, times=0,
+            body={"jobs": [], "next_page_token": "again"},
+        ),
+        tenant=server.tenants.of_token(token).key,
+    )  # fmt: skip
+    with pytest.raises(BackendError, match="the same next page again") as caught:
+        list(connection.pages("listing jobs", "/api/2.2/jobs/list"))
+    assert caught.value.code == "remote_broken"
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [("403", "Invalid access token."), ("PERMISSION_DENIED", "Invalid Token")],

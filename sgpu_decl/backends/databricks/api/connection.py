@@ -170,12 +170,20 @@ class Connection:
 
     def pages(self, doing: str, path: str, /, **query: Json) -> Iterator[dict[str, Any]]:
         """GET requests for all pages of a long answer."""
+        known: set[str] = set()
         while True:
             page = self.ask(doing, path, **query)
             yield page
-            query["page_token"] = page.get("next_page_token")
-            if not query["page_token"]:
+            query["page_token"] = token = page.get("next_page_token")
+            if not token:
                 return
+            if token in known:
+                raise BackendError(
+                    f"{doing}: `{self.host}` names the same next page again, without an end",
+                    hint="try again; if it stays so, report it to whoever runs the workspace",
+                    code="remote_broken",
+                )
+            known.add(token)
 
     def tell(
         self,
