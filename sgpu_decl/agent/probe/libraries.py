@@ -83,7 +83,7 @@ def measure(answer):
     import datetime
     import torch
     import torch.distributed as dist
-    backend, node, nodes, address, port = sys.argv[1:]
+    backend, node, nodes, address, port = sys.argv[1:-1]
     if backend == "nccl" and not torch.cuda.is_available():
         answer["skipped"] = "there is no GPU"
         return
