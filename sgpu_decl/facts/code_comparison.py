@@ -23,8 +23,6 @@ _NO_CODE_NOW = frozenset({SelectionRule.NEVER, SelectionRule.ENVIRONMENT})
 
 def uses_of(config: "RunConfig", tree: CodeTree) -> RunUses:
     """What a run uses of its code, by its file."""
-    from sgpu_decl.config.code import Count
-
     fields: tuple[tuple[str, object], ...] = (
         ("args", config.args),
         ("parameters", config.parameters),
@@ -35,7 +33,7 @@ def uses_of(config: "RunConfig", tree: CodeTree) -> RunUses:
         command=config.command,
         words=(item for name, value in fields for item in _texts(name, value)),
         include=tuple(config.code.include),
-        everything=config.code.count == Count.ALL,  # text, where the file was read before
+        everything=config.code.count == "all",  # whose class is not imported for a plan again
     )
 
 
