@@ -6,10 +6,10 @@ line, with a `step` where there is one. Objects inside give names such as `eval/
 
 from __future__ import annotations
 
-import json
 import math
 import os
 
+from sgpu_decl.agent.fast_stdlib import loads
 from sgpu_decl.agent.regular_opener import regular_opener
 
 TYPE_CHECKING = False
@@ -112,7 +112,7 @@ def _items(text: str) -> Iterator[tuple[str, Any]]:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
+        return loads(text)
     except (ValueError, RecursionError):
         return None
 
