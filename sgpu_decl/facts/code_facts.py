@@ -10,7 +10,11 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.code_comparison import CodeComparison, uses_of
 from sgpu_decl.facts.finding_places import from_here, locator, placed
-from sgpu_decl.facts.needed_files import files_of_arguments, files_of_source
+from sgpu_decl.facts.needed_files import (
+    files_of_arguments,
+    files_of_source,
+    folders_of_source,
+)
 from sgpu_decl.model.desired import CodeFacts
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.step_progress import Progress
@@ -209,6 +213,7 @@ class CodeReader:
         if (config.entrypoint or ".py" in command) and key not in self._searched:
             self._searched.add(key)
             findings += files_of_source(config, code)
+            findings += folders_of_source(config, code)
         if findings:
             root = self.root(config.code)
             self.findings += [from_here(root, finding, self._shown) for finding in findings]

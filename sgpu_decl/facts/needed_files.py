@@ -2,14 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.opened_files import opened_files
+from sgpu_decl.staging.opened_files import opened_files, written_files
 from sgpu_decl.staging.selection import Exclusion, SelectionRule
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.sources import Source, sources
@@ -17,7 +17,14 @@ from sgpu_decl.staging.sources import Source, sources
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["OUTSIDE_HINT", "files_of_arguments", "files_of_source", "way_out"]
+__all__ = [
+    "OUTSIDE_HINT",
+    "files_of_arguments",
+    "files_of_source",
+    "folder_hint",
+    "folders_of_source",
+    "way_out",
+]
 
 OUTSIDE_HINT = "set `code.root` to a folder that holds both, or give the whole path of the file"
 
@@ -51,6 +58,51 @@ def files_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ..
                 by = f"`{source.shown}` opens"
                 findings[file.path] = _finding(file.path, by, place, config, code)
     return _first_few(findings)
+
+
+def folders_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
+    """Warn of folders that the source writes into by a literal path, and that exist but are not
+    part of the code, so that ranks do not find them. Places are relative to its root."""
+    written = [(source, written_files(source)) for source in _executed(config, code.root)]
+    made = {path for _, one in written for path in one.made}
+    findings: dict[str, Diagnostic | None] = {}
+    for source, one in written:
+        for file in one.files:
+            folder = os.path.dirname(file.path)
+            if folder and folder not in findings and not _is_made(folder, made):
+                place = Place(source.shown, file.line, file.column)
+                findings[folder] = _absent_folder(folder, file.path, source.shown, place, code)
+    return _first_few(findings)
+
+
+def _is_made(folder: str, made: Collection[str]) -> bool:
+    return any(one == folder or one.startswith(f"{folder}/") for one in made)
+
+
+def _absent_folder(
+    folder: str, path: str, shown: str, place: Place, code: Snapshot
+) -> Diagnostic | None:
+    whole = code.root / folder
+    if folder.startswith("..") or not os.path.isdir(whole) or code.takes(folder):
+        return None
+    exclusion = code.exclusion(folder) or code.first_below(folder)
+    if exclusion is None or exclusion.rule is SelectionRule.LINK:
+        return None
+    return _warning(
+        "folder_left_out",
+        f"`{shown}` writes `{path}`, and ranks have no folder `{folder}`: "
+        f"{exclusion.about(folder)}",
+        place,
+        folder_hint(folder),
+    )
+
+
+def folder_hint(folder: str) -> str:
+    """What to do where ranks lack a folder that they write into."""
+    return (
+        f"create it in the program: `os.makedirs({folder!r}, exist_ok=True)`; or write to the "
+        "folder that `SGPU_OUTPUT_DIR` names, which is kept"
+    )
 
 
 def files_of_arguments(

@@ -1,12 +1,21 @@
 """The rule that excluded a file which ranks did not find, and which the project has."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
+
+if TYPE_CHECKING:
+    from sgpu_decl.staging.selection import Exclusion
+
+_MOST_FOLDERS = 20  # of one that ranks lack are looked into, and as many files of each
+_MOST_FILES = 20
 
 
 def with_ignore_rule(
@@ -22,33 +31,63 @@ def with_ignore_rule(
     code = spec.get("code")
     rules: Mapping[str, Json] = code if isinstance(code, Mapping) else {}
     root = Path(os.path.abspath(owner.parent / str(rules.get("root") or ".")))
-    reason, hint = _reason(root, missing.path, rules, owner, links=links) or (None, None)
-    return replace(missing, reason=reason, hint=hint)
+    path = missing.path
+    if not (root / path).exists() and not path.startswith("../"):
+        path = os.path.dirname(path)  # the program was to create a file in it
+    reason, hint = _reason(root, path, rules, owner, links=links) or (None, None)
+    return replace(missing, path=path if reason else missing.path, reason=reason, hint=hint)
 
 
 def _reason(
     root: Path, path: str, rules: Mapping[str, Json], owner: Path, *, links: bool
 ) -> tuple[str, str] | None:
-    from sgpu_decl.facts.included_files import files_of
-    from sgpu_decl.facts.needed_files import OUTSIDE_HINT, way_out
-    from sgpu_decl.staging.selection import exclusion_of
+    from sgpu_decl.facts.needed_files import OUTSIDE_HINT, folder_hint, way_out
 
     whole = root / path
-    if not whole.exists():
+    if not path or not whole.exists():
         return None
     if path.startswith("../"):
         return "it lies outside of the code, and ranks work in a copy of the code", OUTSIDE_HINT
-    rule = exclusion_of(
+    judge = _judge(root, rules, owner)
+    rule = judge(path)
+    if whole.is_dir() and (rule is None or rule.pattern is None):
+        nothing = rule or _first_left_out(root, path, judge)
+        return (nothing.about(path), folder_hint(path)) if nothing is not None else None
+    if rule is None:
+        return "it came after the code was pinned", "apply again: the next attempt has it"
+    hint = way_out(path, rule, whole, links=links)
+    return f"excluded by {rule}", f"{folder_hint(path)}; {hint}" if whole.is_dir() else hint
+
+
+def _judge(
+    root: Path, rules: Mapping[str, Json], owner: Path
+) -> "Callable[[str], Exclusion | None]":
+    """What says of a path which rule excludes it."""
+    from sgpu_decl.facts.included_files import files_of
+    from sgpu_decl.staging.selection import exclusion_of
+
+    return partial(
+        exclusion_of,
         root,
-        path,
         include=_texts(rules.get("include")),
         exclude=_texts(rules.get("exclude")),
         link=_texts(rules.get("link")),
         owners=files_of(owner),
     )
-    if rule is None:
-        return "it came after the code was pinned", "apply again: the next attempt has it"
-    return f"excluded by {rule}", way_out(path, rule, whole, links=links)
+
+
+def _first_left_out(
+    root: Path, folder: str, judge: "Callable[[str], Exclusion | None]"
+) -> "Exclusion | None":
+    """The rule that excludes the first file of a folder of which nothing is code."""
+    first: Exclusion | None = None
+    for top, _, names in islice(os.walk(root / folder), _MOST_FOLDERS):
+        for name in sorted(names)[:_MOST_FILES]:
+            rule = judge(os.path.relpath(os.path.join(top, name), root))
+            if rule is None:
+                return None
+            first = first or rule
+    return first
 
 
 def _texts(value: Json) -> Sequence[str]:

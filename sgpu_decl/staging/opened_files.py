@@ -22,6 +22,14 @@ _OPEN = frozenset({
 })  # fmt: skip
 _READ = ("read_", "load_")
 _METHODS = frozenset({"open", "read_text", "read_bytes", "iterdir", "glob", "rglob"})
+# They write to their first argument, to their second one, and to the path that they are called on.
+_WRITE_FIRST = frozenset({
+    "to_csv", "to_excel", "to_feather", "to_json", "to_parquet", "to_pickle", "savefig", "savetxt",
+    "savez", "savez_compressed", "imsave", "imwrite", "FileHandler", "RotatingFileHandler",
+})  # fmt: skip
+_WRITE_SECOND = frozenset({"dump", "save", "save_file"})
+_WRITE_METHODS = frozenset({"write_text", "write_bytes", "touch"})
+_MAKE = frozenset({"makedirs", "mkdir"})
 _SAME = frozenset({"abspath", "realpath", "normpath", "expanduser", "fspath", "str", "resolve",
                    "absolute", "Path", "PurePath", "PosixPath"})  # fmt: skip
 _DEEPEST = 20  # names that stand for each other
@@ -36,6 +44,52 @@ class OpenedFile:
     line: int
     column: int
     default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """The files that a source file writes to by literal paths, and the folders that it creates."""
+
+    files: tuple[OpenedFile, ...] = ()
+    made: tuple[str, ...] = ()
+
+
+def written_files(source: Source) -> WrittenFiles:
+    """What a source file writes to by literal paths; nothing if it cannot be read."""
+    try:
+        tree = parse_source(source.path)
+    except (SyntaxError, OSError, ValueError, RecursionError, MemoryError):
+        return WrittenFiles()
+    literals = _Literals(tree, source.shown)
+    files, made = [], []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            for value in _written(node):
+                path = literals.text(value)
+                if path and not os.path.isabs(path):
+                    whole = os.path.normpath(path)
+                    files.append(OpenedFile(whole, value.lineno, value.col_offset + 1))
+            if _name(node.func) in _MAKE:
+                on = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+                texts = (literals.text(value) for value in (*node.args[:1], *on))
+                made += [os.path.normpath(text) for text in texts if text]
+    return WrittenFiles(tuple(files), tuple(made))
+
+
+def _written(call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments of a call that may be paths of files to write."""
+    name = _name(call.func)
+    on = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if name == "open" and on is not None and _is_writing(call.args[:1]):
+        yield on
+    if name == "open" and _writes(call):
+        yield from call.args[:1]
+    if name in _WRITE_FIRST:
+        yield from call.args[:1]
+    if name in _WRITE_SECOND:
+        yield from call.args[:2]
+    if name in _WRITE_METHODS and on is not None:
+        yield on
 
 
 def opened_files(source: Source) -> tuple[OpenedFile, ...]:
@@ -69,6 +123,8 @@ def _opened(call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
     if _writes(call):
         return
     if isinstance(call.func, ast.Attribute) and name in _METHODS:
+        if name == "open" and _is_writing(call.args[:1]):
+            return
         yield call.func.value, False
     if name in _OPEN or name.startswith(_READ):
         for value in (*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg)):
@@ -78,7 +134,11 @@ def _opened(call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
 
 
 def _writes(call: ast.Call) -> bool:
-    modes = [keyword.value for keyword in call.keywords if keyword.arg == "mode"] or call.args[1:2]
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "mode"]
+    return _is_writing(named or call.args[1:2])
+
+
+def _is_writing(modes: list[ast.expr]) -> bool:
     mode = modes[0].value if modes and isinstance(modes[0], ast.Constant) else ""
     return isinstance(mode, str) and 0 < len(mode) < 4 and bool(set(mode) & set("wax"))
 

@@ -86,6 +86,12 @@ class Exclusion:
             return f"`{at.text}` in `code.exclude`"
         return _WORDS[self.rule]
 
+    def about(self, folder: str) -> str:
+        """The rule as the reason why nothing of a folder is part of the code."""
+        if self.path.rstrip("/") == folder or f"{folder}/".startswith(self.path):
+            return str(self)
+        return f"all that it holds is left out, such as `{self.path}` by {self}"
+
 
 _WORDS = {
     SelectionRule.LINK: "`code.link`: ranks on this machine find a link to it",

@@ -90,6 +90,11 @@ class Snapshot:
         ]
         return max(exclusions, key=lambda item: len(item.path), default=None)
 
+    def first_below(self, folder: str) -> Exclusion | None:
+        """The first exclusion of what lies in a folder."""
+        start = f"{folder}/"
+        return next((item for item in self.exclusions if item.path.startswith(start)), None)
+
 
 def _is_below(path: str, folder: Exclusion) -> bool:
     return folder.path.endswith("/") and path.startswith(folder.path)
