@@ -284,12 +284,13 @@ def _answer(
     elif not settings.detach and end is not FollowEnd.DETACHED:
         show_endings(session, views, shown=settings.ranks)
     if refs and settings.detach:
-        note(_follow_hint(session, refs))
+        note(_follow_hint(session, refs, [str(view.ref) for view in views if view.state.active]))
     if error is not None and end is not FollowEnd.DETACHED:
         show_error(error)
 
 
-def _follow_hint(session: "Session", refs: tuple[AttemptRef, ...]) -> str:
+def _follow_hint(session: "Session", refs: tuple[AttemptRef, ...], active: list[str]) -> str:
+    """Where to look. `active` are those of several that have not ended by now."""
     if len(refs) == 1:
         name = shlex.quote(refs[0].address.label)
         return f"follow with {session.shell_command(f'logs -f {name}')}"
@@ -297,4 +298,8 @@ def _follow_hint(session: "Session", refs: tuple[AttemptRef, ...]) -> str:
     first = refs[0].address.name  # others may come after it
     logs = session.shell_command(f"logs -f {first}")
     of_one = " for one of them" if len(names) > 1 else ""
-    return f"they go on: see {session.shell_command('status')}, and {logs}{of_one}"
+    if len(active) == len(refs):
+        going_on = "they go on"
+    else:
+        going_on = f"{len(active):,} of them go on" if active else "all have ended"
+    return f"{going_on}: see {session.shell_command('status')}, and {logs}{of_one}"

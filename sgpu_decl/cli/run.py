@@ -1,5 +1,6 @@
 """`sgpu run`."""
 
+import itertools
 import os
 import re
 import shlex
@@ -99,11 +100,19 @@ def command(
     sets = source.sets if save is not None else ()
     if save is not None:
         _check_savable(Path(save))
-    text = command_run(typed, name=run_name, gpus=gpus, type_=type_, sets=sets, header=header)
-    if save is not None:
-        source = replace(source, sets=())
-    session = source.described(text, save)
-    session.check_undeclared(run_name)
+    described = source if save is None else replace(source, sets=())
+    for number in itertools.count(2):
+        text = command_run(typed, name=run_name, gpus=gpus, type_=type_, sets=sets, header=header)
+        session = described.described(text, save)
+        try:
+            session.check_undeclared(run_name)
+            break
+        except SgpuError as error:
+            if name is not None or error.code != "name_declared":
+                raise
+            session.close()
+            run_name = f"{name_of(typed)[:90]}-{number}"
+            note(f"note: {error.message}: this run is `{run_name}`")
     settings = ApplySettings(
         auto=auto_approve, ranks=ranks, detach=detach, json=output == "json",
         question="run this?", unattended="look at it and run it with `-y`",

@@ -9,14 +9,20 @@ from pathlib import Path
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.loaded import Loaded, LoadedRun
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.code_facts import entrypoint_findings
 from sgpu_decl.facts.file_memory import FileMemory
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
-from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file, variable_files
+from sgpu_decl.facts.project_file import (
+    Validated,
+    file_bytes,
+    invalid_file,
+    ordered,
+    variable_files,
+)
 from sgpu_decl.facts.shared_state import misplaced_state
 from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.model.desired import DesiredRun
@@ -52,13 +58,13 @@ def check_file(
                 _identity(finding),
                 finding if target == own else _of_target(finding, target),
             )
-    ordered = in_order((*unique.values(), *misplaced_state(opened, location)))
+    shown = ordered((*unique.values(), *misplaced_state(opened, location)), opened)
     loaded = readings[opened.target][0]
-    if loaded is None or has_errors(ordered):
-        raise invalid_file(opened.shown, ordered)
+    if loaded is None or has_errors(shown):
+        raise invalid_file(opened.shown, shown)
     return Validated(
         loaded=loaded,
-        findings=ordered,
+        findings=shown,
         targets=tuple(target for target in readings if target is not None),
     )
 

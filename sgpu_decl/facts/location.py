@@ -23,6 +23,7 @@ __all__ = [
     "open_project",
     "project_above",
     "shell_command",
+    "variable_words",
 ]
 
 COMMAND_FILE = "sgpu run"
@@ -113,7 +114,9 @@ def open_project(location: Location, *, here: Path) -> Opened:
         named = os.environ.get(TARGET_VARIABLE) or None
     if named is not None and named != BASE and (hint := misnamed(named)):
         raise SgpuError(
-            f"`{named}` is not a valid name for a target", hint=hint, code="unknown_target"
+            f"`{named}` is not a valid name for a target{variable_words(named)}",
+            hint=hint,
+            code="unknown_target",
         )
     target = _default_target(file, root) if named is None else None if named == BASE else named
     state_dir, note = state_folder(root, target or BASE)
@@ -128,6 +131,12 @@ def open_project(location: Location, *, here: Path) -> Opened:
         target_named=named is not None,
         notes=(note,) if note else (),
     )
+
+
+def variable_words(target: str) -> str:
+    """Words that follow a target that is wrong, where the environment names it."""
+    named = os.environ.get(TARGET_VARIABLE) == target
+    return f", which `{TARGET_VARIABLE}` names" if named else ""
 
 
 def _default_target(file: Path | None, root: Path) -> str | None:

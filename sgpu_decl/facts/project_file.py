@@ -10,7 +10,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, i
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.location import Location, Opened, absolute, variable_words
 from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
@@ -25,6 +25,7 @@ __all__ = [
     "Validated",
     "file_bytes",
     "invalid_file",
+    "ordered",
     "read_bytes",
     "read_file",
     "read_text",
@@ -110,10 +111,19 @@ def _read_valid(
         variable_files=values,
         text_arguments=texts,
     )
-    findings = in_order(findings)
+    findings = ordered(findings, opened)
     if loaded is None or has_errors(findings):
         raise invalid_file(opened.shown, findings)
     return loaded, findings
+
+
+def ordered(findings: Sequence[Diagnostic], opened: Opened) -> tuple[Diagnostic, ...]:
+    """The findings about a file as they are shown: sorted, and with who names a wrong target."""
+    words = variable_words(opened.target or "")
+    return tuple(
+        replace(one, summary=one.summary + words) if one.code == "unknown_target" else one
+        for one in in_order(findings)
+    )
 
 
 def invalid_file(shown: str, findings: tuple[Diagnostic, ...]) -> InvalidInput:

@@ -8,7 +8,7 @@ from sgpu_decl.config.project_files import read_files
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.included_files import FileReader
-from sgpu_decl.facts.location import DEFAULT_FILES, Opened
+from sgpu_decl.facts.location import DEFAULT_FILES, Opened, variable_words
 from sgpu_decl.facts.project_file import invalid_file, read_bytes
 from sgpu_decl.model.target import BASE
 from sgpu_decl.text.yaml_nodes import Mapping
@@ -39,7 +39,7 @@ def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) 
     if not known:
         known = ["no file here declares a target: leave out `-t`"]
     raise SgpuError(
-        f"there is no target `{target}`",
+        f"there is no target `{target}`{variable_words(target)}",
         hint=(f"did you mean `{near}`? " if near else "") + "; ".join(known),
         code="unknown_target",
     )

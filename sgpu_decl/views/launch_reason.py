@@ -8,9 +8,10 @@ from sgpu_decl.model.reason import Reason
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["AGAIN", "ALWAYS", "REASONS", "commit_words", "launch_reason"]
+__all__ = ["AGAIN", "ALWAYS", "CALLED", "REASONS", "commit_words", "launch_reason"]
 
 AGAIN = "first run since it was destroyed or forgotten"
+CALLED = "`sgpu run` was called"
 ALWAYS = "every apply, or call, launches it (`until: always`)"
 
 REASONS: Mapping[Reason, str] = MappingProxyType(

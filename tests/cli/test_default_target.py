@@ -141,3 +141,18 @@ def test_a_misspelt_target_to_extend_is_a_mistake_of_the_file(project: Shell) ->
     refused = project.here("plan", "-t", "prod")
     assert "error[unknown_extends]" in refused.err
     assert "error[invalid_input]: `sgpu.yml` is not valid" in refused.err
+
+
+def test_a_wrong_target_of_the_environment_is_said_to_come_from_there(sgpu: Shell) -> None:
+    sgpu.write(
+        "sgpu.yml",
+        "project: {name: p}\ntargets: {prod: {}}\nruns:\n"
+        "  a: {gpus: 1, type: CPU, command: 'true', mlflow: {enabled: false}}\n",
+    )
+    for target in ("prd", "a b"):
+        shell = replace(sgpu, environ={**sgpu.environ, "SGPU_TARGET": target})
+        for command in ("plan", "validate", "status", "show a"):
+            refused = shell.here(*command.split())
+            assert refused.code == 1
+            assert "which `SGPU_TARGET` names" in refused.err, command
+    assert "SGPU_TARGET" not in sgpu.here("plan", "-t", "prd").err

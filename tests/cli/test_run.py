@@ -87,7 +87,7 @@ def test_a_name_that_a_file_declares_is_refused(sgpu: Shell) -> None:
     below = sgpu.folder / "below"
     below.mkdir()
     for folder, file in ((sgpu.folder, "sgpu.yml"), (below, "../sgpu.yml")):
-        refused = sgpu.here(*words, "train.py", cwd=folder)
+        refused = sgpu.here(*words, "--name", "train", "train.py", cwd=folder)
         assert refused.code == 1
         assert f"error[name_declared]: `{file}` declares a run `train`" in refused.err
         assert "with `--name`; `sgpu apply " in refused.err
@@ -96,6 +96,22 @@ def test_a_name_that_a_file_declares_is_refused(sgpu: Shell) -> None:
     sgpu.write("more.yaml", COMMAND_RUN.replace("hello", "more"))
     assert sgpu.here("apply", "-y", "more.yaml").code == 0
     assert "`more.yaml` declares" in sgpu.here(*words, "--name", "more", "true").err
+
+
+def test_a_name_of_its_own_is_the_next_one_that_is_free(sgpu: Shell) -> None:
+    declared = "{gpus: 1, type: CPU, command: ['true'], mlflow: {enabled: false}}"
+    sgpu.write(
+        "sgpu.yml", f"project: {{name: p}}\nruns: {{train: {declared}, train-2: {declared}}}\n"
+    )
+    sgpu.write("train.py", TRAIN)
+    words = ("run", "-y", "--type", "CPU", *OFF, "train.py")
+    first = sgpu.here(*words)
+    assert first.code == 0, first.err
+    assert "`sgpu.yml` declares a run `train`: this run is `train-2`" in first.err
+    assert "train-3#1 succeeded" in first.err
+    again = sgpu.here(*words)
+    assert "because: `sgpu run` was called" in again.out
+    assert "train-3#2 succeeded" in again.err
 
 
 def test_an_active_run_is_not_replaced_unasked(sgpu: Shell) -> None:
