@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def wrap(declared: Declared, tmp_path: Path) -> Callable[[str], None]:
     def write(what: str) -> None:
         text = f'if [ "$1 $2" = "pip sync" ]; then echo x >> {tmp_path}/syncs; {what}; fi'
         path = folder / "new"
-        path.write_text(f'#!/bin/sh\n{text}\nexec {real} "$@"\n')
+        path.write_text(f'#!/bin/sh\n{text}\nexec {shlex.quote(real)} "$@"\n')
         path.chmod(0o755)
         path.rename(folder / "uv")
 
