@@ -23,7 +23,7 @@ class Retry(Block):
     backoff: Duration | None = Field(
         None,
         description="The wait before the first restart, a second by default. It doubles for each "
-        "further restart, up to a minute.",
+        "further restart, up to a minute, or up to `backoff` if that is longer.",
     )
 
     @property

@@ -75,7 +75,7 @@ class CommandTexts:
 
 
 def _interactive(text: str, place: Place | None) -> tuple[Diagnostic, ...]:
-    """Text that sets up a shell of a person, whose end bash takes for the end of the run."""
+    """Text that sets up an interactive shell, whose end bash takes for the end of the run."""
     found = _INTERACTIVE.search(text)
     if found is None or _UNSET_ALLOWED.search(text[: found.start()]):
         return ()
@@ -85,8 +85,8 @@ def _interactive(text: str, place: Place | None) -> tuple[Diagnostic, ...]:
         Diagnostic(
             code="interactive_setup",
             severity=Severity.WARNING,
-            summary=f"line {line} of the command, `{words}`, is for shells of people: this one "
-            "is not interactive, and ends at a variable that is not set",
+            summary=f"line {line} of the command, `{words}`, needs an interactive shell: that of a "
+            "run is not interactive, and ends at a variable that is not set",
             place=place,
             hint="use `conda run -n ENV ...`, or name the interpreter, `env: {python: PATH}`; or "
             "write `set +eu` before the line and `set -eu` after it",

@@ -95,10 +95,11 @@ def _unseen_checks(desired: DesiredRun, attempts: CurrentAttempts) -> Iterator[C
         if view.hidden_from is None:
             how = f"`{view.ref}` cannot be asked from here{recorded}"
         counts = "it counts as active until it must have ended by its own limits"
-        hint = "whoever may see it records its end, with `sgpu status` or any other look at it; "
-        hint += "`permissions` with `level: view` let others see the next attempts"
+        hint = "`sgpu status` records its end, if a user who may see the run calls it"
+        if view.hidden_from is not None:
+            hint += "; `permissions` with `level: view` let others see the next attempts"
         if view.overdue:
-            counts = "it is over by now, and how it ended is not known"
+            counts = "it must have ended, and its result is not known"
             hint = f"`--rerun {quote(str(desired.address))}` launches it again; {hint}"
         yield Check(
             id="attempt_not_visible",

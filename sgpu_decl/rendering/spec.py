@@ -98,7 +98,7 @@ class RaySpec:
     dashboard: bool = False
     metrics_export_port: int | None = None
     metrics_interval: float | None = 10.0
-    head_startup_timeout: float = 60.0
+    head_startup_timeout: float = 180.0
     worker_join_timeout: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
 

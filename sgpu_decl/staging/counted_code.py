@@ -36,7 +36,7 @@ _WRITTEN = re.compile(rf"(?i:({_DOCUMENTS})([-_.][\w-]+)*\.(md|mdx|markdown|rst|
 _PLAIN = re.compile(rf"({_DOCUMENTS.upper()})([-_.][\w-]+)*(\.txt|\.TXT)?")
 _SETTINGS = frozenset({
     ".azuredevops", ".buildkite", ".circleci", ".devcontainer", ".forgejo", ".gitea", ".github",
-    ".gitlab", ".husky", ".idea", ".vscode", ".vs", ".woodpecker", ".zed",
+    ".gitlab", ".husky", ".vs", ".woodpecker", ".zed",
 })  # fmt: skip
 _SETTINGS_FILES = frozenset({
     ".editorconfig", ".gitattributes", ".gitlab-ci.yml", ".pre-commit-config.yaml", ".travis.yml",

@@ -111,7 +111,8 @@ _EMPTY = (SelectionRule.EMPTY, SelectionRule.SUBMODULE)
 
 
 def never_counts(name: str, *, folder: bool) -> bool:
-    """Whether an entry of this name is never code, for any rules of the user."""
+    """Whether an entry of this name is no code, unless `code.include` names it and it is one of
+    `_USUALLY_NEVER_FILES`."""
     if name in _NEVER_NAMES:  # even as a link, or as the `.git` file of a worktree
         return True
     if folder:

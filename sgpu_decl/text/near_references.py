@@ -138,7 +138,9 @@ def _refused(
     match = _NO_VARIABLE.match(text)
     if match is None:
         return None
-    summary = f"no shell has a variable with a dot: it would refuse `{shown}`: bad substitution"
+    summary = (
+        f"the shell would end at `{shown}` with `bad substitution`: a variable cannot have a dot"
+    )
     return summary, _instead(match[1], match[2], variables, axes)
 
 

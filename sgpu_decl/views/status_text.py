@@ -271,7 +271,7 @@ def _as_recorded(view: AttemptView, now: datetime) -> str:
     how = f"as last recorded{when}"
     if view.hidden_from is not None:
         how = f"not visible to `{escape(view.hidden_from)}`, recorded{when}"
-    over = ", and over by now, however it ended" if view.overdue else ""
+    over = ", and it must have ended; its result is not known" if view.overdue else ""
     return f"{how}{over}: {escape(view.unavailable or '')}"
 
 

@@ -67,7 +67,7 @@ def test_a_token_of_ray_is_not_sent_where_a_record_says(shared: Shell, stranger:
         assert stranger.requests == [], command
         assert SECRET not in answer.out + answer.err
     (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
-    assert f"the record of the run alone names {stranger.url}" in status["unavailable"]
+    assert f"only the record of the run names {stranger.url}" in status["unavailable"]
 
     named = {**user.environ, "RAY_API_SERVER_ADDRESS": stranger.url}
     replace(user, environ=named).here("status", "hello")
@@ -99,4 +99,4 @@ def test_a_token_of_a_workspace_is_not_sent_where_a_record_says(
         assert stranger.requests == [], command
         assert SECRET not in answer.out + answer.err
     (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
-    assert f"the record of the run alone names {stranger.url}" in status["unavailable"]
+    assert f"only the record of the run names {stranger.url}" in status["unavailable"]

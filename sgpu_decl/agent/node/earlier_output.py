@@ -55,7 +55,7 @@ def bring_earlier_output(back: str, target: str) -> None:
         say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{attempt}`")
         whole = {os.path.basename(node) for node in _nodes(attempt)}
         if cut := sorted(name for name in _node_names(attempt) if name not in whole):
-            say(f"it lacks that of {', '.join(cut)}, which did not upload all")
+            say(f"the output of {', '.join(cut)} is missing there: its upload is not complete")
 
 
 def bring_output(back: str, target: str) -> None:

@@ -109,8 +109,8 @@ class LocalSurvey(Survey):
             Diagnostic(
                 code="python_path_left_out",
                 severity=Severity.WARNING,
-                summary=f"`{'`, `'.join(names)}` of this shell is left out: it leads to packages "
-                "that the declared environment does not pin",
+                summary=f"ranks do not get `{'`, `'.join(names)}` of this shell, which may lead to "
+                "packages that the declared environment does not pin",
                 place=places.get("env"),
                 hint="declare the packages; for modules of the code, write a path that starts at "
                 "its root: `env: {variables: {PYTHONPATH: src}}`",

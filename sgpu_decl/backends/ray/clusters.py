@@ -64,8 +64,8 @@ class Clusters:
         """
         if not self._is_named(url, owner) and _has_secrets(credentials_of(os.environ)):
             raise BackendError(
-                f"the record of the run alone names {url}: no file of this project, no variable "
-                "and no profile does, so your credentials are not sent there",
+                f"only the record of the run names {url}: no file of this project and no variable "
+                "does, so your credentials are not sent there",
                 hint=f"if that is your cluster, `export RAY_API_SERVER_ADDRESS={url}` lets this "
                 "command ask it",
                 code=NOT_NAMED,

@@ -162,8 +162,8 @@ class RemoteAttempts(Attempts):
         absent = [node for _, node in back.nodes if not back.results.done(back.attempt, node)]
         if absent and back.view.state is AttemptState.SUCCEEDED:
             raise BackendError(
-                f"what ranks of `{record.ref}` returned on node {min(absent)} is not to be seen "
-                "here yet, though it succeeded",
+                f"the results of node {min(absent)} of `{record.ref}` are not visible here yet, "
+                "although the run succeeded",
                 hint="try again in a minute: its launch folder may show late what nodes wrote",
                 code="nothing_yet",
             )

@@ -107,8 +107,8 @@ class RemoteResults:
             if not report:
                 left = [f"node_{node}/output"]
                 reasons.append(
-                    f"node {node} did not bring back all, and its files may be cut short: what "
-                    f"there is of them lies in `{remote}/node_{node}`"
+                    f"node {node} did not upload all of its files: what it uploaded is in "
+                    f"`{remote}/node_{node}`, and may be incomplete"
                 )
             elif left:
                 reasons.append("its node did not bring it back: write what is large to a volume")

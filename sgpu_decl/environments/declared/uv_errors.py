@@ -77,9 +77,10 @@ def untrusted_build(what: str, detail: str = "") -> UvReport:
     """The report about a package that only code of its own can describe."""
     return UvReport(
         code="build_untrusted",
-        summary=f"{what} has to be built to learn what it needs, and a plan runs no code of it",
-        hint="if you trust it, `sgpu plan --trust-project` builds it; `sgpu apply` always does. "
-        "With a lock file (`uv lock`), a plan needs no build",
+        summary=f"{what} has to be built to learn what it needs, and a plan runs no code of "
+        "packages",
+        hint="if you trust it, `sgpu plan --trust-project` builds it; `sgpu apply` builds it where "
+        "no wheel fits. With a lock file (`uv lock`), a plan needs no build",
         detail=detail,
     )
 

@@ -78,8 +78,8 @@ def read_entry(number: int, text: str, *, store: str) -> JournalEntry:
 def damaged(number: int, store: str, what: str) -> StateError:
     return StateError(
         f"entry {number} of the state in `{store}` {what}",
-        hint="nothing was changed; somebody wrote to the store by another way: restore it from its "
-        "backup",
+        hint="nothing was changed; something other than sgpu wrote to the store: restore it from "
+        "its backup",
     )
 
 

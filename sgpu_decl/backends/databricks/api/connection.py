@@ -179,7 +179,7 @@ class Connection:
                 return
             if token in known:
                 raise BackendError(
-                    f"{doing}: `{self.host}` names the same next page again, without an end",
+                    f"{doing}: `{self.host}` names the same next page again: the list has no end",
                     hint="try again; if it stays so, report it to whoever runs the workspace",
                     code="remote_broken",
                 )

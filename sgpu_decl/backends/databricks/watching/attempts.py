@@ -87,7 +87,7 @@ class DatabricksAttempts(RemoteAttempts):
             named = self._named_hosts(record.owner)
             if named is not None and workspace.account.host not in named:
                 return Elsewhere(
-                    reason=f"the record of the run alone names {login.host}: no file of this "
+                    reason=f"only the record of the run names {login.host}: no file of this "
                     "project, no variable and no profile does, so your credentials are not sent "
                     "there",
                     hint="if that is your workspace, name it as `host` in the profile, or in "
