@@ -4,20 +4,9 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["private_folder", "sync_folder", "write_atomic", "write_cache"]
+from sgpu_decl.agent.private_folder import private_folder
 
-
-def private_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter, unless it is there. Those above it that are
-    missing become the same: `Path.mkdir` makes them as the umask says. Raises OSError."""
-    try:
-        folder.mkdir(mode=0o700)
-    except FileNotFoundError:
-        private_folder(folder.parent)
-        private_folder(folder)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
+__all__ = ["sync_folder", "write_atomic", "write_cache"]
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sgpu_decl import __version__
-from sgpu_decl.atomic_files import private_folder, write_atomic
+from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.config.include import IncludePattern
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.facts.checkout import Checkout

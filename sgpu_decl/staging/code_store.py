@@ -20,7 +20,8 @@ from glob import glob
 from pathlib import Path
 from typing import Self
 
-from sgpu_decl.atomic_files import private_folder, write_atomic
+from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.step_progress import Progress, Quiet

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sgpu_decl.agent.attempt_files import OPEN_RUNS
-from sgpu_decl.atomic_files import private_folder
+from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.tracking.tracker_files import change_record
 
 TYPE_CHECKING = False

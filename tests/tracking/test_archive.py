@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,12 @@ def test_the_tracker_runs_where_sgpu_and_mlflow_are_not(
     assert answer["env"]["MLFLOW_RUN_ID"] == run["info"]["run_id"]
     assert (run["info"]["status"], run["info"]["end_time"]) == ("KILLED", 4_102_444_800_000)
     assert not list((tmp_path / "mlflow-open").iterdir())
+
+
+def test_the_archive_needs_no_other_room_of_this_package(tmp_path: Path) -> None:
+    (tmp_path / AGENT).write_bytes(agent_zip()[1])
+    (tmp_path / ARCHIVE).write_bytes(tracker_zip())
+    done = subprocess.run(
+        [sys.executable, "-I", str(tmp_path / ARCHIVE)], env={}, capture_output=True, text=True
+    )
+    assert "KeyError: 'SGPU_RUN_DIR'" in done.stderr  # it came as far as its settings

@@ -12,7 +12,7 @@ from sgpu_decl.agent import agent_launch as agent
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.forced_stop import LocalForcedStop
 from sgpu_decl.agent.host_record import read_record
-from sgpu_decl.atomic_files import private_folder
+from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.local.storage import DRAFT, give_up, launched
 from sgpu_decl.backends.local.survey import LocalSurvey

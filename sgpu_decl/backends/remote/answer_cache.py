@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sgpu_decl.atomic_files import private_folder, write_atomic
+from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = ["AnswerCache"]

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from sgpu_decl.atomic_files import private_folder
+from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.split_files import SplitFile, split_files
 from sgpu_decl.errors import BackendError

@@ -17,7 +17,8 @@ from typing import Any
 
 from sgpu_decl.agent.attempt_files import parse_object
 from sgpu_decl.agent.node.upload import OPEN_RUN
-from sgpu_decl.atomic_files import private_folder, write_atomic
+from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
 from sgpu_decl.backends.remote.output_download import cut_short, fetch_output, run_downloads

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.atomic_files import private_folder
+from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent

@@ -22,7 +22,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import BadManifest, File, FileKind, Manifest
-from sgpu_decl.atomic_files import private_folder, write_atomic
+from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, needed
-from sgpu_decl.atomic_files import private_folder
+from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
 

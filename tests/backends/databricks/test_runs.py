@@ -369,7 +369,7 @@ def test_gc_leaves_nothing_of_an_earlier_attempt_in_the_workspace(
     opened.runs.wait(again.launched)
     opened.record_ended()
 
-    session().gc(keep_last=0, older_than=None, everything=True, dry_run=False)
+    session().gc(keep_last=0, older_than=None, dry_run=False)
 
     (kept,) = staging.glob("runs/*/hello/*")  # the newest success
     assert kept.name.startswith("2-")
