@@ -44,6 +44,10 @@ FILES = {
         "from setuptools import setup\nsetup(install_requires=['six'])\n",
         "the setup of a package", "uv pip compile --generate-hashes",
     ),
+    "setup.cfg": (
+        "[metadata]\nname = x\n\n[options]\ninstall_requires =\n    six\n",
+        "the setup of a package", "uv pip compile --generate-hashes",
+    ),
 }  # fmt: skip
 
 

@@ -79,7 +79,7 @@ _KINDS = (
         "requirements.txt` a list; name that file as `env.lock`",
     ),
     _Kind(
-        r"setup\.(?:py|cfg)", r"^(?:from setuptools import|import setuptools|\[options\])",
+        r"setup\.(?:py|cfg)", r"^(?:from setuptools import|import setuptools|install_requires\s*=)",
         "the setup of a package, and no list of requirements",
         f"`uv pip compile --generate-hashes FILE -o requirements.txt` writes one, {_AS_LOCK}",
     ),

@@ -222,6 +222,16 @@ def test_uv_lock_follows_what_the_project_needs_on_the_interpreter(tmp_path: Pat
     assert newer == [("idna", "3.20"), ("numpy", "2.5.5"), *rest]
 
 
+def test_a_uv_lock_may_hold_the_options_of_the_resolution(tmp_path: Path) -> None:
+    options = (
+        '[options]\nresolution-mode = "lowest"\nprerelease-mode = "allow"\n'
+        'exclude-newer = "2025-01-01T00:00:00Z"\n\n'
+        '[options.exclude-newer-package]\nsix = "2025-02-01T00:00:00Z"\n\n'
+    )
+    text = UV.replace("[[package]]", f"{options}[[package]]", 1)
+    assert pins(read(tmp_path, "uv.lock", text)) == pins(read(tmp_path, "uv.lock", UV))
+
+
 def test_uv_lock_of_a_script_starts_at_what_the_script_names(tmp_path: Path) -> None:
     project = UV.index("[[package]]")
     rest = UV.index("[[package]]", project + 1)
