@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CodeComparison", "uses_of"]
 
 _SHOWN = 5
-_NO_CODE_NOW = frozenset({SelectionRule.NEVER, SelectionRule.ENVIRONMENT})
+_NO_CODE_NOW = frozenset({SelectionRule.NEVER, SelectionRule.ENVIRONMENT, SelectionRule.TOOL})
 
 
 def uses_of(config: "RunConfig", tree: CodeTree) -> RunUses:

@@ -127,6 +127,19 @@ def test_what_git_tracks_and_older_versions_left_out_launches_nothing(sgpu: Shel
     assert actions(sgpu) == KEPT
 
 
+def test_what_tools_left_and_older_versions_took_for_code_launches_nothing(sgpu: Shell) -> None:
+    dated = "outputs/2026-01-02/03-04-05"
+    sgpu.write("run.yaml", RUN)
+    sgpu.write("train.py", "def main(): return 1\n")
+    for folder in ("wandb", dated, "lib"):
+        sgpu.write(f"{folder}/a.txt", "a\n")
+    assert sgpu("apply", "-y").code == 0
+    forget_what_counted(sgpu)
+    for mark in ("wandb/run-1/a", f"{dated}/.hydra/a", "lib/conda-meta/a"):  # now they are known
+        sgpu.write(mark, "")
+    assert actions(sgpu) == KEPT
+
+
 @pytest.mark.expensive
 def test_a_saved_plan_launches_the_files_that_do_not_count_too(applied: Shell) -> None:
     applied.write("train.py", "import helpers\ndef main(): return open('NOTES.md').read()\n")
