@@ -41,8 +41,6 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.tracking.last_metrics import MetricSource
 
 __all__ = [
-    "ENDING",
-    "QUEUE",
     "Attempts",
     "Backend",
     "Elsewhere",
@@ -54,12 +52,6 @@ __all__ = [
     "Storage",
     "Survey",
 ]
-
-QUEUE = 24 * 3600
-"""Seconds that an attempt may wait for GPUs where `startup_timeout` does not say."""
-
-ENDING = 600
-"""Seconds beyond an attempt's own limit, in which the agent ends it and brings back all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,15 +335,10 @@ class Attempts(Protocol):
         attempt out is no sign that it is lost."""
         return None
 
-    def longest(self, record: LaunchRecord) -> float | None:
-        """Seconds from its record after which an attempt has ended by its own limits; None if
-        nothing limits it."""
-        config = config_of(record.ref, record.inputs)
-        if config.timeout is None or config.after or config.on_active == "queue":
-            return None
-        start = config.startup_timeout.seconds if config.startup_timeout else QUEUE
-        once = config.timeout.seconds + start + config.grace.seconds + ENDING
-        return once * (1 + config.retry.max)
+    def longest(self, record: LaunchRecord) -> float | None:  # noqa: ARG002  a default
+        """Seconds from its record after which a platform has ended an attempt, also one that it
+        has not started yet; None if nothing limits how long an attempt waits."""
+        return None
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default
         """End those of these active attempts that a platform would start again in vain, after their

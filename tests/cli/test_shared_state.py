@@ -692,6 +692,27 @@ def test_a_run_of_another_machine_is_launched_beside_it_on_request(
     assert actions(one) == {"run.hello": "adopt"}
 
 
+def test_a_run_of_another_machine_that_may_wait_for_ever_is_active_whatever_its_timeouts(
+    machines: tuple[Shell, Shell, Path],
+) -> None:
+    one, two, launches = machines
+    limits = ("--set", "runs.hello.timeout=1h", "--set", "runs.hello.startup_timeout=5m")
+    assert one.here("apply", "-y", "--detach", *limits).code == 0
+    until(launches.exists)
+    pulled = json.loads(one.here("state", "pull").out)
+    pulled["resources"][0]["attempts"][0]["created_at"] = "2026-01-01T00:00:00Z"
+    (one.folder / "pulled.json").write_text(json.dumps(pulled))
+    assert one.here("state", "push", "pulled.json").code == 0
+    (status,) = two.here("status", "-o", "json").json["data"]["runs"]
+    assert status["state"] == "queued"
+    file = two.folder / "sgpu.yml"
+    file.write_text(file.read_text().replace("echo launched", "echo changed"))
+    refused = two.here("apply", "-y", "-o", "json", *limits)
+    assert refused.code == 1
+    assert "active_run" in refused.out
+    assert launches.read_text() == "launched\n"
+
+
 def test_a_copy_of_a_checkout_is_another_one(machines: tuple[Shell, Shell, Path]) -> None:
     one, two, launches = machines
     assert one.here("apply", "-y", "--detach").code == 0

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgpu_decl.agent.upstreams import listed
-from sgpu_decl.backends.base import ENDING, QUEUE
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
 from sgpu_decl.backends.databricks.planning.machines import machines_of, refusal_of
@@ -18,6 +17,12 @@ from sgpu_decl.model.jsonable import Json, canonical
 
 LONGEST = 7 * 24 * 3600
 """Seconds that the platform lets a run last at most."""
+
+QUEUE = 24 * 3600
+"""Seconds that an attempt may wait for GPUs where `startup_timeout` does not say."""
+
+ENDING = 600
+"""Seconds beyond an attempt's own limit, in which the agent ends it and brings back all."""
 
 DEFAULT_BASE = "gpu-4"
 """The base environment where the YAML names none: the newest whose packages are known."""

@@ -6,7 +6,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import ENDING, Elsewhere, LogReader, NoLog
+from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
@@ -122,7 +122,12 @@ class DatabricksAttempts(RemoteAttempts):
         return None
 
     def longest(self, record: LaunchRecord) -> float:
-        from sgpu_decl.backends.databricks.launching.submit import LONGEST, retries_of, timeout_of
+        from sgpu_decl.backends.databricks.launching.submit import (
+            ENDING,
+            LONGEST,
+            retries_of,
+            timeout_of,
+        )
 
         config = self._launches.config(record)
         if config.after or config.on_active == "queue":
