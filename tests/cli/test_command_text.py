@@ -117,13 +117,13 @@ def test_a_program_that_may_be_there_is_not_reported(sgpu: Shell, text: str) -> 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("source ~/.bashrc\npython train.py", "line 1 of the command, `source ~/.bashrc`, is"),
+        ("source ~/.bashrc\npython train.py", "line 1 of the command, `source ~/.bashrc`, needs"),
         ("echo x\n. $HOME/.bash_profile; echo y", "line 2 of the command, `. $HOME/.bash"),
         ("echo x && conda activate train", "`conda activate train`"),
         ("if true; then conda activate train; fi", "`conda activate train`"),
     ],
 )
-def test_text_for_shells_of_people_is_a_warning_of_the_plan(
+def test_text_for_interactive_shells_is_a_warning_of_the_plan(
     sgpu: Shell, text: str, named: str
 ) -> None:
     checks = sgpu_checks(sgpu, text)
