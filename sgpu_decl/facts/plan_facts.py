@@ -217,9 +217,10 @@ class _FactReader:
         code = self._code(run)
         interpreter = self._interpreter(config, origins)
         key = check_key(run)
+        if key not in self._sites:  # of every run: another one may come after it
+            self._sites[key] = backend.site(config) if backend is not None else ""
         if asked and key not in self._placements:
             self._placements[key] = self._placement(config)
-            self._sites[key] = backend.site(config) if backend is not None else ""
             self._check(run, code, interpreter)
         environment = None
         if origins:

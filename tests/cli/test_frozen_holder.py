@@ -69,7 +69,7 @@ def going_on(holder: "subprocess.Popen[str]") -> str:
     with holder:
         holder.send_signal(signal.SIGCONT)
         _, said = holder.communicate(timeout=PATIENCE)
-    assert holder.returncode == 3, said
+    assert holder.returncode in (1, 3), said  # the first launch may have ended otherwise
     assert '{"' not in said
     return said
 

@@ -100,7 +100,7 @@ def test_outside_of_a_checkout_and_before_the_first_commit_nothing_is_said(
     assert set(planned(sgpu).values()) == {None}
 
 
-def test_git_is_called_once_for_a_plan_and_more_often_for_launches_alone(
+def test_a_plan_calls_git_for_the_commit_and_for_the_files_and_launches_call_it_more_often(
     checkout: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, programs = tmp_path / "asked", tmp_path / "programs"
@@ -110,7 +110,7 @@ def test_git_is_called_once_for_a_plan_and_more_often_for_launches_alone(
     program.chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.setitem(checkout.environ, "PATH", path)
-    for command, calls in ((("plan",), 1), (("apply", "-y"), 3), (("apply", "-y"), 1)):
+    for command, calls in ((("plan",), 2), (("apply", "-y"), 4), (("apply", "-y"), 2)):
         assert checkout.here(*command).code == 0
         assert len(asked.read_text().splitlines()) == calls, command
         asked.unlink()

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.support import until
 
 CODE = """\
 import json, os
@@ -52,7 +53,9 @@ def test_the_tracker_logs_what_the_script_did_not(sgpu: Shell) -> None:
     sgpu.write("run.yaml", HEAD + "gpus: 1\nargs: {lr: 2, log: true}\n")
     assert sgpu("apply", "-y").code == 0
     with closing(sqlite3.connect(sgpu.folder / ".sgpu/mlflow.db")) as db:
-        logged = db.execute("SELECT key, value, step FROM metrics ORDER BY key, step").fetchall()
+        query = "SELECT key, value, step FROM metrics ORDER BY key, step"
+        until(lambda: len(db.execute(query).fetchall()) >= 3)  # the tracker ends after the run
+        logged = db.execute(query).fetchall()
         tags = db.execute("SELECT key, value FROM experiment_tags").fetchall()
     assert logged == [("eval/acc", 2.0, 10), ("eval/acc", 2.0, 20), ("loss", 7.0, 0)]
     assert tags == [("mlflow.experimentKind", "custom_model_development")]

@@ -291,7 +291,7 @@ def test_a_later_apply_reads_an_output_until_gc_has_freed_it(
     assert folder_read(later, evaluate).endswith("/train-1")
     assert len(runs()) == 2
 
-    pipeline().gc(keep_last=0, older_than=None, dry_run=False)
+    pipeline().gc(keep_last=0, older_than=None, everything=True, dry_run=False)
     last = pipeline()
     with pytest.raises(BackendError, match="`train#1`, which is gone") as raised:
         last.apply(last.plan(PlanOptions(rerun=("run.evaluate",))))
