@@ -16,19 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["read_command_error", "user_paths"]
+__all__ = ["last_exception", "read_command_error", "user_paths"]
 
 _TAIL = 1 << 20
 _SUMMARY = 2_000
 _TRACEBACK = 65_536
-_MARK = re.compile(r"^\[\w*\d+\]: ?", re.MULTILINE)  # of torch and torchrun: `[rank0]: text`
+_MARK = re.compile(r"^\[\w*\d\]: ?", re.MULTILINE)  # of torch and torchrun: `[rank0]: text`
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _HEAD = re.compile(
     r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):$"
     r"|^  File \"[^\"\n]*\", line \d+$",  # of an error of the syntax
     re.MULTILINE,
 )
-_RAISED = re.compile(r"^(?:  \| )?([A-Za-z_][\w.]*)(?:: (.*))?$")
+_NOT_INDENTED = re.compile(r"^[^ \n]", re.MULTILINE)
+_OF_GROUP = re.compile(r"^(?!   |  \|  )[^\n]", re.MULTILINE)  # its own line, not one of its frames
+_BEHIND_GROUP = re.compile(r"^(?!  \+|   )", re.MULTILINE)
+_RAISED = re.compile(r"^(?:  \| )?([A-Za-z_][\w.]*)(?:: (.*))?$", re.MULTILINE)
 _INVALID = frozenset({"SyntaxError", "IndentationError", "TabError"})  # has no head
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
@@ -52,7 +55,7 @@ def read_command_error(folder: str, code: int, spec: Mapping[str, Any]) -> dict[
     """Return the error of a command that exited with `code`; None if its stderr does not say it."""
     text = end_of_stderr(folder, _TAIL).decode("utf-8", "replace")
     text = _MARK.sub("", _COLOUR.sub("", text.replace("\r\n", "\n")))
-    found = _exception(text) if code == 1 else None
+    found = last_exception(text) if code == 1 else None
     if found is not None:
         kind, message, trace = found
         return _error(
@@ -79,50 +82,65 @@ def _error(
     }
 
 
-def _exception(text: str) -> tuple[str, str, str] | None:
-    """The last exception that was shown with its traceback: class, message and traceback."""
-    shown = []
-    for head in _HEAD.finditer(text):
-        before = text[: head.start()].rstrip("\n").rpartition("\n")[2]
-        if not before.startswith(_ELSEWHERE):
-            one = _raised(text, head)
-            if one is not None:
-                shown.append(one)
-    whole = [one for one in shown if one[0].rpartition(".")[2] not in _OF_A_CHILD]
-    return next(reversed(whole or shown), None)
+def last_exception(text: str) -> tuple[str, str, str] | None:
+    """The last exception that was shown with its traceback: class, message and traceback.
 
-
-def _raised(text: str, head: re.Match[str]) -> tuple[str, str, str] | None:
-    """What the traceback with that head ends with, and the text of it and those before it that it
-    is chained to."""
-    lines = text[head.end() + 1 :].splitlines()
-    group = head[0].startswith("  +")
-    for number, line in enumerate(lines):
-        if line.startswith(("   ", "  |  ") if group else " ") or not line:
+    A supervisor does nothing else meanwhile, so this takes time that grows with the text alone.
+    """
+    of_a_child = raised = None
+    end = len(text)
+    for head in reversed([*_HEAD.finditer(text)]):
+        line = _NOT_INDENTED.search(text, head.end(), end)
+        if line is not None:  # else it is that of the head behind this one
+            raised = _RAISED.match(text, line.start())
+        end = head.start() + 1
+        found = raised
+        if _is_group(head):
+            line = _OF_GROUP.search(text, head.end())
+            found = _RAISED.match(text, line.start()) if line is not None else None
+        if found is None or _line_before(text, head.start()).startswith(_ELSEWHERE):
             continue
-        raised = _RAISED.match(line)
-        name = raised[1].rpartition(".")[2] if raised is not None else ""
-        if raised is None or (head[0].startswith("  File") and name not in _INVALID):
-            return None
-        end = number + 1
-        while group and end < len(lines) and lines[end].startswith(("  +", "   ")):
-            end += 1
-        trace = "\n".join([head[0], *lines[:end]])
-        return raised[1], raised[2] or "", _with_causes(text[: head.start()], trace)
-    return None
+        name = found[1].rpartition(".")[2]
+        if head[0].startswith("  File") and name not in _INVALID:
+            continue
+        if name not in _OF_A_CHILD:
+            return _shown(text, head, found)
+        of_a_child = of_a_child or (head, found)
+    return _shown(text, *of_a_child) if of_a_child is not None else None
 
 
-def _with_causes(before: str, trace: str) -> str:
-    """A traceback after those that it is chained to."""
-    above = before.rstrip("\n")
-    if not above.endswith(_CHAINED):
-        return trace
-    heads = [head.start() for head in _HEAD.finditer(above)]
-    while heads:
-        start = heads.pop()
-        if not above[:start].rstrip("\n").endswith(_CHAINED):
-            return f"{above[start:]}\n\n{trace}"
-    return "\n\n".join([*above.rsplit("\n\n", 2)[-2:], trace])  # the cause was never raised
+def _shown(text: str, head: re.Match[str], raised: re.Match[str]) -> tuple[str, str, str]:
+    """An exception, and the text of its traceback after those that it is chained to."""
+    start, end = head.start(), raised.end()
+    if _is_group(head):
+        behind = _BEHIND_GROUP.search(text, end + 1)
+        end = behind.start() - 1 if behind is not None else len(text)
+    chained = _is_chained(text, start)
+    for cause in reversed([*_HEAD.finditer(text, 0, start)] if chained else []):
+        start = cause.start()
+        chained = _is_chained(text, start)
+        if not chained:
+            break
+    trace = text[start:end]
+    if chained:  # to one that was never raised
+        trace = "\n\n".join([*text[:start].rstrip("\n").rsplit("\n\n", 2)[-2:], trace])
+    return raised[1], raised[2] or "", trace
+
+
+def _is_group(head: re.Match[str]) -> bool:
+    return head[0].startswith("  +")
+
+
+def _is_chained(text: str, start: int) -> bool:
+    """Whether the traceback that starts there is chained to what stands before it."""
+    return _line_before(text, start).endswith(_CHAINED)
+
+
+def _line_before(text: str, end: int) -> str:
+    """The last line before that place which is not empty."""
+    while end and text[end - 1] == "\n":
+        end -= 1
+    return text[text.rfind("\n", 0, end) + 1 : end]
 
 
 def _by_bash(text: str, code: int, script: str) -> str | None:

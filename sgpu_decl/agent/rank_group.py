@@ -74,6 +74,7 @@ class RankGroup:
         self._record = record
         self._ready_pipe = -1
         self.python = spec["entry"]["kind"] not in ("command", "shell")
+        self._read_command_error: Callable[..., dict[str, Any] | None] | None = None
         self._warm = WarmParent(spec, node.records(spec["run_dir"]), loop, record)
         self._warm.on_forked = self._forked
         self._warm.on_cold = self._start_cold
@@ -161,6 +162,10 @@ class RankGroup:
         self.on_started()
         if not self.python:
             self.on_ready()
+            # Once they run, and not later: sgpu may be upgraded before they end.
+            from sgpu_decl.agent.command_error import read_command_error
+
+            self._read_command_error = read_command_error
 
     def _start_one(self, argv: list[str], rank: int, readied: int) -> int:
         environment, folder = self._prepare(rank)
@@ -320,10 +325,8 @@ class RankGroup:
             error = read_abort(folder)
         if error is None and code == 1 and self._cluster is not None:
             error = read_out_of_memory(folder)
-        if error is None and code > 0 and not self.python:
-            from sgpu_decl.agent.command_error import read_command_error
-
-            error = read_command_error(folder, code, self._spec)
+        if error is None and code > 0 and self._read_command_error is not None:
+            error = self._read_command_error(folder, code, self._spec)
         if error is not None:
             for name in ("summary", "traceback"):
                 error[name] = error[name] and self._redact(error[name])

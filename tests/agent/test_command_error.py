@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.command_error import last_exception
 from sgpu_decl.rendering.spec import Entry
 from tests.support import require
 
 Make = Callable[..., Any]
 
+CHAINED = "During handling of the above exception, another exception occurred:"
 GROUP = """
 try:
     raise OSError("first")
@@ -107,6 +109,50 @@ def test_it_is_the_cause_however_python_was_started(make_attempt: Make, entry: E
     cause = run(make_attempt, "raise KeyError('boom')", entry).wait()["first_cause"]
     assert (cause["class"], cause["summary"]) == ("exception", "KeyError: 'boom'")
     assert "/home/me/code/main.py" in cause["traceback"]
+
+
+class Counted(str):
+    """A text that counts the characters of what is cut out of it."""
+
+    cut = 0
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> str:
+        part = super().__getitem__(key)
+        Counted.cut += len(part)
+        return part
+
+
+LOGGED = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: {}\n'
+FRAMES = '  File "a.py", line 1\n' * 500
+CHAIN = "".join(f"{LOGGED.format(n)}\n{CHAINED}\n\n" for n in range(500))
+TEXTS = {
+    "logged": ("".join(LOGGED.format(n) for n in range(500)), "OSError", "499"),
+    "chained": (f"{CHAIN}{LOGGED.format('last')}", "OSError", "last"),
+    "chained to what was cut off": (
+        f"KeyError: 1\n\n{CHAINED}\n\n{CHAIN}{LOGGED.format('last')}", "OSError", "last",
+    ),
+    "of children": (
+        LOGGED.replace("OSError", "CalledProcessError") * 500, "CalledProcessError", "{}",
+    ),
+    "heads of a syntax": (f"{FRAMES}SyntaxError: bad\n", "SyntaxError", "bad"),
+    "heads of nothing": (f"{LOGGED}{FRAMES}OSError: bad\n", "OSError", "{}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_the_work_grows_with_the_length_of_what_was_logged(case: str) -> None:
+    """A supervisor that works for seconds is taken for lost by the others."""
+    text, kind, message = TEXTS[case]
+    Counted.cut = 0
+
+    found = last_exception(Counted(text))
+
+    assert found is not None
+    assert found[:2] == (kind, message)
+    if "chained" in case:
+        assert found[2] == text.rstrip("\n")
+    assert Counted.cut <= 3 * len(text)
 
 
 @pytest.mark.expensive
