@@ -81,13 +81,13 @@ def main():
             ray.get(task.remote()), ray.cluster_resources()]
 """
     monkeypatch.setenv("RAY_OUTER", "1")
-    ray = {"resources": {"ssd": 2.0}, "env": {"OF_RAY": "a"}, "worker_join_timeout": 150.0}
+    ray = {"resources": {"ssd": 2.0}, "env": {"OF_RAY": "a"}, "worker_join_timeout": 250.0}
     attempt = make_driver(source, ray=ray, env={"OF_RUN": "b"})
     code = attempt.folder / "code"
     (code / "beside.py").write_text("")
     ((own, node, nodes, leaked, of_task, resources),) = attempt.launch().values()
     assert (own, node, nodes, leaked) == ([], "0", "1", False)
-    assert of_task == [[], str(code), str(code / "beside.py"), "a", "b", "150"]
+    assert of_task == [[], str(code), str(code / "beside.py"), "a", "b", "250"]
     assert (resources["CPU"], resources["ssd"]) == (1.0, 2.0)
     assert "GPU" not in resources
     assert attempt.read()["ray"]["nodes"] == 1
