@@ -149,9 +149,14 @@ def _free(
     """Delete what goes, and what only that shared. Returns what was freed, and all bytes."""
     by_ref = {one.ref: one for one in attempts}
     freed: dict[AttemptRef, int] = {}
+    stays = dict(found.kept)
     for ref in found.sizes:
         storage = project.backend(by_ref[ref].backend).storage
-        size = storage.free(state.launch_of(by_ref[ref]))
+        try:
+            size = storage.free(state.launch_of(by_ref[ref]))
+        except BackendError:  # this user may not delete it, or its platform is away
+            stays[ref] = Keep.UNREACHABLE
+            continue
         if size or not found.sizes[ref]:  # a platform may not say how large its files are
             freed[ref] = size
     jobs = [one for one in state.resources.values() if one.address.kind is Kind.JOB]
@@ -161,7 +166,7 @@ def _free(
     kinds = {one.backend for one in by_ref.values()} | {one.backend for one in jobs}
     total = sum(freed.values())
     total += sum(project.backend(kind).storage.collect() for kind in sorted(kinds))
-    return _Garbage(sizes=freed, kept=found.kept), total
+    return _Garbage(sizes=freed, kept=dict(sorted(stays.items()))), total
 
 
 def _answer(

@@ -56,7 +56,10 @@ def check_entrypoint(
         if not os.path.isfile(path):
             return (_missing_file(root, target, at),)
         findings: list[Diagnostic] = []
-        if path != written and not path.is_relative_to(os.path.realpath(root)):
+        named_inside = path == written and not os.path.isabs(
+            target
+        )  # most are: no links to resolve
+        if not named_inside and not path.is_relative_to(os.path.realpath(root)):
             findings.append(_outside(target, at))
     else:
         module = _module_file(root, target)

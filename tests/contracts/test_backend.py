@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.errors import BackendError
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase, until
 from sgpu_decl.testing.contracts.backend_contract import BackendContract
 from sgpu_decl.testing.ray_cluster import RayCluster
@@ -85,6 +86,26 @@ class TestFolder(BackendContract):
 
         assert freed["attempts"] == ["hello#1"]
         assert list((tmp_path / "shared/runs").glob("*/hello/*")) == []
+
+    def test_gc_goes_on_after_a_launch_that_this_user_may_not_delete(
+        self, bench: BackendBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in (1, 2):
+            bench.declare("leave", args={"names": [f"{number}"]})
+            assert bench.ran()["state"] == "succeeded"
+        delete = FolderFiles.delete
+
+        def refuse(files: FolderFiles, path: str) -> None:
+            if "/hello/1-" in path:
+                raise BackendError("permission denied")
+            delete(files, path)
+
+        monkeypatch.setattr(FolderFiles, "delete", refuse)
+
+        freed = bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json").data
+
+        assert freed["attempts"] == ["hello#2"]
+        assert freed["kept"] == [{"attempt": "hello#1", "reason": "unreachable"}]
 
 
 @pytest.fixture(scope="session")

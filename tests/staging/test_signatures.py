@@ -180,11 +180,12 @@ def test_an_odd_escape_in_the_users_file_prints_no_warning(
     assert not recwarn
 
 
+@pytest.mark.parametrize("folder", ["..", "{tmp_path}"], ids=["relative", "absolute"])
 def test_a_file_outside_of_the_root_is_warned_of(
-    check: Callable[..., tuple[Diagnostic, ...]], tmp_path: Path
+    check: Callable[..., tuple[Diagnostic, ...]], tmp_path: Path, folder: str
 ) -> None:
     (tmp_path / "away.py").write_text("def main(): pass")
-    (found,) = check("", "../away.py:main")
+    (found,) = check("", f"{folder.format(tmp_path=tmp_path)}/away.py:main")
     assert found.severity is Severity.WARNING
     assert found.code == "entrypoint_unpinned"
 
