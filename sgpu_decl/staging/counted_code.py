@@ -2,7 +2,8 @@
 
 All of the code travels. Documents at the top, `docs/`, settings of CI and editors, notebooks and
 tests do not count, unless the run reaches them: by an import, by a path that its source, its
-command or its arguments name, or by `code.include`. Where that cannot be told, all of them count.
+settings, its command or its arguments name, or by `code.include`. Where a part of a path is
+computed, all that may be meant counts. Where nothing can be told, all of them count.
 """
 
 import os
@@ -10,7 +11,9 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
+from pathlib import Path
 
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.regular_files import read_regular
@@ -46,6 +49,19 @@ _TEST = re.compile(r"(test_.*|.*_test|conftest)\.py")
 _TESTS = frozenset({"test", "tests"})
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _WILD = re.compile(r"[*?\[]")
+# A part that is computed: of an f-string, of `str.format`, of `%` and of a shell.
+_COMPUTED = re.compile(r"\{[^{}]*\}|%(?:\(\w+\))?[-+ #0]*[\d.*]*[A-Za-z]|\$\w+|\$\{[^}]*\}")
+_COMMENT = re.compile(r"(^|(?<=\s))#.*", re.MULTILINE)
+_BETWEEN = re.compile(r"[\s=,;:'\"`()<>&|]+")
+_SCRIPT = (".sh", ".bash")  # their words are read where the run names them
+_READ = (".yaml", ".yml", ".json", ".toml")  # settings, whose words are read
+# Those of tools for development name tests and documents that the run does not read.
+_OF_TOOLS = re.compile(
+    r"\..*|(pyproject|ruff|ty|pixi|netlify|cliff|package(-lock)?|tsconfig.*|pyrightconfig|renovate"
+    r"|mkdocs|codecov|myst|_config|_toc|docker-compose.*|compose|[Tt]askfile)\.\w+"
+)
+_LARGEST = 256 * 1024  # bytes of such a file; what is larger is data
+_MOST_READ = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +157,13 @@ class CodeTree:
             if path.endswith(".py"):
                 stem = path.removesuffix(".py").removesuffix("/__init__")
                 self.modules.setdefault(stem.rpartition("/")[2], []).append(path)
-        python = (path for path in every if path.endswith(".py"))
+        followed = (path for path in every if path.endswith((".py", *_SCRIPT)))
         self._ends = {
-            path.rpartition("/")[2] for path in (*self.kind_folders, *self.kinds, *python)
+            path.rpartition("/")[2] for path in (*self.kind_folders, *self.kinds, *followed)
         }
+        self._may: dict[str, bool] = {}
+        self._matching: dict[str, tuple[str, ...]] = {}
+        self._have_spaces = any(" " in path for path in self.kinds)
 
     def uses(
         self,
@@ -180,15 +199,68 @@ class CodeTree:
             unclear=reach.unknown,
         )
 
+    def settings(self) -> list[str]:
+        """The settings that count, whose words are read."""
+        return sorted(
+            path
+            for path in self.paths - self.kinds.keys()
+            if path.endswith(_READ) and not _OF_TOOLS.fullmatch(path.rpartition("/")[2])
+        )[:_MOST_READ]
+
     def may_name(self, text: str) -> bool:
         """Whether a text may lead to a file that counts only if it is reached."""
-        if _WILD.search(text):
-            return any(map(str.isalnum, text))
-        if text.rstrip("/").rpartition("/")[2] in self._ends:
+        if text not in self._may:
+            self._may[text] = self._may_name(text)
+        return self._may[text]
+
+    def _may_name(self, text: str) -> bool:
+        if self.matching(text):
             return True
+        for path in self.literals(text):
+            parent, _, end = path.rpartition("/")
+            if end in self._ends or (parent and parent.rpartition("/")[2] in self._ends):
+                return True
         return bool(_DOTTED.fullmatch(text)) and any(
             part in self.modules for part in text.split(".")
         )
+
+    def matching(self, text: str) -> tuple[str, ...]:
+        """The files that count only if they are reached, by a text with wildcards or with parts
+        that are computed."""
+        if text not in self._matching:
+            self._matching[text] = tuple(self._matches(text))
+        return self._matching[text]
+
+    def _matches(self, text: str) -> Iterator[str]:
+        pattern = _COMPUTED.sub("*", text)
+        if not _WILD.search(pattern) or not any(map(str.isalnum, pattern)):
+            return
+        if " " in pattern and not self._have_spaces:
+            return
+        end = pattern.rstrip("/").rpartition("/")[2]
+        is_name = pattern == text or sum(map(str.isalnum, end)) > 1
+        if not is_name and "/" not in pattern:
+            return
+        whole, name = (re.compile(translate(one)) for one in (pattern, end))
+        for path in self.kinds:
+            if whole.match(path) or (is_name and name.match(path.rpartition("/")[2])):
+                yield path
+
+    def literals(self, text: str) -> list[str]:
+        """The paths that a text may mean, relative to some folder: itself, and what stands between
+        the parts of it that are computed, with the folders before these."""
+        root = f"{self.code.root}/"
+        first, *others = _COMPUTED.split(text.removeprefix(root))
+        paths = [text.removeprefix(root), *(part for part in (first, *others) if others)]
+        paths += [part.rpartition("/")[0] for part in (first, *others)[:-1]]
+        return [path for path in dict.fromkeys(one.strip("/") for one in paths) if path]
+
+    def file_facts(self, path: str) -> os.stat_result | None:
+        """Those of a file of the tree; None for one that is gone."""
+        try:
+            return os.stat(self.code.root / path)
+        except OSError:
+            return None
 
     def _text(self, path: str) -> str | None:
         path = os.path.normpath(path)
@@ -245,6 +317,7 @@ class _Reach:
                 self._mentions(mentions_of_text(program), "", "command")
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self.unclear = "the program in the command cannot be parsed"
+        self._waiting.update(dict.fromkeys(self._tree.settings()))
         for path, kind in self._tree.kinds.items() if uses.tests else ():
             if kind == "a test":
                 self._take(path, "pytest may collect it")
@@ -255,6 +328,9 @@ class _Reach:
         while self._waiting and self.unclear is None:
             path = next(iter(self._waiting))
             del self._waiting[path]
+            if not path.endswith(".py"):
+                self._words(path)
+                continue
             done += 1
             if done > _MOST:
                 self.unclear = f"the run imports more than {_MOST:,} files"
@@ -284,10 +360,10 @@ class _Reach:
             self._take(path, f"{by} starts it")
 
     def _take(self, path: str, why: str) -> None:
-        """A file that counts, and whose own mentions count if it is Python."""
+        """A file that counts, and whose own mentions count if it is one that is read."""
         if path in self._tree.kinds:
             self.reached.setdefault(path, why)
-        if path.endswith(".py") and path not in self._seen:
+        if path.endswith((".py", *_SCRIPT, *_READ)) and path not in self._seen:
             self._seen.add(path)
             self._waiting[path] = None
 
@@ -300,6 +376,15 @@ class _Reach:
             self.unclear = f"`{path}` cannot be parsed"
             return
         self._mentions(mentions, path.rpartition("/")[0], path)
+
+    def _words(self, path: str) -> None:
+        """The paths that settings or a shell script name."""
+        facts = self._tree.file_facts(path)
+        if facts is None or facts.st_size > _LARGEST:
+            return
+        words = _words_of(self._tree.code.root / path, facts.st_mtime_ns, facts.st_size)
+        for word in words:
+            self._named(word, path.rpartition("/")[0], f"`{path}` names it")
 
     def _mentions(self, mentions: Mentions, folder: str, shown: str) -> None:
         """What a file mentions; `folder` is its own."""
@@ -314,7 +399,8 @@ class _Reach:
         for path, line in mentions.opened:
             self._below(path, f"`{shown}:{line}` opens it")
         for text, line in mentions.texts:
-            self._named(text, folder, f"`{shown}:{line}` names it")
+            for piece in sorted(_pieces(text)):
+                self._named(piece, folder, f"`{shown}:{line}` names it")
 
     def _below(self, path: str, why: str) -> None:
         """A path that is named: a file, or a folder with all that it holds."""
@@ -324,23 +410,25 @@ class _Reach:
             for one in self._tree.kinds:
                 if path == "." or one.startswith(f"{path}/"):
                     self._take(one, why)
+        elif "/" in path and path not in self._tree.folders:  # it may go on
+            for one in self._tree.kinds:
+                if one.startswith(path):
+                    self._take(one, why)
 
     def _named(self, text: str, folder: str, why: str) -> None:
         """A text that may be a path, a pattern of paths, or the name of a module."""
         if not self._tree.may_name(text):
             return
-        end = text.rstrip("/").rpartition("/")[2]
         if _DOTTED.fullmatch(text):
             for path in self._files_of(text, [*self._starts, folder]):
                 self._take(path, why)
-        if _WILD.search(text) and any(map(str.isalnum, text)):
-            for path in self._tree.kinds:
-                if fnmatchcase(path, text) or fnmatchcase(path.rpartition("/")[2], end):
-                    self._take(path, why)
-        for base in {*self._starts, folder}:
-            path = os.path.normpath(os.path.join(base, text))
-            if path != ".":
-                self._below(path, why)
+        for path in self._tree.matching(text):
+            self._take(path, why)
+        for literal in self._tree.literals(text):
+            for base in {*self._starts, folder}:
+                path = os.path.normpath(os.path.join(base, literal))
+                if path != ".":
+                    self._below(path, why)
         if "." in text and "/" not in text:
             for path in self._tree.by_name.get(text, ()):
                 self._take(path, why)
@@ -388,8 +476,19 @@ class _Reach:
 
 
 def _pieces(text: str) -> set[str]:
-    """A text, its words, and what stands after `=` or between commas in them."""
-    return {text, *text.split(), *re.split(r"[\s=,]+", text)}
+    """A text, its words, and what stands between the marks in them."""
+    return {text, *text.split(), *_BETWEEN.split(text)}
+
+
+@lru_cache(maxsize=8192)
+def _words_of(path: Path, _mtime: int, _size: int) -> tuple[str, ...]:
+    try:
+        text = read_regular(path).decode("utf-8", "surrogateescape")
+    except OSError:
+        return ()
+    if not path.name.endswith(".json"):
+        text = _COMMENT.sub("", text)
+    return tuple(dict.fromkeys(one for line in text.splitlines() for one in sorted(_pieces(line))))
 
 
 def _folders(path: str) -> Iterator[str]:

@@ -13,7 +13,8 @@ from sgpu_decl.staging.syntax_trees import parse_source
 
 __all__ = ["ImportMention", "Mentions", "mentions_of", "mentions_of_text"]
 
-_LONGEST = 300  # characters of a text that may be a path
+_LONGEST = 10_000  # characters of a text that may hold a path
+_MOST_PARTS = 50  # of a text that is put together
 _COMPUTED = frozenset(
     {"import_module", "__import__", "run_module", "iter_modules", "walk_packages"}
 )
@@ -33,7 +34,8 @@ class ImportMention:
 class Mentions:
     """Attributes:
     imports: every import, wherever it stands: one that happens in a branch may happen.
-    texts: the literal texts, with the line of each.
+    texts: the literal texts, with the line of each; those that are put together have `{}` where a
+        part is computed.
     opened: the paths that are opened, relative to the root of the code, with the line of each.
     computed: the start of each module name that is imported and computed, with its line.
     """
@@ -69,12 +71,12 @@ def _of_tree(tree: ast.Module, opened: tuple[tuple[str, int], ...]) -> Mentions:
     nodes = list(ast.walk(tree))
     statements = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     texts = (
-        (node.value, node.lineno)
+        (text, node.lineno)
         for node in nodes
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and 0 < len(node.value) <= _LONGEST
+        if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp)
         and id(node) not in statements  # of a docstring
+        and (text := "".join(_parts(node)).replace("{}{}", "{}")) not in ("", "{}")
+        and len(text) <= _LONGEST
     )
     return Mentions(
         tuple(one for node in nodes for one in _imported(node)),
@@ -82,6 +84,22 @@ def _of_tree(tree: ast.Module, opened: tuple[tuple[str, int], ...]) -> Mentions:
         opened,
         tuple(one for node in nodes for one in _computed(node)),
     )
+
+
+def _parts(node: ast.expr) -> list[str]:
+    """What a text is put together of, as far as it is literal."""
+    waiting, parts = [node], list[str]()
+    while waiting and len(parts) < _MOST_PARTS:
+        match waiting.pop():
+            case ast.Constant(value=str(text)):
+                parts.append(text)
+            case ast.JoinedStr(values=values):
+                waiting += reversed(values)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                waiting += (right, left)
+            case _:
+                parts.append("{}")
+    return parts
 
 
 def _imported(node: ast.AST) -> Iterator[ImportMention]:

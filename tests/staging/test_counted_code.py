@@ -96,6 +96,55 @@ def test_what_the_source_of_an_entrypoint_reaches(
     assert counting(plant, {"train.py": source}, entrypoint="train.py:main") == ALWAYS | reached
 
 
+DOCS = {"docs/a.md", "docs/part_1.txt", "docs/part_2.txt"}
+
+
+@pytest.mark.parametrize(
+    ("source", "reached"),
+    [
+        ("open(f'docs/part_{i}.txt')", DOCS),
+        ("open('docs/part_%d.txt' % i)", DOCS),
+        ("open('docs/part_{}.txt'.format(i))", DOCS),
+        ("FORM = 'docs/part_{n:03}.txt'\nopen(FORM.format(n=i))", DOCS),
+        ("open('docs/part_' + str(i) + '.txt')", DOCS),
+        ("START = 'docs/part_'\nopen(START)", DOCS - {"docs/a.md"}),
+        ("from pathlib import Path\nopen(Path(__file__).parent / f'docs/part_{n}.txt')", DOCS),
+        ("open(f'NOTES{x}.md')", {"NOTES.md"}),
+        ("open(ROOT + '/docs/a.md')", {"docs/a.md"}),
+        ("open(f'{ROOT}/docs/a.md')", {"docs/a.md"}),
+        ("import os\nopen(os.getcwd() + '/docs/a.md')", {"docs/a.md"}),
+        ("import os\nos.system('python tests/helpers.py --n 3')", {"tests/helpers.py"}),
+        (
+            "import subprocess\nsubprocess.run('cd x;cat docs/a.md|wc', shell=True)",
+            {"docs/a.md"},
+        ),
+        ("import subprocess\nsubprocess.run(['bash', 'gen.sh'])", {"tests/data/x.json"}),
+        ("print(f'{x:.3f}s, {n}d', 'step %d: %.2f' % (i, y))", set()),
+        ("get(f'https://example.com/{name}')", set()),
+    ],
+)
+def test_what_a_path_that_is_computed_in_part_may_mean(
+    plant: Plant, source: str, reached: set[str]
+) -> None:
+    files = {"train.py": source, "gen.sh": "# README.md\ncp tests/data/x.json out\n"}
+    plant(dict.fromkeys(DOCS, ""))
+    assert counting(plant, files, entrypoint="train.py:main") - {"gen.sh"} == ALWAYS | reached
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("conf/a.yml", "vocab: docs/a.md  # not README.md\n"),
+        ("conf/a.json", '{"vocab":"/docs/a.md"}'),
+        ("conf/a.toml", "vocab = ['docs/a.md']"),
+        ("conf/a.yaml", "vocab: ${root}/docs/a.md"),
+    ],
+)
+def test_what_settings_name_counts(plant: Plant, path: str, text: str) -> None:
+    files = {path: text, "pyproject.toml": 'readme = "README.md"\ntestpaths = ["tests"]\n'}
+    assert counting(plant, files, entrypoint="train.py") == ALWAYS | {"docs/a.md"}
+
+
 def test_imports_are_followed_through_files_that_count(plant: Plant) -> None:
     files = {
         "train.py": "from lib import core\n",
@@ -131,6 +180,11 @@ EVERYTHING = set(TREE)
         ("python train.py --data tests/data", ALWAYS | {"tests/data/x.json"}),
         ("python train.py --notes=NOTES.md", ALWAYS | {"NOTES.md"}),
         ("cat README.md", ALWAYS | {"README.md"}),
+        ("python train.py --docs $PWD/docs/a.md", ALWAYS | {"docs/a.md"}),
+        (
+            "python train.py --docs docs/${RANK}.md",
+            ALWAYS | {"NOTES.md", "README.md", "docs/a.md"},
+        ),
         ("bash run.sh", ALWAYS),
         ("sh -c 'python train.py'", ALWAYS),
         ("pytest tests/", ALWAYS | TESTS),
