@@ -136,8 +136,9 @@ def test_two_nodes_meet_and_the_last_one_fails(start: Start, tmp_path: Path) -> 
     port, lock = claim_port(host_lock_folder("ports"), os.getpid())
     common = {"NUM_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
-    nodes = [start("gang", **common, NODE_RANK=str(number)) for number in range(2)]
+    nodes = [start("gang", PATIENCE, **common, NODE_RANK=str(number)) for number in range(2)]
     nodes[1].communicate(timeout=2 * PATIENCE)
+    until((tmp_path / "back" / "0" / "node_0" / "holding.json").exists)
     nodes[0].send_signal(signal.SIGTERM)  # the platform stops the others when a node has failed
     until((tmp_path / "back" / "0" / "node_0" / "asked.json").exists)
     nodes[0].kill()
