@@ -10,8 +10,9 @@ __all__ = ["RunHistory"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHistory:
     """One attempt of a run with the spec that was launched, and all attempts of the run, each as it
-    is recorded and as its backend sees it now."""
+    is recorded and as its backend sees it now. `owner` is the file that declares the run."""
 
     view: AttemptView
     spec: str
     attempts: tuple[tuple[Attempt, AttemptView], ...]
+    owner: str = ""

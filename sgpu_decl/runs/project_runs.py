@@ -286,10 +286,12 @@ class ProjectRuns:
         history = self._project.states.history(ref.address)
         spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), "{}")
         views = self._statuses([attempt.ref for attempt in history], tolerant=True)
+        resource = self._believed().resources.get(ref.address)
         return RunHistory(
             view=self.describe([ref])[0],
             spec=spec,
             attempts=tuple((attempt, views[attempt.ref]) for attempt in history),
+            owner=resource.owner if resource is not None else "",
         )
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import PurePath
 from types import MappingProxyType
 
+from sgpu_decl.facts.location import COMMAND_FILE
 from sgpu_decl.model.reason import Reason
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["AGAIN", "ALWAYS", "CALLED", "REASONS", "commit_words", "launch_reason"]
+__all__ = ["AGAIN", "ALWAYS", "REASONS", "commit_words", "launch_reason", "rerun_words"]
 
 AGAIN = "first run since it was destroyed or forgotten"
-CALLED = "`sgpu run` was called"
 ALWAYS = "every apply, or call, launches it (`until: always`)"
 
 REASONS: Mapping[Reason, str] = MappingProxyType(
@@ -34,15 +35,24 @@ REASONS: Mapping[Reason, str] = MappingProxyType(
 )
 
 
-def launch_reason(attempt: Attempt, *, first: bool) -> str:
-    """Return why a recorded attempt was launched; empty where an older sgpu launched it. `first`
-    says that the run had no attempt before."""
+def rerun_words(owner: str) -> str:
+    """Return who asked for a rerun of the runs that `owner` declares: each call of `sgpu run` does
+    so by itself."""
+    if PurePath(owner).name == COMMAND_FILE:
+        return "`sgpu run` was called"
+    return REASONS[Reason.REQUESTED_RERUN]
+
+
+def launch_reason(attempt: Attempt, owner: str, *, first: bool) -> str:
+    """Return why a recorded attempt of a run that `owner` declares was launched; empty where an
+    older sgpu launched it. `first` says that the run had no attempt before."""
     reason = attempt.provenance.reason
     if reason == Reason.REQUESTED_RERUN:
         if json.loads(attempt.inputs.spec).get("until") == "always":
             return ALWAYS
         if first:  # one may ask to rerun what never ran
             return REASONS[Reason.FIRST_RUN]
+        return rerun_words(owner)
     if reason == Reason.FIRST_RUN and not first:
         return AGAIN
     if reason is not None and reason in REASONS:

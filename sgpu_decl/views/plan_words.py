@@ -3,10 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import PurePath
 from types import MappingProxyType
 
-from sgpu_decl.facts.location import COMMAND_FILE
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
@@ -24,7 +22,7 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.planning.field_changes import parse
-from sgpu_decl.views.launch_reason import AGAIN, ALWAYS, CALLED, REASONS
+from sgpu_decl.views.launch_reason import AGAIN, ALWAYS, REASONS, rerun_words
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
@@ -273,9 +271,8 @@ def reason_words(change: Change, plan: Plan, *, literal: Callable[[str], str] | 
         return ALWAYS
     if change.reason is Reason.REQUESTED_RERUN and change.prior is None:
         return REASONS[Reason.FIRST_RUN]
-    called = change.launch is not None and PurePath(change.launch.owner).name == COMMAND_FILE
-    if change.reason is Reason.REQUESTED_RERUN and called:
-        return CALLED
+    if change.reason is Reason.REQUESTED_RERUN:
+        return rerun_words(change.launch.owner if change.launch is not None else "")
     moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
     if moved and not change.fields and change.launch is not None:
         owner = change.launch.owner

@@ -92,7 +92,7 @@ def _history(run: RunHistory, now: datetime) -> Iterator[str]:
             view.restart or "",
             age(ended, now) if ended else "",
             duration((ended - started).total_seconds()) if started and ended else "",
-            cell(prose(launch_reason(attempt, first=number == 0))),
+            cell(prose(launch_reason(attempt, run.owner, first=number == 0))),
             cell(prose(changed_words(changed))),
             cell(prose(commit_words(attempt))),
         )

@@ -297,7 +297,7 @@ def _history(run: "RunHistory", now: datetime) -> list[str]:
     lines = []
     for number, ((attempt, past), changed) in enumerate(zip(run.attempts, changes, strict=True)):
         why = {
-            "reason": launch_reason(attempt, first=number == 0),
+            "reason": launch_reason(attempt, run.owner, first=number == 0),
             "changed": changed_words(changed),
             "commit": commit_words(attempt),
         }

@@ -112,6 +112,10 @@ def test_a_name_of_its_own_is_the_next_one_that_is_free(sgpu: Shell) -> None:
     again = sgpu.here(*words)
     assert "because: `sgpu run` was called" in again.out
     assert "train-3#2 succeeded" in again.err
+    assert sgpu.here(*words[:-1], "train.py", "--lr", "1").code == 0
+    history = sgpu.here("show", "train-3").out
+    assert "a rerun was requested" not in history
+    assert history.count("reason: `sgpu run` was called") == 2
 
 
 def test_an_active_run_is_not_replaced_unasked(sgpu: Shell) -> None:

@@ -103,7 +103,7 @@ def test_the_reason_is_that_of_the_plan_and_a_first_run_is_no_rerun() -> None:
     always = attempt(1, {"gpus": 1, "until": "always"}, None)
     rerun = replace(ATTEMPTS[0], provenance=WHY[2])
     newer = replace(ATTEMPTS[0], provenance=Provenance(reason="the_moon"))
-    assert launch_reason(replace(always, provenance=WHY[2]), first=False) == ALWAYS
-    assert launch_reason(rerun, first=True) == "first run"
-    assert launch_reason(newer, first=False) == "the_moon"
-    assert launch_reason(ATTEMPTS[0], first=True) == ""
+    assert launch_reason(replace(always, provenance=WHY[2]), "run.yaml", first=False) == ALWAYS
+    assert launch_reason(rerun, "run.yaml", first=True) == "first run"
+    assert launch_reason(newer, "run.yaml", first=False) == "the_moon"
+    assert launch_reason(ATTEMPTS[0], "run.yaml", first=True) == ""
