@@ -3,7 +3,7 @@
     SgpuError                 exit 1
     ├── InvalidInput          exit 1   has the diagnostics of the user's input
     ├── NotFound              exit 1   an address, attempt or file that does not exist
-    ├── StateError            exit 1   the state database is corrupt, foreign or newer
+    ├── StateError            exit 1   the state database is corrupt, newer, or another program's
     ├── BackendError          exit 1   a backend refused or broke
     │   └── OutcomeUnknown    exit 1   the answer to a request was lost: it may have taken effect
     ├── ActiveRun             exit 1   a run is active, and `on_active` forbids to change it

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
-from sgpu_decl.text.shape import ForeignKey
+from sgpu_decl.text.shape import OtherToolKey
 
 __all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber", "name_or_address"]
 
@@ -41,7 +41,7 @@ class Block(BaseModel):
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Names that one may look for here in vain, and why they are not."""
 
-    foreign: ClassVar[Mapping[str, ForeignKey]] = MappingProxyType({})
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = MappingProxyType({})
     """Names that other tools have for fields of this block."""
 
     def __eq__(self, other: object) -> bool:

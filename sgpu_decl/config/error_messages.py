@@ -216,8 +216,8 @@ def misspelt(node: Node | None, shape: Shape) -> frozenset[str]:
 
 def _meant(key: str, shape: Shape) -> tuple[str, ...]:
     """The fields that an unknown key stands for: another tool's name for them, or nearly ours."""
-    if key in shape.foreign:
-        return shape.foreign[key].fields
+    if key in shape.other_tools:
+        return shape.other_tools[key].fields
     near = _nearest_key(key, shape)
     return (near,) if near is not None else ()
 
@@ -233,16 +233,16 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
     home = _home(key, root)
     if key in here.elsewhere:
         hint = here.elsewhere[key]
-    elif key in here.foreign:
-        hint = here.foreign[key].hint
+    elif key in here.other_tools:
+        hint = here.other_tools[key].hint
     elif near is not None:
         hint = f"did you mean `{near}`?"
     elif key.startswith("x-"):
         hint = "keys of your own are not supported: put the anchor at the first place that uses it"
     elif home is not None:
         hint = f"`{key}` belongs in `{home}`"
-    elif (foreign := _foreign_home(key, root)) is not None:
-        hint = foreign
+    elif (theirs := _other_tool_home(key, root)) is not None:
+        hint = theirs
     elif "variables" in here.keys and key.isupper():
         hint = f"if it is an environment variable, write `variables: {{{key[:80]}: …}}` here"
     else:
@@ -278,11 +278,11 @@ def _home(key: str, root: Shape) -> str | None:
     return None
 
 
-def _foreign_home(key: str, root: Shape) -> str | None:
+def _other_tool_home(key: str, root: Shape) -> str | None:
     """The hint for a name that another tool has for a key in the entries of a block of the root."""
     for name, below in root.keys.items():
-        if below.values is not None and key in below.values.foreign:
-            return f"in `{name}.NAME`, {below.values.foreign[key].hint}"
+        if below.values is not None and key in below.values.other_tools:
+            return f"in `{name}.NAME`, {below.values.other_tools[key].hint}"
     return None
 
 

@@ -60,7 +60,10 @@ def shape_of(annotation: object) -> Shape:
                 return Shape(keys=keys)
             elsewhere = {name: f"remove it: {why}" for name, why in annotation.elsewhere.items()}
             return Shape(
-                keys=keys, short=annotation.short, elsewhere=elsewhere, foreign=annotation.foreign
+                keys=keys,
+                short=annotation.short,
+                elsewhere=elsewhere,
+                other_tools=annotation.other_tools,
             )
         if issubclass(annotation, str | Duration | Size | GpuType):
             return TEXT
@@ -92,7 +95,7 @@ def _union(members: tuple[object, ...]) -> Shape:
         short=next((shape.short for shape in shapes if shape.short is not None), None),
         variant=next((shape.variant for shape in shapes if shape.variant is not None), None),
         elsewhere={key: why for shape in shapes for key, why in shape.elsewhere.items()},
-        foreign={key: ours for shape in shapes for key, ours in shape.foreign.items()},
+        other_tools={key: ours for shape in shapes for key, ours in shape.other_tools.items()},
     )
 
 

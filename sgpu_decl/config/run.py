@@ -20,18 +20,18 @@ from sgpu_decl.config.code import Code
 from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
-from sgpu_decl.config.foreign_keys import FOREIGN_KEYS
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.launch import Launch
 from sgpu_decl.config.lifecycle import Lifecycle
 from sgpu_decl.config.logs import Logs
 from sgpu_decl.config.mlflow import Mlflow
+from sgpu_decl.config.other_tool_keys import OTHER_TOOL_KEYS
 from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.ray import Ray
 from sgpu_decl.config.retry import Retry
 from sgpu_decl.config.units import Duration
-from sgpu_decl.text.shape import ForeignKey
+from sgpu_decl.text.shape import OtherToolKey
 
 __all__ = ["NOT_IN_SPEC", "RunConfig"]
 
@@ -113,7 +113,7 @@ OldName = Annotated[str, Field(pattern=name_or_address("run")), AfterValidator(_
 
 
 class RunConfig(Block):
-    foreign: ClassVar[Mapping[str, ForeignKey]] = FOREIGN_KEYS
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = OTHER_TOOL_KEYS
 
     # Blocks that are left out are made without their validators, which nothing else needs.
     name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")

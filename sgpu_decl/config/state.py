@@ -216,15 +216,15 @@ with warnings.catch_warnings():
         @model_validator(mode="after")
         def _fits(self) -> Self:
             known = {name for names in _FIELDS.values() for name in names}
-            foreign = sorted(
+            unknown = sorted(
                 name
                 for name in known.difference(_FIELDS[self.kind])
                 if getattr(self, name) is not None
             )
-            if foreign:
+            if unknown:
                 raise problem(
                     "contradiction",
-                    f"a state of kind `{self.kind}` has no `{foreign[0]}`",
+                    f"a state of kind `{self.kind}` has no `{unknown[0]}`",
                     f"remove it; its fields are {', '.join(f'`{n}`' for n in _FIELDS[self.kind])}",
                 )
             needed, example = _NEEDED[self.kind]

@@ -61,11 +61,11 @@ def _of_one(use: GpuUse) -> Iterator[Finding]:
     ours = sorted({run for _, _, run in users if run})
     if ours:
         yield ok(_CHECK, f"{name} is used by {', '.join(ours)}")
-    foreign = [(pid, memory) for pid, memory, run in users if not run]
-    if foreign:
+    others = [(pid, memory) for pid, memory, run in users if not run]
+    if others:
         yield warn(
             _CHECK,
-            f"{name} is used by other programs: {', '.join(map(_described, foreign))}",
+            f"{name} is used by other programs: {', '.join(map(_described, others))}",
             "sgpu does not wait for them: ranks that get this GPU share its memory; end them, or "
             "leave the GPU out with `CUDA_VISIBLE_DEVICES`",
         )

@@ -45,14 +45,14 @@ def _ports() -> Iterator[Finding]:
     else:
         yield ok("ports", f"{free} of {len(sample)} tried ports from {text} are free")
     try:
-        home, foreign = host_locks.host_lock_home(), host_locks.taken_folder()
+        home, taken = host_locks.host_lock_home(), host_locks.taken_folder()
     except OSError as error:
         yield fail("ports", f"locks of ports and GPUs have no folder: {error}", None)
         return
-    if foreign is not None:
+    if taken is not None:
         yield warn(
             "ports",
-            f"`{foreign}` can be changed by other users, so the locks of ports and GPUs lie in "
+            f"`{taken}` can be changed by other users, so the locks of ports and GPUs lie in "
             f"`{home}`",
             "have it removed if nobody needs it",
         )

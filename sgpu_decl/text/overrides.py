@@ -124,8 +124,8 @@ def _refuse(parts: tuple[str, ...], path: str, option: str, shape: Shape) -> Dia
             better = ".".join((*parts[:index], near, *parts[index + 1 :])) if near else None
             names = ", ".join(f"`{key}`" for key in list(here.keys)[:40])
             hint = _OTHER_OPTIONS.get(parts[0]) or (f"did you mean `{better}`?" if better else None)
-            if part in here.foreign:
-                hint = here.foreign[part].hint
+            if part in here.other_tools:
+                hint = here.other_tools[part].hint
             return Diagnostic(
                 code="unknown_path",
                 summary=f"there is no `{path}` to set",

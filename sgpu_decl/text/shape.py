@@ -13,7 +13,7 @@ from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.core_schema import is_null
 
 
-class ForeignKey(NamedTuple):
+class OtherToolKey(NamedTuple):
     """A name that another tool has for `fields` of ours."""
 
     fields: tuple[str, ...]
@@ -35,7 +35,7 @@ class Shape:
         variant: gives the shape of a block by the text of its `short` key, or by `None` where it
             has none, if that key decides what else the block holds.
         elsewhere: names that one may look for here in vain, each with the hint for it.
-        foreign: names that other tools have for keys of this block.
+        other_tools: names that other tools have for keys of this block.
     """
 
     text: bool = False
@@ -47,7 +47,7 @@ class Shape:
     short: str | None = None
     variant: "Callable[[str | None], Shape] | None" = None
     elsewhere: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    foreign: Mapping[str, ForeignKey] = field(default_factory=lambda: MappingProxyType({}))
+    other_tools: Mapping[str, OtherToolKey] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def closed(self) -> bool:

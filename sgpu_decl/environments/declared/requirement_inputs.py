@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.declared.local_sources import local_requirement, local_wheel
-from sgpu_decl.environments.package_lists.foreign_files import foreign_file
+from sgpu_decl.environments.package_lists.other_tool_files import other_tool_file
 from sgpu_decl.environments.package_lists.requirements import (
     RequirementLine,
     RequirementsReader,
@@ -31,7 +31,7 @@ _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 class RequirementInputs:
     """`lines` are `dependencies`, `root` is the requirements file; `files` maps absolute paths to
     texts; `indexes` are URLs of indexes that contain a variable. `given` and `bounds` are the lines
-    and constraints for uv, `builder` is a line that asks for a build, and `foreign` are lines of
+    and constraints for uv, `builder` is a line that asks for a build, and `outside` are lines of
     files outside of the project."""
 
     lines: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class RequirementInputs:
     given: list[str] = field(default_factory=list)
     bounds: list[str] = field(default_factory=list)
     builder: str | None = None
-    foreign: list[RequirementLine] = field(default_factory=list)
+    outside: list[RequirementLine] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
 
     @property
@@ -90,7 +90,7 @@ def read_requirement_inputs(
     if any(item.hashes for item in inputs.requirements) and not inputs.hashed:
         inputs.findings += [
             unshown(item, "lock_without_hashes")
-            if item.foreign
+            if item.outside
             else Diagnostic(
                 code="lock_without_hashes",
                 summary=f"`{item.name or 'this requirement'}` has no hash, and others have one",
@@ -109,12 +109,12 @@ def _take_all(inputs: RequirementInputs, lines: Iterable[RequirementLine | Diagn
             inputs.findings.append(line)
             continue
         before = len(inputs.findings)
-        if line.foreign is not None and line.option is None and not _is_requirement(line):
+        if line.outside is not None and line.option is None and not _is_requirement(line):
             inputs.findings.append(unshown(line, "bad_requirement"))
             continue
         _take(inputs, line)
-        if line.foreign is not None:
-            inputs.foreign.append(line)
+        if line.outside is not None:
+            inputs.outside.append(line)
             inputs.findings[before:] = [
                 unshown(line, item.code) for item in inputs.findings[before:]
             ]
@@ -156,7 +156,7 @@ def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
             )
         )
     elif line.option is None and (
-        finding := foreign_file(line.text, None, line.place)
+        finding := other_tool_file(line.text, None, line.place)
         or local_requirement(line.text, line.place)
     ):
         inputs.findings.append(finding)

@@ -276,8 +276,8 @@ def _finding(
     match error:
         case UvFailure():
             report = error.report
-            if foreign := _foreign_line(inputs, error):
-                return unshown(foreign, report.code)
+            if outside := _outside_line(inputs, error):
+                return unshown(outside, report.code)
             first, *others = [*inputs.places(error.names), _whole(request)]
             related = tuple(
                 Related(place=other, note="and this requirement") for other in others[:-1] if other
@@ -298,14 +298,14 @@ def _finding(
             )
 
 
-def _foreign_line(inputs: RequirementInputs, error: UvFailure) -> RequirementLine | None:
+def _outside_line(inputs: RequirementInputs, error: UvFailure) -> RequirementLine | None:
     """A line of a file outside of the project that the words of uv may show."""
     parsed = error.report.code != "bad_requirement"
     words = error.report.detail
     return next(
         (
             one
-            for one in inputs.foreign
+            for one in inputs.outside
             if not parsed or one.name in error.names or one.requirement.rpartition("/")[2] in words
         ),
         None,

@@ -5,9 +5,9 @@ from pathlib import Path
 from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.package_lists.foreign_files import foreign_file
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages
 from sgpu_decl.environments.package_lists.markers import marker_values
+from sgpu_decl.environments.package_lists.other_tool_files import other_tool_file
 from sgpu_decl.environments.package_lists.pinned_requirements import read_pinned
 from sgpu_decl.environments.package_lists.pylock import read_pylock
 from sgpu_decl.environments.package_lists.requirements import read_text
@@ -35,9 +35,9 @@ def read_lock(
     text = read_text(path, shown)
     if isinstance(text, Diagnostic):
         return None, (text,)
-    foreign = foreign_file(shown, text, Place(shown, 1, 1))
-    if foreign is not None:
-        return None, (foreign,)
+    finding = other_tool_file(shown, text, Place(shown, 1, 1))
+    if finding is not None:
+        return None, (finding,)
     toml = read_toml(text, shown)
     if isinstance(toml, Diagnostic):
         return None, (toml,)
@@ -46,11 +46,11 @@ def read_lock(
     elif "package" in toml.data or "requires-python" in toml.data:
         locked, findings = read_uv_lock(toml, values)
     else:
-        return None, (_foreign(shown),)
+        return None, (_unknown(shown),)
     return (None if has_errors(findings) else locked), findings
 
 
-def _foreign(shown: str) -> Diagnostic:
+def _unknown(shown: str) -> Diagnostic:
     return Diagnostic(
         code="lock_unknown",
         summary=f"`{shown}` is TOML, and neither a `pylock.toml` nor a `uv.lock`",

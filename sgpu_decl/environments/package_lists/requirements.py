@@ -12,7 +12,7 @@ from pathlib import Path
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
-from sgpu_decl.environments.package_lists.foreign_files import foreign_file
+from sgpu_decl.environments.package_lists.other_tool_files import other_tool_file
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.regular_files import is_below, read_regular
 
@@ -30,14 +30,14 @@ _HASH = re.compile(r"--hash[=\s]+([a-z0-9]+:[0-9a-f]+)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementLine:
     """A requirement, `torch>=2.6 --hash=...`, or an option, `--index-url URL`. `folder` is the base
-    of its paths; a `constraint` limits versions and installs nothing. `foreign` names the line of a
+    of its paths; a `constraint` limits versions and installs nothing. `outside` names the line of a
     file outside of the project, whose text is never shown: `place` is where that file is named."""
 
     text: str
     place: Place | None
     folder: Path = Path()
     constraint: bool = False
-    foreign: str | None = None
+    outside: str | None = None
 
     @property
     def option(self) -> str | None:
@@ -66,7 +66,7 @@ class RequirementsReader:
     Args:
         constraints: whether constraints files are followed too; without them `-c` is an option.
         fetch: is called with each file before it is opened.
-        project: the folder of the project; files elsewhere are foreign.
+        project: the folder of the project; files elsewhere are outside.
     """
 
     def __init__(
@@ -114,21 +114,21 @@ class RequirementsReader:
         if isinstance(text, Diagnostic):
             yield text
             return
-        if (foreign := foreign_file(shown, text, at)) is not None:
-            yield foreign
+        if (finding := other_tool_file(shown, text, at)) is not None:
+            yield finding
             return
         self.texts[os.fspath(path)] = text
-        is_foreign = self._project is not None and not is_below(whole, self._project)
+        is_outside = self._project is not None and not is_below(whole, self._project)
         for number, logical in _logical_lines(text):
             line = RequirementLine(
                 text=logical,
-                place=at if is_foreign else Place(shown, number, 1),
+                place=at if is_outside else Place(shown, number, 1),
                 folder=path.parent,
                 constraint=constraint,
-                foreign=f"line {number} of `{shown}`" if is_foreign else None,
+                outside=f"line {number} of `{shown}`" if is_outside else None,
             )
             for item in self.line(line, os.path.dirname(shown), (*above, whole)):
-                if isinstance(item, Diagnostic) and is_foreign:
+                if isinstance(item, Diagnostic) and is_outside:
                     yield unshown(line, item.code)
                 else:
                     yield item
@@ -163,10 +163,10 @@ class RequirementsReader:
 
 
 def unshown(line: RequirementLine, code: str) -> Diagnostic:
-    """The error about a foreign line."""
+    """The error about a line of a file outside of the project."""
     return Diagnostic(
         code=code,
-        summary=f"{line.foreign}, which lies outside of the project, is no requirement that can be "
+        summary=f"{line.outside}, which lies outside of the project, is no requirement that can be "
         "used; its text is not shown",
         place=line.place,
         hint="look at it there, and keep lists of requirements in the project",

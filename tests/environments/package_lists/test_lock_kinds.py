@@ -315,8 +315,8 @@ NO_TABLES = "version = 1\npackage = 3\nrequires-python = 4\n[manifest]\nrequirem
         ("uv.lock", UV.replace("version = 1\n", "version = 2\n", 1), "lock_invalid", 1),
         ("uv.lock", DEPENDENCY_GONE, "lock_invalid", 1),
         ("uv.lock", NO_TABLES, "lock_invalid", 1),
-        ("poetry.lock", 'content = "x"\n', "lock_unknown", 1),
-        ("pyproject.toml", "[project]\nname = 'x'\n", "lock_unknown", 1),
+        ("poetry.lock", 'content = "x"\n', "other_tool_file", 1),
+        ("pyproject.toml", "[project]\nname = 'x'\n", "other_tool_file", 1),
     ],
 )
 def test_broken_files_are_refused_with_a_place(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["foreign_file"]
+__all__ = ["other_tool_file"]
 
 
 class _Kind(NamedTuple):
@@ -91,7 +91,7 @@ _KINDS = (
 )  # fmt: skip
 
 
-def foreign_file(path: str, text: str | None, place: Place | None) -> Diagnostic | None:
+def other_tool_file(path: str, text: str | None, place: Place | None) -> Diagnostic | None:
     """The error for a file of another tool; None for anything else.
 
     Args:
@@ -108,7 +108,7 @@ def foreign_file(path: str, text: str | None, place: Place | None) -> Diagnostic
     if kind is None:
         return None
     return Diagnostic(
-        code="lock_unknown",
+        code="other_tool_file",
         summary=f"`{path}` is {kind.what}",
         place=place,
         hint=kind.hint.replace("FILE", path),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sgpu_decl.config.foreign_keys import FOREIGN_KEYS
+from sgpu_decl.config.other_tool_keys import OTHER_TOOL_KEYS
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
@@ -58,17 +58,17 @@ def test_a_file_of_another_tool_has_one_error_for_each_of_its_keys(bad: Bad, tex
 
 def test_the_table_names_fields_that_there_are() -> None:
     fields = RunConfig.model_fields.keys()
-    assert not FOREIGN_KEYS.keys() & fields
-    for key, ours in FOREIGN_KEYS.items():
+    assert not OTHER_TOOL_KEYS.keys() & fields
+    for key, ours in OTHER_TOOL_KEYS.items():
         assert set(ours.fields) <= fields, key
         assert ours.hint, key
 
 
 def test_a_key_of_another_tool_is_known_to_targets_and_options_too(bad: Bad) -> None:
     (found,) = bad(RUN + "targets: {prod: {num_nodes: 2}}\n")
-    assert found.hint == FOREIGN_KEYS["num_nodes"].hint
+    assert found.hint == OTHER_TOOL_KEYS["num_nodes"].hint
     (found,) = bad(RUN, sets=[("resources.accelerators", "A100")])
-    assert found.hint == FOREIGN_KEYS["resources"].hint
+    assert found.hint == OTHER_TOOL_KEYS["resources"].hint
 
 
 def test_at_the_root_of_a_project_it_is_told_where_ours_stands(bad: Bad) -> None:
@@ -76,9 +76,9 @@ def test_at_the_root_of_a_project_it_is_told_where_ours_stands(bad: Bad) -> None
     project = f"project: {{name: p}}\nruns: {{train: {{{run}}}}}\n"
     for text in ("num_nodes: 2\n", "targets: {prod: {num_nodes: 2}}\n"):
         (found,) = bad(project + text)
-        assert found.hint == f"in `runs.NAME`, {FOREIGN_KEYS['num_nodes'].hint}"
+        assert found.hint == f"in `runs.NAME`, {OTHER_TOOL_KEYS['num_nodes'].hint}"
     (found,) = bad(project + "targets: {prod: {runs: {train: {num_nodes: 2}}}}\n")
-    assert found.hint == FOREIGN_KEYS["num_nodes"].hint
+    assert found.hint == OTHER_TOOL_KEYS["num_nodes"].hint
 
 
 def test_variables_that_stand_in_env_itself_are_told_where_they_belong(bad: Bad) -> None:

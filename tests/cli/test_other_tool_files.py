@@ -60,7 +60,7 @@ def test_a_file_of_another_tool_is_named_with_its_export(sgpu: Shell, field: str
         sgpu.write(name, text)
         sgpu.write("run.yaml", f"{RUN}env: {{{field.format(name)}}}\n")
         (found,) = sgpu.here("plan", "-o", "json").json["error"]["diagnostics"]
-        assert (found["code"], found["line"] > 0) == ("lock_unknown", True), name
+        assert (found["code"], found["line"] > 0) == ("other_tool_file", True), name
         assert found["summary"].startswith(f"`{name}` is ")
         assert tool in found["summary"]
         assert command in found["hint"]
@@ -74,7 +74,7 @@ def test_it_is_known_by_its_content_too(sgpu: Shell, field: str) -> None:
         sgpu.write(renamed, text)
         sgpu.write("run.yaml", f"{RUN}env: {{{field.format(renamed)}}}\n")
         (found,) = sgpu.here("plan", "-o", "json").json["error"]["diagnostics"]
-        assert found["code"] == "lock_unknown", name
+        assert found["code"] == "other_tool_file", name
         assert tool in found["summary"]
 
 
@@ -82,4 +82,4 @@ def test_a_package_with_the_name_of_a_program_is_a_package(sgpu: Shell) -> None:
     sgpu.environ["UV_OFFLINE"] = "1"
     sgpu.write("run.yaml", f"{RUN}env: {{dependencies: [discord.py]}}\n")
     (found,) = sgpu.here("plan", "-o", "json").json["error"]["diagnostics"]
-    assert found["code"] != "lock_unknown"
+    assert found["code"] != "other_tool_file"

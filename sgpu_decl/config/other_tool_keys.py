@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sgpu_decl.text.shape import ForeignKey
+from sgpu_decl.text.shape import OtherToolKey
 
-__all__ = ["FOREIGN_KEYS"]
+__all__ = ["OTHER_TOOL_KEYS"]
 
 _GPUS = "write `gpus`: the number of GPUs on all nodes together, `gpus: 16` for 2 nodes of 8"
 _TYPE = "write `type`, such as `type: A100`"
@@ -37,8 +37,8 @@ _NAME = "write `name`"
 _BUDGET = "write `budget`"
 
 
-def _table() -> dict[str, ForeignKey]:
-    table: dict[str, ForeignKey] = {}
+def _table() -> dict[str, OtherToolKey]:
+    table: dict[str, OtherToolKey] = {}
     for keys, hint, *fields in (
         ("num_nodes nodes nnodes num_machines ntasks world_size", _GPUS, "gpus"),
         ("num_processes nproc nproc_per_node num_gpus gpu_count num_accelerators", _GPUS, "gpus"),
@@ -63,9 +63,9 @@ def _table() -> dict[str, ForeignKey]:
         ("master_addr rdzv_endpoint rdzv_backend node_rank machine_rank", _OURS),
         ("mixed_precision distributed_type", "give it to your script, in `args`"),
     ):  # fmt: skip
-        table |= dict.fromkeys(keys.split(), ForeignKey(fields=tuple(fields), hint=hint))
+        table |= dict.fromkeys(keys.split(), OtherToolKey(fields=tuple(fields), hint=hint))
     return table
 
 
-FOREIGN_KEYS: Final[Mapping[str, ForeignKey]] = MappingProxyType(_table())
+OTHER_TOOL_KEYS: Final[Mapping[str, OtherToolKey]] = MappingProxyType(_table())
 """By the key of the other tool, at the root of a run."""
