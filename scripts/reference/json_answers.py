@@ -76,7 +76,9 @@ ANSWERS = {
         sometimes="runs", inside="results[]=A-result runs[]=A-row-of-a-table",
     ),
     "stacks": _answer(
-        "stacks", "One object for each running rank: `rank`, `pid`, and `stack`, or `null` and the `reason`.", stable=False, inside="stacks[]=A-stack",
+        "stacks groups",
+        "`stacks`: one object for each running rank: `rank`, `pid`, and `stack`, or `null` and the `reason`. `groups`: which ranks have equal stacks.",
+        stable=False, inside="stacks[]=A-stack groups[]=Ranks-with-equal-stacks",
     ),
     "diff": _answer(
         "before after fields files packages results metrics not_compared",
@@ -320,6 +322,12 @@ OBJECTS = {
         }
     ),
     "A stack": Object({"rank": "its number", "pid": "of its process", "stack": "a text, or `null`", "reason": "why there is none"}),
+    "Ranks with equal stacks": Object(
+        {
+            "ranks": "their numbers", "differs": "whether more than half of all ranks have other stacks, the same ones",
+            "at": "the outermost line of these stacks that differs from them, or `null`",
+        }
+    ),
     "A line of a log": Object({"run": "`train#8`", "rank": "its number", "stream": "`stdout` or `stderr`", "text": "the line"}),
     "A recorded resource": Object(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sgpu_decl.agent.stack_groups import stack_groups
 from sgpu_decl.agent.verdict import stack_files
 
 TYPE_CHECKING = False
@@ -107,12 +108,11 @@ def judged(
 
 
 def _with_stacks(outcome: Outcome, endings: Sequence[RankEnding]) -> Outcome:
-    """Add the stacks of all ranks to a hang, `_STACKS` characters in all, in equal shares."""
+    """Add the stacks of all ranks to a hang, equal ones once, `_STACKS` characters in all, in equal
+    shares."""
     with_stack = sorted((one for one in endings if one.stack), key=lambda one: one.rank)
-    parts = []
-    for ending in with_stack:
-        text = ending.stack["text"] if ending.stack else ""
-        parts.append(f"rank {ending.rank}:\n{text[: _STACKS // len(with_stack)].rstrip()}")
+    groups = stack_groups({one.rank: one.stack["text"] for one in with_stack if one.stack})
+    parts = [f"{one.title}:\n{one.text[: _STACKS // len(groups)].rstrip()}" for one in groups]
     cause = {**(outcome.cause or {}), **stack_files(with_stack)}
     cause["traceback"] = "\n\n".join(parts) or None
     return Outcome(outcome.state, outcome.exit_code, cause)

@@ -13,6 +13,7 @@ from sgpu_decl.cli.options import (
 )
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.views.stacks_text import stack_groups_json, stack_groups_text
 
 __all__ = ["command"]
 
@@ -30,6 +31,9 @@ def command(*, source: ProjectSource, name: str | None, rank: str, output: str) 
 
     NAME is `train` or `train#8`, FILE the file of a run. Without them it is the latest run.
 
+    Ranks with equal stacks are shown together, and a rank that differs from most others last, with
+    the line at which it does: in a hang, the others often wait for that one.
+
     The stacks of a rank that is a `command` need `py-spy` on this machine, which pauses the rank
     while it reads them.
     """
@@ -44,12 +48,13 @@ def command(*, source: ProjectSource, name: str | None, rank: str, output: str) 
             "stacks": [
                 {"rank": one.rank, "pid": one.pid, "stack": one.text, "reason": one.reason}
                 for one in stacks
-            ]
+            ],
+            "groups": stack_groups_json(stacks),
         })  # fmt: skip
         return 0
+    if text := stack_groups_text(stacks):
+        show(text)
     for one in stacks:
         if one.text is None:
             note(f"rank {one.rank}, process {one.pid}: no stacks: {one.reason}")
-        else:
-            show(f"rank {one.rank}, process {one.pid}:\n{one.text.rstrip()}\n")
     return 0

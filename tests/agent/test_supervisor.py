@@ -215,6 +215,7 @@ def test_a_hang_leaves_the_stacks_of_all_ranks(make_attempt: Make) -> None:
     assert (status["state"], status["class"], status["exit_code"]) == ("failed", "hung", 124)
     for rank in (0, 1):
         assert "main.py" in attempt.text(f"ranks/{rank}/0/fault.log")
+    assert status["first_cause"]["traceback"].startswith("ranks 0-1 have the same stacks:\n")
     attempt.until_gone()
 
 

@@ -11,15 +11,51 @@ def test_stacks_of_a_running_run_and_of_one_that_has_ended(sgpu: Shell) -> None:
     until(lambda: "up" in sgpu.here("logs", "a").out)
     shown = sgpu.here("stacks", "a")
     assert shown.code == 0
-    assert shown.out.startswith("rank 0, process ")
+    assert shown.out.startswith("rank 0 (process ")
     assert f'File "{sgpu.folder}/train.py", line 4 in main' in shown.out
-    stacks = sgpu.here("stacks", "a", "--rank", "0", "-o", "json").json["data"]["stacks"]
-    assert [(one["rank"], one["reason"]) for one in stacks] == [(0, None)]
+    data = sgpu.here("stacks", "a", "--rank", "0", "-o", "json").json["data"]
+    assert [(one["rank"], one["reason"]) for one in data["stacks"]] == [(0, None)]
+    assert data["groups"] == [{"ranks": [0], "differs": False, "at": None}]
     assert "there is no rank 7" in sgpu.here("stacks", "a", "--rank", "7").err
     assert sgpu.here("cancel", "a").code == 0
     ended = sgpu.here("stacks", "a")
     assert ended.code == 1
     assert "no rank of `a#1` runs now: its state is cancelled" in ended.err
+
+
+# Ranks wait for rank 2, which waits for data; each has a thread with a number of its own.
+HANGING = """
+import os, threading, time
+def all_reduce():
+    threading.Event().wait()
+def load():
+    threading.Event().wait()
+def main():
+    for _ in range(int(os.environ["RANK"])):
+        threading.Thread(target=str).start()
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    print("up")
+    if os.environ["RANK"] == "2":
+        load()
+    all_reduce()
+"""
+
+
+def test_the_rank_that_the_others_wait_for_is_named(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", FUNCTION_RUN.replace("gpus: 1", "gpus: 4") + "grace: 500ms\n")
+    sgpu.write("train.py", HANGING)
+    assert sgpu.here("apply", "-y", "--detach").code == 0
+    at = f'File "{sgpu.folder}/train.py", line 13 in main'
+    groups = [
+        {"ranks": [0, 1, 3], "differs": False, "at": None},
+        {"ranks": [2], "differs": True, "at": at},
+    ]
+    until(lambda: sgpu.here("stacks", "a", "-o", "json").json["data"]["groups"] == groups)
+    shown = sgpu.here("stacks", "a").out
+    assert shown.startswith("ranks 0-1, 3 have the same stacks (these are of rank 0, process ")
+    assert f"\n\nrank 2 differs from the others: {at} (process " in shown
+    assert (shown.count("in all_reduce"), shown.count("in load")) == (1, 1)
+    assert sgpu.here("cancel", "a").code == 0
 
 
 def test_a_rank_that_has_ended_while_others_run(sgpu: Shell) -> None:
