@@ -16,7 +16,7 @@ from sgpu_decl.facts.project_file import read_bytes
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import open_regular
 from sgpu_decl.staging.secret_files import LOOK
-from sgpu_decl.staging.selection import is_sgpu_file, never_counts
+from sgpu_decl.staging.selection import is_sgpu_file, never_code
 from sgpu_decl.system_errors import advice, error_text
 from sgpu_decl.text.yaml_format import formatted
 
@@ -136,7 +136,7 @@ def _sgpu_files(folder: Path) -> Iterator[Path]:
 
 
 def _never(name: str) -> bool:
-    return never_counts(name, folder=True)
+    return never_code(name, folder=True)
 
 
 def _is_ours(path: Path) -> bool:

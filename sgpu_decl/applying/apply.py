@@ -25,7 +25,7 @@ from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.planning.plan_json import plan_id
-from sgpu_decl.storing.state_folder import keep_room
+from sgpu_decl.storing.state_folder import reserve_space
 from sgpu_decl.storing.state_store import StateStore
 
 
@@ -90,7 +90,7 @@ def apply(
         needs = needs_of(writer.state, launched)
         # Before any launch: gc keeps what a launch needs, even if this process is killed after it.
         record_references(project, plan.lineage, needs)
-        keep_room(project.state_dir)
+        reserve_space(project.state_dir)
         applied = execute(
             plan,
             plan_id=identity,

@@ -335,7 +335,7 @@ class Attempts(Protocol):
         attempt out is no sign that it is lost."""
         return None
 
-    def longest(self, record: LaunchRecord) -> float | None:  # noqa: ARG002  a default
+    def time_limit(self, record: LaunchRecord) -> float | None:  # noqa: ARG002  a default
         """Seconds from its record after which a platform has ended an attempt, also one that it
         has not started yet; None if nothing limits how long an attempt waits."""
         return None

@@ -87,11 +87,7 @@ def launch_spec(
         grace=config.grace.seconds,
         startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
         progress_timeout=config.progress_timeout.seconds if config.progress_timeout else None,
-        retry=RetrySpec(
-            max=config.retry.max,
-            on=tuple(str(blame) for blame in config.retry.on),
-            backoff=config.retry.first_pause.seconds,
-        ),
+        retry=RetrySpec.of(config.retry),
         resume=config.resume is not None,
         master_port=config.launch.master_port,
         warm=_warm(launching, entry, code, config.gpus // nodes),

@@ -10,7 +10,7 @@ from sgpu_decl.config.units import Duration
 __all__ = ["Retry"]
 
 
-_FIRST_PAUSE = Duration(1.0)
+_FIRST_BACKOFF = Duration(1.0)
 
 
 class Retry(Block):
@@ -27,6 +27,6 @@ class Retry(Block):
     )
 
     @property
-    def first_pause(self) -> Duration:
+    def first_backoff(self) -> Duration:
         """The wait before the first restart."""
-        return self.backoff or _FIRST_PAUSE
+        return self.backoff or _FIRST_BACKOFF

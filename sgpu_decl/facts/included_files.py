@@ -10,7 +10,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.facts.file_kind import holds_plan
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, is_below, open_regular, read_regular
-from sgpu_decl.staging.selection import never_counts
+from sgpu_decl.staging.selection import never_code
 from sgpu_decl.text.file_limits import PROJECT_FILE
 
 __all__ = ["MOST_FILES", "FileReader", "files_of", "matching_paths"]
@@ -161,7 +161,7 @@ def _entries(top: str, folder: str) -> Iterable[tuple[str, bool]]:
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     except OSError:
         return ()
-    return [(name, folder) for name, folder in found if not never_counts(name, folder=folder)]
+    return [(name, folder) for name, folder in found if not never_code(name, folder=folder)]
 
 
 def _join(folder: str, name: str) -> str:

@@ -108,8 +108,8 @@ def unseen(
     if not attempt.state.active:
         return view
     ended = elsewhere.ended
-    if not ended and (longest := attempts.longest(record)) is not None:
-        ended = datetime.now(UTC) - attempt.recorded_at > timedelta(seconds=longest)
+    if not ended and (limit := attempts.time_limit(record)) is not None:
+        ended = datetime.now(UTC) - attempt.recorded_at > timedelta(seconds=limit)
     return replace(view, state=AttemptState.LOST, overdue=True) if ended else view
 
 

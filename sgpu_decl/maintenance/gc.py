@@ -19,7 +19,7 @@ from sgpu_decl.model.times import to_text
 from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplus
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.staging.references import MISSING_SECONDS
-from sgpu_decl.storing.state_folder import keep_room, use_room
+from sgpu_decl.storing.state_folder import release_space, reserve_space
 
 __all__ = ["collect"]
 
@@ -54,7 +54,7 @@ def collect(
         them, and `kept_until`, null where they cannot be looked for and all is kept.
     """
     found = _Garbage(sizes={}, kept={})
-    use_room(project.state_dir)
+    release_space(project.state_dir)
     if project.states.read() is None:
         return _answer(found, 0, (0, 0), ())
     with project.writing("gc") as writer:
@@ -76,7 +76,7 @@ def collect(
             # What was recorded before each launch keeps all that is needed.
     if not dry_run:
         delete_useless_records()
-        keep_room(project.state_dir)
+        reserve_space(project.state_dir)
     stores = collect_stores(project, dry_run=dry_run)
     return _answer(found, total, stores, unseen_owners(project))
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sgpu_decl.model.jsonable import Json, canonical
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.retry import Retry
 
 EntryKind = Literal["script", "file_function", "module_function", "command", "shell", "pickle"]
 
@@ -81,6 +84,10 @@ class RetrySpec:
     max: int = 0
     on: tuple[str, ...] = ("infra",)
     backoff: float = 1.0
+
+    @classmethod
+    def of(cls, retry: "Retry") -> "RetrySpec":
+        return cls(max=retry.max, on=retry.on, backoff=retry.first_backoff.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

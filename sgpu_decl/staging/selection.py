@@ -110,7 +110,7 @@ _WORDS = {
 _EMPTY = (SelectionRule.EMPTY, SelectionRule.SUBMODULE)
 
 
-def never_counts(name: str, *, folder: bool) -> bool:
+def never_code(name: str, *, folder: bool) -> bool:
     """Whether an entry of this name is no code, unless `code.include` names it and it is one of
     `_USUALLY_NEVER_FILES`."""
     if name in _NEVER_NAMES:  # even as a link, or as the `.git` file of a worktree
@@ -169,7 +169,7 @@ class Selection:
         shown = f"{path}/" if folder else path
         if path in self.linked:
             return Exclusion(shown, SelectionRule.LINK)
-        if never_counts(name, folder=folder):
+        if never_code(name, folder=folder):
             usually = not folder and _USUALLY_NEVER_FILES.match(name) is not None
             if not usually or not self._ignoring.names(path):
                 return Exclusion(shown, SelectionRule.NEVER)

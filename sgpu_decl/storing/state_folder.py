@@ -27,8 +27,8 @@ _REMOTE = frozenset(
         "virtiofs",
     }
 )
-_ROOM = "room"  # a file that is there for its size
-_ROOM_BYTES = 1 << 20
+_RESERVED = "reserved_space"  # a file that is there for its size
+_RESERVED_BYTES = 1 << 20
 _HOME = ".sgpu"
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -90,20 +90,20 @@ def make_state_folder(folder: Path) -> None:
         _hide(made)
 
 
-def keep_room(folder: Path) -> None:
+def reserve_space(folder: Path) -> None:
     """Set space aside in the folder of a state, so that gc can work on a full disk. Nothing is set
     aside where little is left."""
-    room = folder / _ROOM
-    if room.exists() or _free(folder) < 16 * _ROOM_BYTES:
+    reserved = folder / _RESERVED
+    if reserved.exists() or _free(folder) < 16 * _RESERVED_BYTES:
         return
-    with suppress(OSError), open(room, "xb", opener=_for_owner) as file:
-        file.write(bytes(_ROOM_BYTES))
+    with suppress(OSError), open(reserved, "xb", opener=_for_owner) as file:
+        file.write(bytes(_RESERVED_BYTES))
 
 
-def use_room(folder: Path) -> None:
-    """Give up what `keep_room` set aside, if the disk is full."""
-    if folder.is_dir() and _free(folder) < _ROOM_BYTES:
-        (folder / _ROOM).unlink(missing_ok=True)
+def release_space(folder: Path) -> None:
+    """Give up what `reserve_space` set aside, if the disk is full."""
+    if folder.is_dir() and _free(folder) < _RESERVED_BYTES:
+        (folder / _RESERVED).unlink(missing_ok=True)
 
 
 def _free(folder: Path) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sgpu_decl.environments.captured.site_layout import Root
 from sgpu_decl.staging.ignore_rules import RULES, IgnoreRules
 from sgpu_decl.staging.secret_files import content_is_secret, is_secret
-from sgpu_decl.staging.selection import never_counts
+from sgpu_decl.staging.selection import never_code
 
 # Takes a folder's path, relative to the root with a trailing `/`, empty for the root itself, and
 # returns a function: from an entry's name and whether it is a folder to whether it is left out.
@@ -65,7 +65,7 @@ class _Project:
 
     def _leaves_out(self, folder: str, name: str, is_folder: bool) -> bool:  # noqa: FBT001
         path = folder + name
-        if never_counts(name, folder=is_folder) or is_secret(path):
+        if never_code(name, folder=is_folder) or is_secret(path):
             return True
         if not is_folder and content_is_secret(os.path.join(self._path, path)):
             return True

@@ -254,7 +254,7 @@ def test_the_driver_is_told_what_its_run_comes_after(tmp_path: Path, answers: An
             "token": upstream.token,
             "launch": folder,
             "back": f"{folder}/back",
-            "retry": {"max": 0, "on": ["infra"]},
+            "retry": {"max": 0, "on": ["infra"], "backoff": 1.0},
             "nodes": 1,
             "waits": True,
             "output": inputs,

@@ -121,7 +121,7 @@ class DatabricksAttempts(RemoteAttempts):
             return replace(self._hidden_from(workspace.user, record, words), ended=True)
         return None
 
-    def longest(self, record: LaunchRecord) -> float:
+    def time_limit(self, record: LaunchRecord) -> float:
         from sgpu_decl.backends.databricks.launching.submit import (
             ENDING,
             LONGEST,

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
@@ -20,9 +20,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.run_outputs import outputs_read
-
-if TYPE_CHECKING:
-    from sgpu_decl.config.run import RunConfig
+from sgpu_decl.rendering.spec import RetrySpec
 
 LAUNCH = "launch.json"
 
@@ -96,7 +94,7 @@ class RayNodes(NodeProgram):
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
-            "retry": {**retry_rule(config), "backoff": config.retry.first_pause.seconds},
+            "retry": asdict(RetrySpec.of(config.retry)),
         }
         return {LAUNCH: canonical(launch).encode()}
 
@@ -112,7 +110,7 @@ class RayNodes(NodeProgram):
             "token": upstream.token,
             "launch": folder,
             "back": f"{folder}/{BACK}",
-            "retry": retry_rule(self._launches.config(upstream)),
+            "retry": asdict(RetrySpec.of(self._launches.config(upstream).retry)),
             "nodes": self.nodes(LaunchRequest(record=upstream)),
             "waits": ref in launching.record.after,
             "output": input_folder(inputs, ref) if read else None,
@@ -129,8 +127,3 @@ def planned_placement(launching: LaunchRequest) -> RayPlacement:
             hint="plan again",
             code="launch_failed",
         ) from None
-
-
-def retry_rule(config: "RunConfig") -> dict[str, Json]:
-    """When a driver starts ranks again, as `job_verdict.settles` takes it."""
-    return {"max": config.retry.max, "on": [str(blame) for blame in config.retry.on]}

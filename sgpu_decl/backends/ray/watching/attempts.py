@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,6 @@ from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
 from sgpu_decl.backends.ray.clusters import NOT_NAMED, Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
-from sgpu_decl.backends.ray.launching.node_program import retry_rule
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -28,6 +27,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.rendering.spec import RetrySpec
 
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
 
@@ -206,7 +206,7 @@ class RayAttempts(RemoteAttempts):
         results = self._launches.results(record)
         brought = results.newest()
         outcome = results.outcome(brought) if brought is not None else None
-        retry = retry_rule(self._launches.config(record))
+        retry = asdict(RetrySpec.of(self._launches.config(record).retry))
         return settled_outcome(outcome, driver_status, retry)
 
     def _keep_results(self, record: LaunchRecord, brought: int, view: AttemptView) -> None:
