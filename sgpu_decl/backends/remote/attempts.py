@@ -45,6 +45,11 @@ class LaunchPlace:
         return self.folder.rpartition("/")[0]
 
     @property
+    def run_key(self) -> str:
+        """Tells that folder from one with the same path in another staging area."""
+        return f"{self.run} {canonical(self.area.key)}"
+
+    @property
     def name(self) -> str:
         """Its name in there."""
         return self.folder.rpartition("/")[2]
@@ -217,8 +222,7 @@ class RemoteAttempts(Attempts):
     def output_place(self, record: LaunchRecord) -> str | None:
         if not self._launches.results(record).left_output():
             return None
-        place = self.planned_place(record)
-        return f"{place.run} {canonical(place.area.key)}"
+        return self.planned_place(record).run_key
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         back = self._returned(record)

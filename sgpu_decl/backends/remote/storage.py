@@ -49,12 +49,12 @@ class RemoteStorage(Storage):
         with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
             places = list(pool.map(self._planned_place, records))
             # The launch folders of a run lie beside each other, so one request tells which are left
-            runs = {place.run: place for place in places if place is not None}
+            runs = {place.run_key: place for place in places if place is not None}
             listed = dict(zip(runs, pool.map(_entries, runs.values()), strict=True))
 
             def left(record: LaunchRecord, place: LaunchPlace | None) -> tuple[bool, int | None]:
                 """Whether there is something, and how much."""
-                names = listed[place.run] if place is not None else None
+                names = listed[place.run_key] if place is not None else None
                 if place is None or names is None:
                     return True, None
                 there = place.name in names  # a platform may not say how large its files are

@@ -1,0 +1,60 @@
+"""What gc is told of launch folders in several staging areas."""
+
+from pathlib import Path
+
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.remote.files import RemoteEntry
+from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.pending_gc import PendingGc
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.storage import RemoteStorage
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchRecord
+from tests.backends.launches import launching_of
+from tests.contracts.folder_backend.backend import FolderAttempts
+
+
+class OfCluster(FolderFiles):
+    """The files that one cluster has at `/staging`, where another cluster has others."""
+
+    def __init__(self, there: Path) -> None:
+        super().__init__(there)
+        self._there = there
+
+    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+        return super().list(f"{self._there}{folder}")
+
+
+def test_two_areas_with_the_same_paths_are_listed_each(tmp_path: Path) -> None:
+    clusters = [tmp_path / "a", tmp_path / "b"]
+    areas = [
+        StagingArea(RemoteLayout("/staging"), OfCluster(there), key={"cluster": there.name})
+        for there in clusters
+    ]
+
+    def launch(number: int, cluster: int) -> LaunchRecord:
+        launching = launching_of(
+            ref=AttemptRef(Address.run("test"), number),
+            token=f"{number:08d}",
+            spec=f'{{"command": "true", "gpus": {cluster + 1}, "type": "CPU"}}',
+        )
+        return launching.record
+
+    launches = [launch(1, 0), launch(2, 1), launch(3, 0), launch(4, 1)]
+    launched = RemoteLaunches(AttemptLayout(tmp_path), lambda config: areas[config.gpus - 1])
+    attempts = FolderAttempts(launched)
+    storage = RemoteStorage(
+        AttemptLayout(tmp_path), attempts, PendingGc(tmp_path / "gc.json"), lambda _: areas[0]
+    )
+    for record, size in zip(launches[:3], (10, 200, 3000), strict=True):
+        folder = Path(f"{clusters[launched.config(record).gpus - 1]}{launched.folder(record)}")
+        folder.mkdir(parents=True)
+        (folder / "log").write_bytes(bytes(size))
+
+    sizes = storage.sizes(launches)
+
+    attempts.close()
+    assert {ref.number: size for ref, size in sizes.items()} == {1: 10, 2: 200, 3: 3000}
