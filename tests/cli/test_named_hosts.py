@@ -10,14 +10,24 @@ from typing import Any
 import pytest
 
 from sgpu_decl.model.jsonable import Json, canonical
-from tests.backends.ray.answers import Answers, answering
+from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+from tests.backends.ray.answers import Answers, answering, recorded
 from tests.cli.conftest import Shell
+from tests.support import require
 
 PROJECT = """project: {{name: p}}
 state: {{kind: folder, path: {shared}}}
 runs:
   hello: {{gpus: 1, type: CPU, command: [echo, hello], mlflow: {{enabled: false}}}}
 """
+VARIABLE = """project: {{name: p}}
+state: {{kind: folder, path: {shared}}}
+variables:
+  host: {{default: "{default}"}}
+runs:
+  hello: {{gpus: 1, command: [echo, hello], type: {type}, backend: {{{backend}}}}}
+"""
+JOBS = "/api/jobs/"
 SECRET = "a-secret-of-this-user"
 COMMANDS = (
     "status", "show hello", "logs hello", "results hello", "fetch hello", "wait hello", "plan",
@@ -100,3 +110,81 @@ def test_a_token_of_a_workspace_is_not_sent_where_a_record_says(
         assert SECRET not in answer.out + answer.err
     (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
     assert f"only the record of the run names {stranger.url}" in status["unavailable"]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Answers]:
+    """A cluster that takes each job, and runs it for ever."""
+    with answering({**recorded("2.60.0"), "/api/packages/gcs/*": {}}, token=SECRET) as answers:
+        posted = f"POST {JOBS}"
+        node = answers.by_path["/api/v0/nodes"]["data"]["result"]["result"][0]["node_id"]
+
+        def job() -> dict[str, Any]:
+            (body,) = [json.loads(body) for path, body in answers.bodies if path == posted]
+            row = {"status": "RUNNING", "type": "SUBMISSION", "driver_node_id": node}
+            return {**row, "submission_id": body["submission_id"], "metadata": body["metadata"]}
+
+        answers.by_path |= {JOBS: [], f"{JOBS}*": job}
+        yield answers
+
+
+def test_a_cluster_that_an_option_named_at_apply_is_asked_by_later_commands(
+    tmp_path: Path, sgpu: Shell, cluster: Answers, stranger: Answers
+) -> None:
+    """And a record that names another one still gets no token."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/.sgpu-state").touch()
+    (tmp_path / "storage").mkdir()
+    block = f"kind: ray, address: '${{var.host}}', storage: {tmp_path / 'storage'}"
+    text = VARIABLE.format(
+        shared=tmp_path / "shared",
+        default="http://another.example:8265",
+        type="CPU, mlflow: {enabled: false}",
+        backend=block,
+    )
+    sgpu.write("sgpu.yml", text)
+    user = replace(sgpu, environ={**sgpu.environ, "RAY_AUTH_TOKEN": SECRET})
+    applied = user.here("apply", "-y", "--detach", "--var", f"host={cluster.url}")
+    assert applied.code == 0, applied.err
+
+    for command in ("status", "wait hello --timeout 0.01s", "cancel hello --no-wait"):
+        cluster.requests.clear()
+        answer = user.here(*command.split())
+        assert f"Bearer {SECRET}" in {token for _, token in cluster.requests}, answer
+    (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
+    assert status["state"] == "starting", status
+
+    record(user, {"kind": "ray", "address": stranger.url}, address=stranger.url, session="one")
+    answer = user.here("status", "hello")
+    assert stranger.requests == []
+    assert f"only the record of the run names {stranger.url}" in answer.out + answer.err
+
+
+def test_a_workspace_that_an_option_named_at_apply_is_asked_by_later_commands(
+    tmp_path: Path, sgpu: Shell
+) -> None:
+    require("databricks.sdk")
+    full = ExecutionSettings(capacity={"GPU_1xA10": 0})
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/.sgpu-state").touch()
+    with WorkspaceServer(tmp_path / "workspace", execution=full) as server:
+        profiles = sgpu.write("profiles", f"[team]\ntoken = {server.new_token()}\n")
+        text = VARIABLE.format(
+            shared=tmp_path / "shared",
+            default="https://another.example",
+            type="A10",
+            backend="kind: databricks, host: '${var.host}', profile: team",
+        )
+        sgpu.write("sgpu.yml", text)
+        user = replace(sgpu, environ={**sgpu.environ, "DATABRICKS_CONFIG_FILE": str(profiles)})
+        applied = user.here("apply", "-y", "--detach", "--var", f"host={server.url}")
+        assert applied.code == 0, applied.err
+
+        (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
+        assert (status["state"], status.get("unavailable")) == ("queued", None)
+
+
+def test_without_a_secret_a_record_may_name_any_cluster(shared: Shell, stranger: Answers) -> None:
+    record(shared, {"kind": "ray", "address": stranger.url}, address=stranger.url, session="one")
+    shared.here("status")
+    assert {token for _, token in stranger.requests} == {None}

@@ -10,6 +10,7 @@ from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.config.backend import BackendOptions
@@ -31,10 +32,12 @@ def open_databricks(context: "BackendContext") -> Backend:
         if not context.shared_state():
             return None
         blocks = context.named_blocks(owner)
-        return [block.host for block in blocks if isinstance(block, DatabricksOptions)]
+        written = [block.host for block in blocks if isinstance(block, DatabricksOptions)]
+        return [*written, *launch_hosts.all()]
 
+    launch_hosts = LaunchHosts(context.state_dir / "databricks-hosts.json")
     attempts = DatabricksAttempts(launches, workspaces, named_hosts)
-    launcher = DatabricksLauncher(context, launches, attempts, workspaces)
+    launcher = DatabricksLauncher(context, launches, attempts, workspaces, launch_hosts)
 
     def jobs(block: BackendOptions) -> "JobBackend":
         from sgpu_decl.backends.databricks.jobs.workspace_jobs import WorkspaceJobs

@@ -18,6 +18,7 @@ from sgpu_decl.backends.ray.planning.survey import RaySurvey
 from sgpu_decl.backends.ray.storage import RayStorage
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
@@ -33,7 +34,7 @@ def open_ray(context: BackendContext) -> Backend:
         blocks = context.named_blocks(owner)
         return [block.address for block in blocks if isinstance(block, RayOptions)]
 
-    clusters.guard(addresses)
+    clusters.guard(addresses, LaunchHosts(context.state_dir / "ray-hosts.json"))
 
     @cache
     def shared_area(root: str) -> StagingArea:

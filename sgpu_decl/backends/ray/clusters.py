@@ -17,6 +17,7 @@ from sgpu_decl.backends.ray.api.dashboard_address import (
 )
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.planning.group_shape import options_of
+from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:
@@ -39,17 +40,33 @@ class Clusters:
         self._allowances: list[Allowance] = []
         self._questions: set[str] = set()
         self._lock = threading.Lock()
-        self._named: set[tuple[str, str]] = set()
+        self._credentials: Credentials | None = None
+        self._named: set[str] = set()
         self._names_in_files: Callable[[str], Iterable[str | None] | None] = lambda _: None
+        self._launch_hosts: LaunchHosts | None = None
 
-    def guard(self, addresses: "Callable[[str], Iterable[str | None] | None]") -> None:
-        """Send credentials to an address that a record names only if this user names it too.
+    def guard(
+        self,
+        addresses: "Callable[[str], Iterable[str | None] | None]",
+        launch_hosts: LaunchHosts,
+    ) -> None:
+        """Send credentials to an address that a record names only if this user names it too, or
+        named it for a launch of this machine.
 
         Args:
             addresses: what the files of the project have as `backend.address`, by the file that
                 declares a run. None where no other machine has the state that records are from.
+            launch_hosts: remembers where launches of this machine were sent.
         """
         self._names_in_files = addresses
+        self._launch_hosts = launch_hosts
+
+    def launch_at(self, config: "RunConfig") -> Dashboard:
+        """The dashboard that a launch is about to be submitted to. Later commands know it."""
+        dashboard = self.of(config)
+        if self._launch_hosts is not None:
+            self._launch_hosts.add(_host_of(dashboard.address.url))
+        return dashboard
 
     def of(self, config: "RunConfig") -> Dashboard:
         """The dashboard that a `backend` block means."""
@@ -62,7 +79,7 @@ class Clusters:
         Raises:
             BackendError: there are no usable credentials, or they may not be sent there.
         """
-        if not self._is_named(url, owner) and _has_secrets(credentials_of(os.environ)):
+        if _has_secrets(self._known_credentials()) and not self._is_named(url, owner):
             raise BackendError(
                 f"only the record of the run names {url}: no file of this project and no variable "
                 "does, so your credentials are not sent there",
@@ -79,6 +96,10 @@ class Clusters:
         named = {one for name in VARIABLES if (one := os.environ.get(name, "").strip())}
         if any(_host_of(one) == host for one in named):
             return True
+        if self._launch_hosts is not None:
+            self._named |= self._launch_hosts.all()
+            if host in self._named:
+                return True
         written_in_files = self._names_in_files(owner)
         if written_in_files is None:
             return True
@@ -96,12 +117,18 @@ class Clusters:
     def _opened(self, address: DashboardAddress) -> Dashboard:
         with self._lock:
             if address.url not in self._dashboards:
-                credentials = credentials_of(os.environ)
+                credentials = self._known_credentials()
                 self._allowances.append(Allowance(self.allowance))
                 dashboard = Dashboard(address, credentials, self._allowances[-1])
                 self._dashboards[address.url] = dashboard
                 self._answers[address.url] = ClusterAnswers(dashboard)
             return self._dashboards[address.url]
+
+    def _known_credentials(self) -> Credentials:
+        """Those of the user, read once: what was found to be no secret is what is sent."""
+        if self._credentials is None:
+            self._credentials = credentials_of(os.environ)
+        return self._credentials
 
     def answers(self, dashboard: Dashboard) -> ClusterAnswers:
         """What a cluster said last."""
@@ -124,9 +151,9 @@ class Clusters:
             dashboard.close()
 
 
-def _host_of(url: str) -> tuple[str, str]:
+def _host_of(url: str) -> str:
     parts = urlsplit(url)
-    return parts.scheme.lower(), parts.netloc.lower()
+    return f"{parts.scheme}://{parts.netloc}".lower()
 
 
 def _has_secrets(credentials: Credentials) -> bool:

@@ -12,6 +12,7 @@ from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.remote.attempts import end_earlier
 from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_reference import reference_facts
@@ -36,15 +37,20 @@ class DatabricksLauncher(RemoteLauncher):
         launches: RemoteLaunches,
         attempts: DatabricksAttempts,
         workspaces: Workspaces,
+        launch_hosts: LaunchHosts,
     ) -> None:
         super().__init__(context, launches, attempts, WorkspaceNodes())
         self._workspaces = workspaces
+        self._launch_hosts = launch_hosts
         self._runs = attempts
         self._submissions: dict[str, JoinedSubmission] = {}  # by the token of each launch
         self._joined_runs: dict[str, int] = {}  # by the token of a submission
 
     def check(self, launching: LaunchRequest) -> None:
-        connection = self._workspace(launching).connection
+        workspace = self._workspace(launching)
+        connection = workspace.connection
+        if workspace.account.host is not None:
+            self._launch_hosts.add(workspace.account.host)
         connection.start()
         super().check(launching)
         connection.await_answer()  # before any effect

@@ -72,7 +72,7 @@ class RayLauncher(RemoteLauncher):
 
     def check(self, launching: LaunchRequest) -> None:
         super().check(launching)
-        dashboard = self._clusters.of(launching.config)
+        dashboard = self._clusters.launch_at(launching.config)
         require_planned_cluster(launching, dashboard, self._clusters.answers(dashboard).head)
         session_of(dashboard)
         require_private(launching.config, dashboard)
