@@ -21,6 +21,10 @@ _WRAPPERS = frozenset({
     "nsys", "numactl", "pdm", "pixi", "poetry", "rye", "setsid", "srun", "stdbuf", "taskset",
     "time", "timeout", "uv", "xvfb-run",
 })  # fmt: skip
+# Of these, the first word that is no option, no number and no variable is the program.
+_DIRECT = frozenset({
+    "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "time", "timeout",
+})  # fmt: skip
 # They start nothing of the code, and read of it what their words name.
 _PLAIN = frozenset({
     "", "[", "[[", ":", "cat", "cd", "chmod", "cp", "date", "df", "du", "echo", "exit", "export",
@@ -174,6 +178,13 @@ def _wrapped(
 ) -> None:
     for position, word in enumerate(words):
         name = os.path.basename(word)
+        if program in _DIRECT and not (
+            word.startswith("-") or word[:1].isdigit() or _ASSIGNED.match(word)
+        ):
+            _simple(words[position:], read, reach, depth)
+            return
+        if position and words[position - 1] in ("--with", "--python", "-p"):
+            continue
         known = _LAUNCHERS | _SHELLS | _PYTEST | _WRAPPERS
         if word.endswith(".py") or name in known or _PYTHON.fullmatch(name):
             _simple(words[position:], read, reach, depth)

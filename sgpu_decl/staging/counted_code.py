@@ -16,11 +16,17 @@ from functools import lru_cache
 from pathlib import Path
 
 from sgpu_decl.model.jsonable import canonical, digest
-from sgpu_decl.regular_files import read_regular
+from sgpu_decl.regular_files import read_head, read_regular
 from sgpu_decl.staging.command_programs import CommandReach, command_reach
 from sgpu_decl.staging.git_patterns import PatternList, patterns_of
 from sgpu_decl.staging.snapshot import Snapshot
-from sgpu_decl.staging.source_mentions import Mentions, mentions_of, mentions_of_text
+from sgpu_decl.staging.source_mentions import (
+    Mentions,
+    mentions_of,
+    mentions_of_notebook,
+    mentions_of_text,
+    started_modules,
+)
 
 __all__ = ["RULE", "CodeTree", "CountedCode", "RunUses", "counted_code", "kinds_of"]
 
@@ -52,16 +58,29 @@ _WILD = re.compile(r"[*?\[]")
 # A part that is computed: of an f-string, of `str.format`, of `%` and of a shell.
 _COMPUTED = re.compile(r"\{[^{}]*\}|%(?:\(\w+\))?[-+ #0]*[\d.*]*[A-Za-z]|\$\w+|\$\{[^}]*\}")
 _COMMENT = re.compile(r"(^|(?<=\s))#.*", re.MULTILINE)
-_BETWEEN = re.compile(r"[\s=,;:'\"`()<>&|]+")
+_MARKS = r"=,;:'\"`()<>&|@{}\[\]"
+_BETWEEN = re.compile(rf"[\s{_MARKS}]+")
+_BETWEEN_SPACED = re.compile(rf"\s*[{_MARKS}]+\s*")  # names of files may hold spaces
 _SCRIPT = (".sh", ".bash")  # their words are read where the run names them
 _READ = (".yaml", ".yml", ".json", ".toml")  # settings, whose words are read
+# They may list files: of their words, those that are paths count.
+_LISTS = (
+    ".cfg", ".conf", ".csv", ".gin", ".ini", ".j2", ".jinja", ".jinja2", ".jsonl", ".jsonnet",
+    ".lst", ".properties", ".tsv", ".txt", ".xml",
+)  # fmt: skip
 # Those of tools for development name tests and documents that the run does not read.
 _OF_TOOLS = re.compile(
     r"\..*|(pyproject|ruff|ty|pixi|netlify|cliff|package(-lock)?|tsconfig.*|pyrightconfig|renovate"
-    r"|mkdocs|codecov|myst|_config|_toc|docker-compose.*|compose|[Tt]askfile)\.\w+"
+    r"|mkdocs|codecov|myst|_config|_toc|docker-compose.*|compose|[Tt]askfile"
+    r"|.*requirements.*|.*constraints.*|setup|tox|pytest|mypy|CMakeLists)\.\w+"
 )
 _LARGEST = 256 * 1024  # bytes of such a file; what is larger is data
 _MOST_READ = 2000
+_MOST_LISTS = 500
+_PYTEST = frozenset({"py.test", "pytest", "unittest"})
+_WRITTEN_ENDINGS = frozenset({".adoc", ".ipynb", ".markdown", ".md", ".mdx", ".org", ".rst"})
+_ALL = frozenset({".", "./", "*", "./*", "**", "**/*", "*.*", "$PWD", "${PWD}", "$(pwd)"})
+"""Words of a command or an argument that name the whole code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +166,8 @@ class CodeTree:
         every = [*(entry.path for entry in code.entries), *gone]
         self.kinds = kinds_of(every)
         self.paths = frozenset(every)
+        self.kind_links = [path for path in self.links if path in self.kinds]
+        self.link_names = {path.rpartition("/")[2] for path in self.kind_links}
         self.folders = {folder for path in every for folder in _folders(path)}
         self.kind_folders = {folder for path in self.kinds for folder in _folders(path)}
         self.modules: dict[str, list[str]] = {}
@@ -154,10 +175,9 @@ class CodeTree:
         for path in self.kinds:
             self.by_name.setdefault(path.rpartition("/")[2], []).append(path)
         for path in every:
-            if path.endswith(".py"):
-                stem = path.removesuffix(".py").removesuffix("/__init__")
-                self.modules.setdefault(stem.rpartition("/")[2], []).append(path)
-        followed = (path for path in every if path.endswith((".py", *_SCRIPT)))
+            if path.endswith((".py", ".ipynb")):
+                self.modules.setdefault(_module_of(path).rpartition("/")[2], []).append(path)
+        followed = (path for path in every if _is_followed(path))
         self._ends = {
             path.rpartition("/")[2] for path in (*self.kind_folders, *self.kinds, *followed)
         }
@@ -200,12 +220,14 @@ class CodeTree:
         )
 
     def settings(self) -> list[str]:
-        """The settings that count, whose words are read."""
-        return sorted(
+        """The settings and lists that count, whose words are read."""
+        found = sorted(
             path
             for path in self.paths - self.kinds.keys()
-            if path.endswith(_READ) and not _OF_TOOLS.fullmatch(path.rpartition("/")[2])
-        )[:_MOST_READ]
+            if path.endswith((*_READ, *_LISTS)) and not _OF_TOOLS.fullmatch(path.rpartition("/")[2])
+        )
+        settings = [path for path in found if path.endswith(_READ)][:_MOST_READ]
+        return settings + [path for path in found if path.endswith(_LISTS)][:_MOST_LISTS]
 
     def may_name(self, text: str) -> bool:
         """Whether a text may lead to a file that counts only if it is reached."""
@@ -214,11 +236,13 @@ class CodeTree:
         return self._may[text]
 
     def _may_name(self, text: str) -> bool:
-        if self.matching(text):
+        if text in _ALL or text in _PYTEST or self.matching(text):
             return True
         for path in self.literals(text):
             parent, _, end = path.rpartition("/")
             if end in self._ends or (parent and parent.rpartition("/")[2] in self._ends):
+                return True
+            if any(part in self.link_names for part in path.split("/")):
                 return True
         return bool(_DOTTED.fullmatch(text)) and any(
             part in self.modules for part in text.split(".")
@@ -253,6 +277,8 @@ class CodeTree:
         first, *others = _COMPUTED.split(text.removeprefix(root))
         paths = [text.removeprefix(root), *(part for part in (first, *others) if others)]
         paths += [part.rpartition("/")[0] for part in (first, *others)[:-1]]
+        if _DOTTED.fullmatch(text):  # a package, whose data may be read
+            paths.append(text.replace(".", "/"))
         return [path for path in dict.fromkeys(one.strip("/") for one in paths) if path]
 
     def file_facts(self, path: str) -> os.stat_result | None:
@@ -261,6 +287,12 @@ class CodeTree:
             return os.stat(self.code.root / path)
         except OSError:
             return None
+
+    def first_line(self, path: str) -> bytes:
+        try:
+            return read_head(self.code.root / path, 128).partition(b"\n")[0]
+        except OSError:
+            return b""
 
     def _text(self, path: str) -> str | None:
         path = os.path.normpath(path)
@@ -300,16 +332,10 @@ class _Reach:
         self.unclear: str | None = None
 
     def follow(self, uses: RunUses) -> None:
-        include = PatternList(patterns_of(uses.include))
-        for path in self._tree.kinds if uses.include else ():
-            levels = [(path, False), *((folder, True) for folder in _folders(path))]
-            named = (include.match(level, folder=is_folder) for level, is_folder in levels)
-            deciding = next((one for one in named if one is not None), None)
-            if deciding is not None and not deciding.negative:
-                self._take(path, "`code.include` names it")
+        self._include(uses.include)
         for path, target in self._tree.links.items():
             if path not in self._tree.kinds:
-                self._named(target, path.rpartition("/")[0], f"the link `{path}` leads to it")
+                self._named(target, _parent(path), f"the link `{path}` leads to it")
         for where, word in uses.words:
             self._named(word, "", f"`{where}` names it")
         for program in uses.programs:
@@ -317,10 +343,11 @@ class _Reach:
                 self._mentions(mentions_of_text(program), "", "command")
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self.unclear = "the program in the command cannot be parsed"
+        if any(word in _ALL for where, word in uses.words if not where.startswith("env.")):
+            self._below(".", "the run names the folder of the code")
         self._waiting.update(dict.fromkeys(self._tree.settings()))
-        for path, kind in self._tree.kinds.items() if uses.tests else ():
-            if kind == "a test":
-                self._take(path, "pytest may collect it")
+        if uses.tests:
+            self._collect("pytest may collect it")
         for target, by in uses.started:
             self._start(target, by)
         self.unclear = uses.unclear or self.unclear
@@ -328,7 +355,10 @@ class _Reach:
         while self._waiting and self.unclear is None:
             path = next(iter(self._waiting))
             del self._waiting[path]
-            if not path.endswith(".py"):
+            if path.endswith(".ipynb"):
+                self._notebook(path)
+                continue
+            if not path.endswith(".py") and not (_is_plain(path) and self._starts_python(path)):
                 self._words(path)
                 continue
             done += 1
@@ -336,6 +366,15 @@ class _Reach:
                 self.unclear = f"the run imports more than {_MOST:,} files"
                 return
             self._file(path)
+
+    def _include(self, patterns: Sequence[str]) -> None:
+        include = PatternList(patterns_of(patterns))
+        for path in self._tree.kinds if patterns else ():
+            levels = [(path, False), *((folder, True) for folder in _folders(path))]
+            named = (include.match(level, folder=is_folder) for level, is_folder in levels)
+            deciding = next((one for one in named if one is not None), None)
+            if deciding is not None and not deciding.negative:
+                self._take(path, "`code.include` names it")
 
     def _start(self, target: str, by: str) -> None:
         """A script, or a module with its packages."""
@@ -363,9 +402,38 @@ class _Reach:
         """A file that counts, and whose own mentions count if it is one that is read."""
         if path in self._tree.kinds:
             self.reached.setdefault(path, why)
-        if path.endswith((".py", *_SCRIPT, *_READ)) and path not in self._seen:
-            self._seen.add(path)
+        if path in self._seen:
+            return
+        self._seen.add(path)
+        if _is_followed(path):
             self._waiting[path] = None
+        if path in self._tree.links:
+            target = self._tree.links[path]
+            self._named(target, _parent(path), f"the link `{path}` leads to it")
+
+    def _collect(self, why: str) -> None:
+        for path, kind in self._tree.kinds.items():
+            if kind == "a test":
+                self._take(path, why)
+
+    def _starts_python(self, path: str) -> bool:
+        first = self._tree.first_line(path)
+        return first.startswith(b"#!") and b"python" in first
+
+    def _notebook(self, path: str) -> None:
+        try:
+            mentions = mentions_of_notebook(self._tree.code.root / path)
+        except (
+            SyntaxError,
+            RecursionError,
+            MemoryError,
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+        ):
+            return  # it is shown or copied, or fails in the run
+        self._mentions(mentions, _parent(path), path)
 
     def _file(self, path: str) -> None:
         try:
@@ -375,22 +443,36 @@ class _Reach:
         except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
             self.unclear = f"`{path}` cannot be parsed"
             return
-        self._mentions(mentions, path.rpartition("/")[0], path)
+        self._mentions(mentions, _parent(path), path)
 
     def _words(self, path: str) -> None:
         """The paths that settings or a shell script name."""
         facts = self._tree.file_facts(path)
         if facts is None or facts.st_size > _LARGEST:
             return
+        is_script = path.endswith(_SCRIPT) or _is_plain(path)
+        if _is_plain(path) and not self._tree.first_line(path).startswith(b"#!"):
+            return
+        folder, why = _parent(path), f"`{path}` names it"
         words = _words_of(self._tree.code.root / path, facts.st_mtime_ns, facts.st_size)
         for word in words:
-            self._named(word, path.rpartition("/")[0], f"`{path}` names it")
+            if is_script and word in _PYTEST:
+                self._collect(f"`{path}` may start pytest")
+            for module in started_modules(word) if is_script else ():
+                self._modules((module,), 0, folder, why)
+            if not path.endswith(_LISTS) or "/" in word or word in self._tree.by_name:
+                self._named(word, folder, why)
+
+    def _modules(self, modules: Sequence[str], level: int, folder: str, why: str) -> None:
+        for path in self._imported(modules, level, folder):
+            self._take(path, why)
 
     def _mentions(self, mentions: Mentions, folder: str, shown: str) -> None:
         """What a file mentions; `folder` is its own."""
         for one in mentions.imports:
-            for path in self._imported(one.modules, one.level, folder):
-                self._take(path, f"`{shown}:{one.line}` imports it")
+            self._modules(one.modules, one.level, folder, f"`{shown}:{one.line}` imports it")
+            if not one.level and not _PYTEST.isdisjoint(one.modules):
+                self._collect(f"`{shown}:{one.line}` may start tests")
         for start, line in mentions.computed:
             for path in self._tree.paths:
                 dotted = path.removesuffix(".py").replace("/", ".")
@@ -399,11 +481,26 @@ class _Reach:
         for path, line in mentions.opened:
             self._below(path, f"`{shown}:{line}` opens it")
         for text, line in mentions.texts:
+            for module in started_modules(text):
+                self._modules((module,), 0, folder, f"`{shown}:{line}` starts it")
+            for path in self._tree.kinds if text in _WRITTEN_ENDINGS else ():
+                if path.endswith(text):
+                    self._take(path, f"`{shown}:{line}` names files that end with `{text}`")
             for piece in sorted(_pieces(text)):
+                if piece in _PYTEST:
+                    self._collect(f"`{shown}:{line}` may start tests")
                 self._named(piece, folder, f"`{shown}:{line}` names it")
 
     def _below(self, path: str, why: str) -> None:
         """A path that is named: a file, or a folder with all that it holds."""
+        while (end := path.rpartition("/")[2]) and not end.strip("*."):  # of `docs/*`
+            if path == ".":
+                break
+            path = path.rpartition("/")[0] or "."
+        for link in self._tree.kind_links:
+            if path.startswith(f"{link}/"):
+                self._take(link, why)
+                self._named(f"{self._tree.links[link]}{path[len(link) :]}", _parent(link), why)
         if path in self._tree.paths:
             self._take(path, why)
         elif path == "." or path in self._tree.kind_folders:
@@ -427,11 +524,24 @@ class _Reach:
         for literal in self._tree.literals(text):
             for base in {*self._starts, folder}:
                 path = os.path.normpath(os.path.join(base, literal))
-                if path != ".":
+                if path.strip("*./"):
                     self._below(path, why)
+            self._elsewhere(literal, why)
         if "." in text and "/" not in text:
             for path in self._tree.by_name.get(text, ()):
                 self._take(path, why)
+
+    def _elsewhere(self, literal: str, why: str) -> None:
+        """A path that is relative to a folder which is not known."""
+        ending = os.path.normpath(f"/{literal}").replace("/..", "")
+        if ending.count("/") < 2 and ending[1:] not in (*_TESTS, "docs"):
+            return
+        for path in self._tree.by_name.get(ending.rpartition("/")[2], ()):
+            if path.endswith(ending):
+                self._take(path, why)
+        for folder in self._tree.kind_folders:
+            if folder.endswith(ending):
+                self._below(folder, why)
 
     def _imported(self, modules: Sequence[str], level: int, folder: str) -> Iterator[str]:
         """The files that an import may execute."""
@@ -454,9 +564,8 @@ class _Reach:
             path = base
             for part in module.split("."):
                 path = f"{path}/{part}".lstrip("/")
-                found += [
-                    one for one in (f"{path}/__init__.py", f"{path}.py") if one in self._tree.paths
-                ]
+                files = (f"{path}/__init__.py", f"{path}.py", f"{path}.ipynb")
+                found += [one for one in files if one in self._tree.paths]
                 if path not in self._tree.folders:
                     break
         return found
@@ -468,16 +577,30 @@ class _Reach:
             return []
         inside = f"/{module.replace('.', '/')}"
         named = self._tree.modules.get(module.rpartition(".")[2], ())
-        return [
-            path
-            for path in named
-            if path.removesuffix(".py").removesuffix("/__init__").endswith(inside)
-        ]
+        return [path for path in named if _module_of(path).endswith(inside)]
 
 
 def _pieces(text: str) -> set[str]:
     """A text, its words, and what stands between the marks in them."""
-    return {text, *text.split(), *_BETWEEN.split(text)}
+    return {text, *text.split(), *_BETWEEN.split(text), *_BETWEEN_SPACED.split(text)}
+
+
+def _module_of(path: str) -> str:
+    return path.removesuffix(".py").removesuffix(".ipynb").removesuffix("/__init__")
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a file may be a program by its first line: its name has no ending."""
+    return "." not in path.rpartition("/")[2]
+
+
+def _is_followed(path: str) -> bool:
+    """Whether what is written in a file matters where the run names it."""
+    return path.endswith((".py", ".ipynb", *_SCRIPT, *_READ, *_LISTS)) or _is_plain(path)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 @lru_cache(maxsize=8192)

@@ -16,12 +16,13 @@ from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
 
 _OPEN = frozenset({
-    "open", "load", "listdir", "scandir", "glob", "iglob", "walk", "File", "ZipFile",
+    "open", "load", "listdir", "scandir", "glob", "iglob", "walk", "File", "ZipFile", "copytree",
     "fromfile", "memmap", "loadtxt", "genfromtxt", "open_memmap", "imread", "ImageFolder",
     "load_from_disk", "load_file", "safe_open", "from_file", "from_pretrained", "loadmat",
 })  # fmt: skip
 _READ = ("read_", "load_")
-_METHODS = frozenset({"open", "read_text", "read_bytes", "iterdir", "glob", "rglob"})
+_METHODS = frozenset({"open", "read_text", "read_bytes", "iterdir", "glob", "rglob", "walk"})
+_PATHS = frozenset({"Path", "PurePath", "PosixPath"})
 # They write to their first argument, to their second one, and to the path that they are called on.
 _WRITE_FIRST = frozenset({
     "to_csv", "to_excel", "to_feather", "to_json", "to_parquet", "to_pickle", "savefig", "savetxt",
@@ -31,7 +32,7 @@ _WRITE_SECOND = frozenset({"dump", "save", "save_file"})
 _WRITE_METHODS = frozenset({"write_text", "write_bytes", "touch"})
 _MAKE = frozenset({"makedirs", "mkdir"})
 _SAME = frozenset({"abspath", "realpath", "normpath", "expanduser", "fspath", "str", "resolve",
-                   "absolute", "Path", "PurePath", "PosixPath"})  # fmt: skip
+                   "absolute", *_PATHS})  # fmt: skip
 _DEEPEST = 20  # names that stand for each other
 
 
@@ -126,6 +127,11 @@ def _opened(call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
         if name == "open" and _is_writing(call.args[:1]):
             return
         yield call.func.value, False
+    if name in ("listdir", "scandir") and not call.args and not call.keywords:
+        yield ast.copy_location(ast.Constant(value="."), call), False
+    if name == "make_archive":
+        yield from ((value, False) for value in call.args[2:3])
+        yield from ((one.value, False) for one in call.keywords if one.arg == "root_dir")
     if name in _OPEN or name.startswith(_READ):
         for value in (*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg)):
             yield value, False
@@ -179,6 +185,14 @@ class _Literals:
                 return self._joined([left, right], "/", depth)
             case ast.Attribute(value=value, attr="parent"):
                 return self._parent(value, depth)
+            case ast.Subscript(
+                value=ast.Attribute(value=value, attr="parents"),
+                slice=ast.Constant(value=int(above)),
+            ) if 0 <= above < _DEEPEST:
+                path = self.text(value, depth + 1)
+                for _ in range(above + 1 if path is not None else 0):
+                    path = os.path.dirname(os.path.normpath(path or "")) or "."
+                return path
             case ast.Call(func=function, args=args, keywords=[]):
                 return self._called(function, args, depth)
         return None
@@ -192,9 +206,11 @@ class _Literals:
             return self._joined([*on, *args], "/", depth)
         if name == "join" and on and _name(on[0]) == "path":
             return self._joined(args, "/", depth)
+        if not args and (name in ("getcwd", "cwd") or name in _PATHS):
+            return "."
         if name in _SAME and len(args) < 2:
             return self.text(next(iter(args or on), None), depth + 1)
-        if name in ("Path", "PurePath", "PosixPath"):
+        if name in _PATHS:
             return self._joined(args, "/", depth)
         return None
 

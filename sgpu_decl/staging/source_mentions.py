@@ -2,22 +2,37 @@
 Nothing is imported or run."""
 
 import ast
-from collections.abc import Iterator
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from sgpu_decl.regular_files import read_regular
 from sgpu_decl.staging.opened_files import opened_files
 from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["ImportMention", "Mentions", "mentions_of", "mentions_of_text"]
+__all__ = [
+    "ImportMention",
+    "Mentions",
+    "mentions_of",
+    "mentions_of_notebook",
+    "mentions_of_text",
+    "started_modules",
+]
 
 _LONGEST = 10_000  # characters of a text that may hold a path
 _MOST_PARTS = 50  # of a text that is put together
-_COMPUTED = frozenset(
-    {"import_module", "__import__", "run_module", "iter_modules", "walk_packages"}
-)
+_COMPUTED = frozenset({
+    "__import__", "get_class", "get_method", "import_module", "import_string", "iter_modules",
+    "locate", "module_from_spec", "resolve_name", "run_module", "walk_packages",
+})  # fmt: skip
+_EXECUTED = frozenset({"compile", "eval", "exec", "repeat", "timeit"})
+_IMPORT_IN_TEXT = re.compile(r"\b(?:from|import)\s+([A-Za-z_][\w.]*)")
+_STARTED = re.compile(r"(?:^|\s)-\w*m\s*([A-Za-z_][\w.]*)")  # of `python -m package.module`
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,27 @@ def mentions_of_text(text: str) -> Mentions:
     return _of_tree(ast.parse(text), ())
 
 
+def mentions_of_notebook(path: Path) -> Mentions:
+    """The same of the cells of a notebook. Raises as `mentions_of`."""
+    cells = json.loads(read_regular(path))["cells"]
+    lines = [
+        line
+        for cell in cells
+        if cell["cell_type"] == "code"
+        for line in "".join(cell["source"]).splitlines()
+    ]
+    # Magics and lines for the shell are texts.
+    python = (
+        repr(line) + ".strip()" if line.lstrip()[:1] in tuple("%!?") else line for line in lines
+    )
+    return mentions_of_text("\n".join(python))
+
+
+def started_modules(text: str) -> list[str]:
+    """The modules that a line of a shell may start: `python -m package.module`."""
+    return _STARTED.findall(text)
+
+
 @lru_cache(maxsize=8192)
 def _mentions(path: Path, shown: str, _mtime: int, _size: int) -> Mentions:
     opened = tuple((one.path, one.line) for one in opened_files(Source(path, shown, ())))
@@ -69,21 +105,46 @@ def _mentions(path: Path, shown: str, _mtime: int, _size: int) -> Mentions:
 
 def _of_tree(tree: ast.Module, opened: tuple[tuple[str, int], ...]) -> Mentions:
     nodes = list(ast.walk(tree))
-    statements = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    reads_own = any(isinstance(node, ast.Name) and node.id == "__doc__" for node in nodes)
+    statements = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and not reads_own}
+    # The end of a text that is put together is no text of its own.
+    ends = {
+        id(part)
+        for node in nodes
+        for part in _operands(node)
+        if isinstance(part, ast.Constant) and str(part.value).startswith(".")
+    }
+    renamed = {
+        alias.asname: alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname is not None
+    }
     texts = (
         (text, node.lineno)
         for node in nodes
         if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp)
         and id(node) not in statements  # of a docstring
+        and id(node) not in ends
         and (text := "".join(_parts(node)).replace("{}{}", "{}")) not in ("", "{}")
         and len(text) <= _LONGEST
     )
     return Mentions(
-        tuple(one for node in nodes for one in _imported(node)),
+        tuple(one for node in nodes for one in _imported(node, renamed)),
         tuple(dict.fromkeys(texts)),
         opened,
-        tuple(one for node in nodes for one in _computed(node)),
+        tuple(one for node in nodes for one in _computed(node, renamed)),
     )
+
+
+def _operands(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.JoinedStr(values=values):
+            return values
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return [left, right]
+    return []
 
 
 def _parts(node: ast.expr) -> list[str]:
@@ -93,6 +154,8 @@ def _parts(node: ast.expr) -> list[str]:
         match waiting.pop():
             case ast.Constant(value=str(text)):
                 parts.append(text)
+            case ast.Constant(value=bytes(raw)):
+                parts.append(os.fsdecode(raw))
             case ast.JoinedStr(values=values):
                 waiting += reversed(values)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -102,7 +165,7 @@ def _parts(node: ast.expr) -> list[str]:
     return parts
 
 
-def _imported(node: ast.AST) -> Iterator[ImportMention]:
+def _imported(node: ast.AST, renamed: Mapping[str, str]) -> Iterator[ImportMention]:
     match node:
         case ast.Import(names=names, lineno=line):
             yield from (ImportMention((alias.name,), 0, line) for alias in names)
@@ -111,19 +174,32 @@ def _imported(node: ast.AST) -> Iterator[ImportMention]:
             below = tuple(f"{start}{alias.name}" for alias in names if alias.name != "*")
             yield ImportMention((module or "", *below), level or 0, line)
         case ast.Call(func=function, args=[ast.Constant(value=str(name)), *rest], lineno=line):
-            if _called(function) in _COMPUTED:
+            if _called(function, renamed) in _COMPUTED:
                 plain = name.lstrip(".")
                 level = len(name) - len(plain)
                 yield ImportMention((plain,), level if rest or level else 0, line)
+            elif _called(function, renamed) in _EXECUTED:
+                texts = (one.value for one in node.args if isinstance(one, ast.Constant))
+                for module in _IMPORT_IN_TEXT.findall(" ; ".join(map(str, texts))):
+                    yield ImportMention((module,), 0, line)
+        case ast.List(elts=words) | ast.Tuple(elts=words):
+            texts = (one.value if isinstance(one, ast.Constant) else "" for one in words)
+            for module in started_modules(" ".join(map(str, texts))):
+                yield ImportMention((module,), 0, node.lineno)
 
 
-def _computed(node: ast.AST) -> Iterator[tuple[str, int]]:
+def _computed(node: ast.AST, renamed: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     match node:
-        case ast.Call(func=function, args=args, lineno=line) if _called(function) in _COMPUTED:
-            if not args:
-                yield "", line
-            elif not (isinstance(args[0], ast.Constant) and isinstance(args[0].value, str)):
-                yield _start_of(args[0]), line
+        case ast.Call(func=function, args=args, lineno=line):
+            called = _called(function, renamed)
+            literal = bool(args) and isinstance(args[0], ast.Constant)
+            if called in _COMPUTED and not literal:
+                yield (_start_of(args[0]) if args else "").lstrip("."), line
+            elif called in _EXECUTED and args and not literal:
+                start = _start_of(args[0])
+                module = re.fullmatch(r"\s*(?:from|import)\s+([\w.]*)(\s.*)?", start, re.DOTALL)
+                if module is not None:
+                    yield module[1], line
 
 
 def _start_of(name: ast.expr) -> str:
@@ -138,7 +214,7 @@ def _start_of(name: ast.expr) -> str:
     return ""
 
 
-def _called(function: ast.expr) -> str:
+def _called(function: ast.expr, renamed: Mapping[str, str]) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+    return renamed.get(function.id, function.id) if isinstance(function, ast.Name) else ""

@@ -1,5 +1,7 @@
 """Which files count: by what a run starts, imports and names."""
 
+import json
+
 import pytest
 
 from sgpu_decl.staging.counted_code import CodeTree, CountedCode, counted_code, kinds_of
@@ -145,6 +147,82 @@ def test_what_settings_name_counts(plant: Plant, path: str, text: str) -> None:
     assert counting(plant, files, entrypoint="train.py") == ALWAYS | {"docs/a.md"}
 
 
+@pytest.mark.parametrize(
+    ("source", "reached"),
+    [
+        ("import pytest\npytest.main(['-q'])", TESTS),
+        ("import subprocess\nsubprocess.run(['pytest', '-q'])", TESTS),
+        ("import unittest\nunittest.TestLoader().discover(where)", TESTS),
+        ("import os\nos.listdir()", set(TREE) - ALWAYS),
+        ("from pathlib import Path\nlist(Path.cwd().iterdir())", set(TREE) - ALWAYS),
+        (
+            "from pathlib import Path\nlist(Path(__file__).resolve().parents[0].iterdir())",
+            set(TREE) - ALWAYS,
+        ),
+        ("import glob\nglob.glob('*')", set(TREE) - ALWAYS),
+        ("import shutil\nshutil.make_archive('x', 'zip', '.')", set(TREE) - ALWAYS),
+        ("from base import ROOT\nlist((ROOT / 'tests').iterdir())", TESTS),
+        ("from base import ROOT\nopen(ROOT / '../data/x.json')", {"tests/data/x.json"}),
+        (
+            "from pathlib import Path\nPath(x).with_suffix('.md')",
+            {"NOTES.md", "README.md", "docs/a.md"},
+        ),
+        ('"""Use it.\n\n--a  [default: docs/a.md]"""\ndocopt(__doc__)', {"docs/a.md"}),
+        ("import os\nos.listdir(b'docs')", {"docs/a.md"}),
+        ("import subprocess\nsubprocess.run(['python', '-m', 'worker'])", {"tests/helpers.py"}),
+        ("import os\nos.system('python -um worker')", {"tests/helpers.py"}),
+        ("import os\nos.system('./tool')", {"docs/a.md"}),
+        ("import nb.b", {"tests/helpers.py"}),
+        ("from importlib.resources import files\nfiles('tests.data')", {"tests/data/x.json"}),
+        ("from importlib import import_module as load\nload(name)", TESTS - {"tests/data/x.json"}),
+        ("exec('from worker import *')", {"tests/helpers.py"}),
+        ("exec('import ' + name)", TESTS - {"tests/data/x.json"}),
+        ("raise ImportError('import ' + name + ' failed')", set()),
+        ("print('a * b', '.', '*')", set()),
+        ("print(f'{name}.md'[:-3])", {"NOTES.md", "README.md", "docs/a.md"}),
+    ],
+)
+def test_what_may_be_reached_otherwise(plant: Plant, source: str, reached: set[str]) -> None:
+    cell = ["!ls\n", "import tests.helpers"]
+    files = {
+        "train.py": source,
+        "worker.py": "import tests.helpers\n",
+        "tool": "#!/bin/sh\ncat docs/a.md\n",
+        "nb/b.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": cell}]}),
+    }
+    added = {"worker.py", "tool", "nb/b.ipynb"}
+    assert counting(plant, files, entrypoint="train.py:main") - added == ALWAYS | reached
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("conf/a.yaml", "files: [x, docs/my file.md]\n"),
+        ("conf/a.yaml", "vocab: docs/my file.md\n"),
+        ("conf/a.yaml", "vocab: {file: docs/my file.md}\n"),
+        ("conf/a.json", '{"vocab": "docs/my file.md"}'),
+        ("conf/a.ini", "[x]\nvocab = docs/my file.md\n"),
+        ("files.txt", "docs/my file.md\n"),
+        ("files.csv", "docs/my file.md,1\n"),
+        ("pyproject.toml", "[tool.x]\nvocab = 'docs/my file.md'\n"),
+    ],
+)
+def test_what_lists_name_counts(plant: Plant, path: str, text: str) -> None:
+    files = {path: text, "train.py": "open(HERE / 'pyproject.toml')", "docs/my file.md": ""}
+    plant(TREE)
+    root = plant(files)
+    code, _ = snapshot(root)
+    assert code is not None
+    tree = CodeTree(code)
+    reached = counted_code(tree, tree.uses(entrypoint="train.py")).reached
+    assert set(reached) == {"docs/my file.md"}
+
+
+def test_words_of_texts_are_no_paths(plant: Plant) -> None:
+    files = {"vocab.txt": "tests\ndocs\npytest\n", "requirements.txt": "-r docs/a.md\n"}
+    assert counting(plant, files, entrypoint="train.py") == ALWAYS
+
+
 def test_imports_are_followed_through_files_that_count(plant: Plant) -> None:
     files = {
         "train.py": "from lib import core\n",
@@ -197,6 +275,14 @@ EVERYTHING = set(TREE)
         ("bash other.sh", EVERYTHING),
         ("python 'train.py", EVERYTHING),
         (["./tool"], EVERYTHING),
+        ("python train.py --folder .", EVERYTHING),
+        ("cat *", EVERYTHING),
+        ("cat {docs/a.md,train.py}", ALWAYS | {"docs/a.md"}),
+        ("python train.py files=[x,docs/a.md]", ALWAYS | {"docs/a.md"}),
+        ("python train.py @docs/a.md", ALWAYS | {"docs/a.md"}),
+        ("nohup make -C python", EVERYTHING),
+        ("timeout -k 5 30 python train.py", ALWAYS),
+        ("uv run --with pytest tool", EVERYTHING),
         (["true"], ALWAYS),
     ],
 )
@@ -217,6 +303,13 @@ def test_what_the_run_names_counts(plant: Plant) -> None:
     expected = ALWAYS | TESTS - {"tests/data/x.json"} | {"README.md"}
     assert counting(plant, {}, entrypoint="train.py", include=include) == expected
     assert counting(plant, {}, entrypoint="train.py", everything=True) == EVERYTHING
+
+
+@pytest.mark.parametrize("source", ["open('docs/link/x.json')", "import os\nos.listdir('docs')"])
+def test_where_a_link_of_documents_leads_counts_if_it_is_reached(plant: Plant, source: str) -> None:
+    (plant(TREE) / "docs" / "link").symlink_to("../tests/data")
+    assert "tests/data/x.json" in counting(plant, {"train.py": source}, entrypoint="train.py")
+    assert counting(plant, {"train.py": "x = 1"}, entrypoint="train.py") == ALWAYS
 
 
 def test_where_a_link_leads_counts(plant: Plant) -> None:
