@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from sgpu_decl.config.output_schemas import state_schema
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import RankView
+from sgpu_decl.views.gc_text import WHY_KEPT
 
 
 @dataclass(frozen=True)
@@ -355,8 +356,7 @@ OBJECTS = {
     "An attempt that goes": Object({"attempt": "written `train#8`", "bytes": "what it takes up, on this machine and elsewhere"}),
     "An attempt that stays": Object({
         "attempt": "written `train#8`",
-        "reason": "`active`: an active attempt reads it or waits for it; `read`: a launch of another run names its output; `output`: `resume` finds it; "
-        "`success`: the newest success of its run; `unreachable`: its place cannot be asked now",
+        "reason": "; ".join(f"`{reason}`: {words}" for reason, words in WHY_KEPT.items()),
     }),
     "An owner that is not found": Object(
         {"path": "a project or a saved plan", "record": "the file that keeps its things", "kept_until": "a time, or `null`"}

@@ -6,11 +6,9 @@ import shlex
 import socket
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from sgpu_decl.distribution import extra_command
-from sgpu_decl.errors import NotFound, SgpuError, Usage
+from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -46,22 +44,19 @@ def tracking_pages(
         Usage: the port is taken.
         SgpuError: MLflow is not installed.
     """
-    from sgpu_decl.tracking.store_location import default_uri, sqlite_file
+    from sgpu_decl.tracking.store_location import default_uri, sqlite_file, ui_command
+    from sgpu_decl.tracking.tracker_launch import require_mlflow
 
-    uri = default_uri(session.state_dir.parent)
+    home = session.state_dir.parent
+    uri = default_uri(home)
     store = sqlite_file(uri)
-    command = session.runs.ui_command(uri)
+    command = ui_command(uri, home=home)
     if store is None or command is None or not store.exists():
         raise NotFound(
             "no run of this project was tracked in its own store yet",
             hint="apply one; for runs in another store, `sgpu status` names it",
         )
-    if find_spec("mlflow") is None:
-        raise SgpuError(
-            "MLflow is not installed",
-            hint=f"install it with `{extra_command('mlflow')}`",
-            code="mlflow_missing",
-        )
+    require_mlflow()
     chosen = _free(port)
     words = shlex.split(command)[1:]
     argv = (sys.executable, "-m", "mlflow", *words, "--host", _HOST, "--port", str(chosen))

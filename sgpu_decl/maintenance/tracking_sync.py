@@ -1,14 +1,13 @@
 """`sgpu mlflow sync`: checks an attempt and a server, then pushes."""
 
 import shlex
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.masks import mask
-from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import BackendError, NotFound, SgpuError
 from sgpu_decl.tracking.tracker_files import read_record
+from sgpu_decl.tracking.tracker_launch import require_mlflow
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt import AttemptRef
@@ -52,12 +51,7 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
             hint="name another server with `--to URI`",
             code="nothing_to_sync",
         )
-    if find_spec("mlflow") is None:
-        raise SgpuError(
-            "MLflow is not installed",
-            hint=f"install it with `{extra_command('mlflow')}`",
-            code="mlflow_missing",
-        )
+    require_mlflow()
     from sgpu_decl.tracking.stores.store_protocol import StoreError
     from sgpu_decl.tracking.sync import push_run
 

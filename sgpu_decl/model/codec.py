@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 from sgpu_decl.model.times import from_text, to_text
 
 __all__ = [
@@ -44,7 +44,6 @@ FLAT = {"codec": "flat"}
 UNWRITTEN = {"codec": "unwritten"}
 
 _KEY = "key"
-_MOST = 2**53  # what JSON carries whole
 _T = TypeVar("_T")
 
 
@@ -206,7 +205,9 @@ def _scalar(hint: Any, value: object, path: str) -> object:
     if hint is bool:
         return value if isinstance(value, bool) else _refuse(path, "true or false")
     if hint is int:
-        fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+        fits = (
+            isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
+        )
         return value if fits else _refuse(path, "a number of 0 or more")
     if hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):

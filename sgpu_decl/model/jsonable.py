@@ -7,7 +7,10 @@ hashable and small, and two equal values have equal text.
 import json
 from collections.abc import Mapping, Sequence
 
-__all__ = ["Json", "canonical", "digest"]
+__all__ = ["LARGEST_NUMBER", "Json", "canonical", "digest"]
+
+LARGEST_NUMBER = 2**53
+"""Readers of JSON agree on whole numbers below it (RFC 8259, section 6)."""
 
 # Made once: `json.dumps` would make one for every value.
 _ENCODER = json.JSONEncoder(

@@ -18,13 +18,13 @@ UNKNOWN = "?"
 
 
 class Keep(StrEnum):
-    """Why an attempt is kept that its number and age would let go."""
+    """Why an attempt stays that its number and age would let go, in words: `views.gc_text`."""
 
-    ACTIVE = "active"  # an active attempt reads its output, or waits for its end
-    READ = "read"  # a last launch, an open one, or a job reads its output
-    OUTPUT = "output"  # the newest output of its run in that place: `resume` finds it
-    SUCCESS = "success"  # the newest success of its run: others read its output
-    UNREACHABLE = "unreachable"  # what it left cannot be looked at from here, now
+    ACTIVE = "active"
+    READ = "read"
+    OUTPUT = "output"
+    SUCCESS = "success"
+    UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

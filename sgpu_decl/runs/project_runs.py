@@ -59,9 +59,13 @@ class ProjectRuns:
 
     def ui_command(self, uri: str) -> str | None:
         """The command that shows a store of metrics of this project; `None` for another one."""
-        from sgpu_decl.tracking.store_location import ui_command
+        from sgpu_decl.tracking.store_location import default_uri, ui_command
 
-        return ui_command(uri, home=self._project.state_dir.parent)
+        home = self._project.state_dir.parent
+        if uri == default_uri(home):
+            return self.shell_command("mlflow ui")
+        command = ui_command(uri, home=home)
+        return None if command is None else f"`{command}`"
 
     def shell_command(self, words: str) -> str:
         """A command about these runs, as a shell in the current folder takes it."""

@@ -5,13 +5,12 @@ import math
 from collections.abc import Iterable
 
 from sgpu_decl.diagnostics.masks import find_token
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 
 __all__ = ["is_plain_text", "literal", "one_of", "shown_source"]
 
 _LONGEST = 50  # characters of a default in a comment
 _MOST = 8  # choices in a comment
-_LARGEST = 1 << 53  # readers of JSON agree on whole numbers below it
 
 
 def literal(node: ast.expr) -> Json:
@@ -50,7 +49,7 @@ def _is_json(value: object) -> bool:
         case None | bool():
             return True
         case int():
-            return abs(value) < _LARGEST
+            return abs(value) < LARGEST_NUMBER
         case float():
             return math.isfinite(value)
         case str():

@@ -4,6 +4,9 @@ import sys
 from importlib.util import find_spec
 from typing import TypedDict
 
+from sgpu_decl.distribution import extra_command
+from sgpu_decl.errors import SgpuError
+
 
 class TrackerCommand(TypedDict):
     argv: list[str]
@@ -21,6 +24,16 @@ ENVIRONMENT = {
 def available() -> bool:
     """Tell whether this interpreter has MLflow, without importing it (that takes a second)."""
     return find_spec("mlflow") is not None
+
+
+def require_mlflow() -> None:
+    """Refuse a command that needs MLflow where this interpreter has none."""
+    if not available():
+        raise SgpuError(
+            "MLflow is not installed",
+            hint=f"install it with `{extra_command('mlflow')}`",
+            code="mlflow_missing",
+        )
 
 
 def tracker_spec(*, enabled: bool) -> TrackerCommand | None:

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.terminal import columns, count, size
 
-__all__ = ["gc_listing", "gc_summary", "listed_attempts", "not_found_note"]
+__all__ = ["WHY_KEPT", "gc_listing", "gc_summary", "listed_attempts", "not_found_note"]
 
 _NAMED = 5  # attempts that one line names
 
-_WHY = {  # by the values of `planning.kept_attempts.Keep`
-    "active": "an active attempt reads or waits for it",
+WHY_KEPT = {  # by the values of `planning.kept_attempts.Keep`
+    "active": "an active attempt reads it or waits for it",
     "read": "a launch of another run names its output",
     "output": "`resume` finds its output",
     "success": "the newest success of its run",
-    "unreachable": "the place where it lies cannot be asked now",
+    "unreachable": "its place cannot be asked now",
 }
 
 
@@ -32,7 +32,7 @@ def gc_listing(answer: Mapping[str, Json]) -> Iterator[str]:
         reasons.setdefault(str(one["reason"]), []).append(str(one["attempt"]))
     for reason, names in reasons.items():
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        yield f"kept: {', '.join(names[:_NAMED])}{more}: {_WHY.get(reason, reason)}"
+        yield f"kept: {', '.join(names[:_NAMED])}{more}: {WHY_KEPT[reason]}"
 
 
 def listed_attempts(answer: Mapping[str, Json]) -> list[str]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.jsonable import LARGEST_NUMBER
 from sgpu_decl.model.times import from_text
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS, attempt_of, intent_of
 
 __all__ = ["check_op"]
 
-_MOST = 2**53  # what JSON carries whole
 _DAY = 86_400.0
 
 _Check = Callable[[Any], object]
@@ -44,7 +44,7 @@ def _shown(value: Any) -> str:
 
 
 def _number(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_NUMBER:
         raise ValueError(f"`{_shown(value)}` should be a number")
 
 

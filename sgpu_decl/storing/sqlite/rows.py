@@ -8,6 +8,7 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.codec import JsonObject, key_of, to_json
+from sgpu_decl.model.jsonable import LARGEST_NUMBER
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.model.times import from_text, to_text
@@ -42,7 +43,6 @@ INTENT_COLUMNS = (
     "created_at",
     "resource_record",
 )
-_MOST = 2**53  # what JSON carries whole
 _BEFORE, _AFTER = len(_IDENTITY), len(_IDENTITY) + len(_INPUTS)
 
 
@@ -83,7 +83,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         created_at=from_text(_text(created_at)),
         started_at=from_text(_maybe(started_at)),
         ended_at=from_text(_maybe(ended_at)),
-        exit_code=None if exit_code is None else _number(exit_code, least=-_MOST),
+        exit_code=None if exit_code is None else _number(exit_code, least=-LARGEST_NUMBER),
         failure=None if failure is None else FailureClass(_text(failure)),
         plan_id=_maybe(plan_id),
         reference=_maybe(reference),
@@ -159,7 +159,7 @@ def _text(cell: Cell) -> str:
 
 
 def _number(cell: Cell, *, least: int = 0) -> int:
-    if isinstance(cell, bool) or not isinstance(cell, int) or not least <= cell <= _MOST:
+    if isinstance(cell, bool) or not isinstance(cell, int) or not least <= cell <= LARGEST_NUMBER:
         raise ValueError(f"`{str(cell)[:40]}` should be a number")
     return cell
 
