@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["CommandReach", "command_reach"]
+from sgpu_decl.text.shell_text import ASSIGNMENT, SHELLS
 
-_PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?")
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+__all__ = ["PYTHON", "CommandReach", "command_reach"]
+
+PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?")
 _PYTEST = frozenset({"pytest", "py.test"})
 # They start the Python script or module that they are given.
 _LAUNCHERS = frozenset({"accelerate", "composer", "deepspeed", "horovodrun", "torchrun"})
@@ -38,7 +39,6 @@ _WORDS_OF_SHELL = frozenset({
 })  # fmt: skip
 _OPERATOR = re.compile(r"[;&|\n]+")
 _COMMENT = re.compile(r"(^|(?<=\s))#.*", re.MULTILINE)
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=")
 _DEEPEST = 8  # scripts that start each other
 
 ReadScript = Callable[[str], str | None]
@@ -104,20 +104,20 @@ def _commands(text: str, reach: CommandReach) -> Iterator[list[str]]:
 
 def _simple(words: list[str], read: ReadScript, reach: CommandReach, depth: int) -> None:
     """One program with its words."""
-    while words and (words[0] in _WORDS_OF_SHELL or _ASSIGNED.match(words[0])):
+    while words and (words[0] in _WORDS_OF_SHELL or ASSIGNMENT.match(words[0])):
         words = words[1:]
     if not words or words[0] == "for":
         return
     program, rest = os.path.basename(words[0]), words[1:]
     if words[0].endswith(".py"):
         reach.started.append(words[0])
-    elif _PYTHON.fullmatch(program):
+    elif PYTHON.fullmatch(program):
         _python(rest, reach)
     elif program in _PYTEST:
         reach.tests = True
     elif program in _LAUNCHERS:
         _launched(program, rest, reach)
-    elif program in _SHELLS:
+    elif program in SHELLS:
         _shell(rest, read, reach, depth)
     elif program in _WRAPPERS:
         _wrapped(program, rest, read, reach, depth)
@@ -179,14 +179,14 @@ def _wrapped(
     for position, word in enumerate(words):
         name = os.path.basename(word)
         if program in _DIRECT and not (
-            word.startswith("-") or word[:1].isdigit() or _ASSIGNED.match(word)
+            word.startswith("-") or word[:1].isdigit() or ASSIGNMENT.match(word)
         ):
             _simple(words[position:], read, reach, depth)
             return
         if position and words[position - 1] in ("--with", "--python", "-p"):
             continue
-        known = _LAUNCHERS | _SHELLS | _PYTEST | _WRAPPERS
-        if word.endswith(".py") or name in known or _PYTHON.fullmatch(name):
+        known = _LAUNCHERS | SHELLS | _PYTEST | _WRAPPERS
+        if word.endswith(".py") or name in known or PYTHON.fullmatch(name):
             _simple(words[position:], read, reach, depth)
             return
         if name == "pip" or (program == "uv" and name == "sync"):

@@ -1,16 +1,15 @@
 """The Python files that a command starts for certain, by its words. Nothing is run."""
 
 import os
-import re
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sgpu_decl.staging.command_programs import PYTHON
 from sgpu_decl.staging.sources import Source, sources
+from sgpu_decl.text.shell_text import shell_tokens
 
 __all__ = ["executed_sources", "scripts_of"]
 
-_PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
 _WITH_A_VALUE = frozenset({"-X", "-W", "--check-hash-based-pycs"})
 # With one of these words in a text, a part of it may never be executed.
 _CONDITIONS = frozenset({"if", "case", "for", "while", "until", "select", "function", "{", "||"})
@@ -39,9 +38,7 @@ def scripts_of(command: Sequence[str] | str | None) -> tuple[str, ...]:
     if not isinstance(command, str):
         return tuple(_started(command))
     try:
-        lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
-        words = list(lexer)
+        words = list(shell_tokens(command))
     except ValueError:
         return ()
     return () if _CONDITIONS.intersection(words) else tuple(_started(words))
@@ -51,7 +48,7 @@ def _started(words: Sequence[str]) -> Iterator[str]:
     if words and words[0].endswith(".py"):
         yield words[0]
     for position, word in enumerate(words):
-        if _PYTHON.fullmatch(os.path.basename(word)):
+        if PYTHON.fullmatch(os.path.basename(word)):
             yield from _after_python(iter(words[position + 1 :]))
 
 

@@ -6,7 +6,6 @@ A plan cannot see what such a line installs, and every node repeats it at every 
 import ast
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
+from sgpu_decl.text.shell_text import ASSIGNMENT, SHELLS, shell_tokens
 
 _PIP = re.compile(r"pip(\d+(\.\d+)?)?")
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 # fmt: off
 _BEFORE = frozenset({
     "sudo", "env", "time", "exec", "command", "nohup", "then", "do", "else", "if", "while",
@@ -25,7 +24,6 @@ _BEFORE = frozenset({
 })
 # fmt: on
 _TELLTALE = re.compile(r"install|add|\.ipynb")  # one of these is in every command that is found
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _SEPARATORS = frozenset("();<>|&")
 _MAGIC = re.compile(r"\s*(?:#\s*MAGIC\s+)?[%!]\s*(.+)")
 _CALLS = frozenset({"run", "call", "check_call", "check_output", "Popen", "system"})
@@ -85,11 +83,9 @@ def _commands(text: str) -> Iterator[list[str]]:
     """The simple commands of a script, as lists of words; lines that cannot be split are
     skipped."""
     for line in text.replace("\\\n", " ").split("\n"):
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
         words: list[str] = []
         try:
-            for word in lexer:
+            for word in shell_tokens(line):
                 if word and set(word) <= _SEPARATORS:
                     yield words
                     words = []
@@ -104,12 +100,12 @@ def _installing(words: Sequence[str]) -> str | None:
     """The words of a command that installs packages, up to `install`: later words may contain a
     password. `None` for all other commands."""
     rest = list(words)
-    while rest and (rest[0] in _BEFORE or _VARIABLE.fullmatch(rest[0])):
+    while rest and (rest[0] in _BEFORE or ASSIGNMENT.match(rest[0])):
         rest = rest[1:]
     if not rest:
         return None
     program = rest[0].rpartition("/")[2]
-    if program in _SHELLS and "-c" in rest[:-1]:
+    if program in SHELLS and "-c" in rest[:-1]:
         inner = (_installing(command) for command in _commands(rest[rest.index("-c") + 1]))
         return next((item for item in inner if item is not None), None)
     if "-m" in rest[:-1]:

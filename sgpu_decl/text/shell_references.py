@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.secret_names import names_secret
+from sgpu_decl.text.shell_text import SHELLS
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Z][A-Z0-9_]+)(?::?[-=?+][^{}]*)?\}|([A-Z][A-Z0-9_]+)\b)")
 _HOME = re.compile(r"~/")
 _WORD = re.compile(r"[\w./:=,@%+~-]*")
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ssh"})
+_SHELLS = SHELLS | {"fish", "ssh"}
 # What only a rank knows, so that no reference of ours could stand for it.
 _OF_RANKS = re.compile(
     r"(LOCAL_|GROUP_|NODE_|ROLE_)?(RANK|WORLD_SIZE)|NUM_NODES|MASTER_(ADDR|PORT)|(SGPU|TORCHELASTIC)_.*"

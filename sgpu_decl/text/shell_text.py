@@ -3,13 +3,17 @@ here-documents with a quoted end. By the Bash Reference Manual, sections 3.1.2 (
 (parameter expansion) and 3.6.6 (here-documents)."""
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Expansion", "expansions", "shell_words"]
+__all__ = ["ASSIGNMENT", "SHELLS", "Expansion", "expansions", "shell_tokens", "shell_words"]
 
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})  # in a `ksh`, a name may have a dot
+SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
+"""The begin of a word that sets a variable."""
+_PLAIN_NAMES = SHELLS - {"ksh"}  # in a `ksh`, a name may have a dot
 _WITH_A_VALUE = frozenset({"--rcfile", "--init-file"})
 _HERE = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]*)'|\"([^\"\n]*)\"|(\\?[^\s;&|<>()'\"]+))")
 
@@ -22,11 +26,18 @@ class Expansion:
     ended: bool
 
 
+def shell_tokens(text: str) -> Iterator[str]:
+    """The words and operators of a text. Raises ValueError at a quote without its end."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    return lexer
+
+
 def shell_words(command: Sequence[str]) -> Iterator[int]:
     """The positions of those words of a command that a shell in it reads as a script: in
     `bash -euo pipefail -c TEXT`, that of the text."""
     for start, word in enumerate(command):
-        if word.rpartition("/")[2] in _SHELLS:
+        if word.rpartition("/")[2] in _PLAIN_NAMES:
             position = _script_after(command, start + 1)
             if position is not None:
                 yield position

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.text.shell_text import ASSIGNMENT
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -36,7 +37,6 @@ _OF_BASH = frozenset({
     "[[", "]]", "coproc",
 })  # fmt: skip
 _PLAIN = re.compile(r"[A-Za-z][\w.+-]*")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _SEPARATOR = re.compile(r"[;&|()\n]+")
 _PREFIXES = frozenset({"exec", "time", "{"})
 # What brings no programs and takes none away.
@@ -56,7 +56,7 @@ def _first_program(text: str) -> str | None:
         return None
     at_start, quiet = True, False
     for position, word in enumerate(words):
-        assignment = _ASSIGNMENT.match(word)
+        assignment = ASSIGNMENT.match(word)
         if _SEPARATOR.fullmatch(word):
             at_start = True
         elif assignment is not None and (at_start or quiet):
