@@ -183,6 +183,7 @@ def _plan(
         request=replace(request, let_go=gathered.removed),
         moves=moves,
         move_checks=tuple(refused),
+        renamed={item.address for item in gathered.renames},
         owner=owner,
         now=seen.now,
         tool_version=__version__,

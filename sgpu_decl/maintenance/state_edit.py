@@ -1,17 +1,21 @@
 """`sgpu state mv` and `rm`: changes to the record alone, refused while a run is active."""
 
 import shlex
+from collections.abc import Mapping
 
 from sgpu_decl.applying.moves import move_recorded
 from sgpu_decl.applying.recovery import refresh
-from sgpu_decl.errors import ActiveRun, SgpuError
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.errors import ActiveRun, NotFound, SgpuError
 from sgpu_decl.facts.live_state import refs_in_launch
 from sgpu_decl.facts.opened_project import OpenedProject
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.needed_attempts import needed_by_active
+from sgpu_decl.planning.renames import has_history
 from sgpu_decl.runs.project_runs import ProjectRuns
-from sgpu_decl.runs.selectors import resource_named
+from sgpu_decl.runs.selectors import match_addresses, names_any, offered, resource_named
 
 
 def move(project: OpenedProject, source: str, destination: str) -> tuple[Address, Address]:
@@ -25,11 +29,20 @@ def move(project: OpenedProject, source: str, destination: str) -> tuple[Address
         ActiveRun: it is active, or an active run looks at its folders.
         SgpuError: `destination` has a history of its own.
     """
-    resource = resource_named(project.state().resources, source)
-    old, new = resource.address, _parse(destination, resource.address)
+    resources = project.state().resources
+    old = _source(project, resources, source, destination).address
+    new = _parse(destination, old)
     if old == new:
         raise SgpuError(
             f"`{old}` has that address already", hint="name another one", code="move_refused"
+        )
+    if new.kind is old.kind and has_history(taken := resources.get(new)):
+        gone = ", though it is gone" if taken is not None and taken.gone else ""
+        raise SgpuError(
+            f"`{new}` has a history of its own{gone}, and two histories cannot be one",
+            hint="choose a name that was never used; "
+            + offered(_recorded(resources, new.kind), new.kind),
+            code="move_refused",
         )
     with project.writing("state mv") as writer:
         _refuse_active(project, old, "its folders cannot be moved")
@@ -52,6 +65,43 @@ def remove(project: OpenedProject, text: str) -> Address:
         refresh(writer, project.backend)
         writer.remove(old)
     return old
+
+
+def _source(
+    project: OpenedProject, resources: Mapping[Address, Resource], source: str, destination: str
+) -> Resource:
+    """What has to be moved; where nothing has the name, the error says which names there are."""
+    try:
+        return resource_named(resources, source)
+    except NotFound:
+        kind = next((kind for kind in Kind if source.startswith(f"{kind}.")), Kind.RUN)
+        recorded = _recorded(resources, kind)
+        hint = offered(recorded, kind)
+        if names_any(destination, recorded):
+            words = f"state mv {shlex.quote(destination)} {shlex.quote(source)}"
+            hint = (
+                f"`{destination}` is recorded, and the recorded name comes first: "
+                f"{project.shell_command(words)}"
+            )
+        elif near := nearest(source.removeprefix(f"{kind}."), [one.name for one in recorded]):
+            hint = f"did you mean `{near}`? {hint[:1].upper()}{hint[1:]}"
+        raise NotFound(f"nothing is recorded under `{source}`", hint=hint) from None
+    except SgpuError as error:
+        if error.code != "ambiguous":
+            raise
+        cells = sorted(match_addresses([source], resources))
+        raise SgpuError(
+            f"`{source}` is the name of {len(cells):,} runs",
+            hint=f"name one of them, such as {shlex.quote(str(cells[0]))}; or write "
+            f"`renamed_from: {cells[0].name}` in the file, which moves all cells of a matrix",
+            code="ambiguous",
+        ) from None
+
+
+def _recorded(resources: Mapping[Address, Resource], kind: Kind) -> list[Address]:
+    return [
+        one for one, resource in resources.items() if one.kind is kind and has_history(resource)
+    ]
 
 
 def _parse(text: str, like: Address) -> Address:

@@ -36,7 +36,7 @@ from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, released, removed
-from sgpu_decl.planning.renames import Moves
+from sgpu_decl.planning.renames import Moves, has_history
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
 
@@ -98,6 +98,7 @@ def plan(
     seen_jobs: "Mapping[Address, ObservedJob]" = MappingProxyType({}),
     moves: Moves = MappingProxyType({}),
     move_checks: Sequence[Check] = (),
+    renamed: Collection[Address] = (),
 ) -> Plan:
     """Return the plan for `desired` and `jobs`.
 
@@ -106,7 +107,8 @@ def plan(
     whole file; those of a run travel in its `Desired`. Of equal addresses in `desired` the first
     counts. `capabilities` are those of the backends that can run something, by name. `seen_jobs`
     holds every job that is planned and can be. `moves` are carried out before all else, whatever
-    is selected: `state` and `observed` are as they will be then. `move_checks` are about them.
+    is selected: `state` and `observed` are as they will be then. `move_checks` are about them. Of
+    what is `renamed`, the file says which name it had.
     """
     known = current_attempts(state, observed)
     desired_runs: dict[Address, DesiredRun] = {}
@@ -141,6 +143,14 @@ def plan(
             and not (unsure and address.kind is Kind.ENVIRONMENT)
         }
         parts.end(unlisted, now, removed)
+        parts.checks += _likely_renames(
+            (change for change, _ in parts.results),
+            {**desired_runs, **desired_jobs},
+            known,
+            request,
+            owner,
+            renamed=renamed,
+        )
         parts.checks += [check_of(finding, None) for finding in findings]
         all_answered = not any(finding.incomplete for finding in findings)
         parts.checks += run_checks((*selected_runs, *by_jobs), capabilities)
@@ -311,6 +321,41 @@ def _owned(
             )
         )
     }
+
+
+def _likely_renames(
+    changes: Iterable[Change],
+    declared: "Mapping[Address, DesiredRun | DesiredJob]",
+    known: Mapping[Address, CurrentAttempts],
+    request: PlanRequest,
+    owner: str | None,
+    *,
+    renamed: Collection[Address],
+) -> Iterable[Check]:
+    """What the file probably renames without `renamed_from`. A run file may do that, too."""
+    first = [
+        declared[one.address]
+        for one in changes
+        if one.reason is Reason.FIRST_RUN
+        and one.address in declared
+        and replace(one.address, key="") not in renamed
+        and not has_history(known.get(one.address, NO_ATTEMPTS).resource)
+    ]
+    names = {replace(address, key="") for address in declared}
+    undeclared = {
+        address: attempts
+        for address, attempts in known.items()
+        if attempts.resource is not None
+        and not attempts.resource.gone
+        and owner in (None, attempts.resource.owner)
+        and replace(address, key="") not in names
+        and not request.lets_go(address)
+    }
+    if not request.removes or not first or not undeclared:
+        return ()
+    from sgpu_decl.planning.likely_renames import likely_renames
+
+    return likely_renames(first, undeclared)
 
 
 def _by_job(run: DesiredRun, target: str | None) -> Check:

@@ -14,7 +14,7 @@ from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.model.target import target_option
 
-__all__ = ["Moves", "moved", "moved_views", "moves_of", "rename_checks"]
+__all__ = ["Moves", "has_history", "moved", "moved_views", "moves_of", "rename_checks"]
 
 _ENVIRONMENT = Kind.ENVIRONMENT
 
@@ -34,7 +34,7 @@ def moves_of(renames: Iterable[Rename], state: State) -> dict[Address, Address]:
         if name is None or resource.gone:
             continue
         address = replace(name, key=before.key)
-        if not _has_history(state.resources.get(address)):
+        if not has_history(state.resources.get(address)):
             moves[address] = before
     return moves
 
@@ -186,7 +186,7 @@ def _both_recorded(
     )
 
 
-def _has_history(resource: Resource | None) -> bool:
+def has_history(resource: Resource | None) -> bool:
     """Whether an address is taken. One that a resource was moved away from is not: its resource is
     gone, and has no last attempt."""
     return resource is not None and (not resource.gone or resource.last is not None)

@@ -37,7 +37,7 @@ def match_addresses(patterns: Iterable[str], addresses: Collection[Address]) -> 
             close = nearest(pattern, sorted(words))
             raise NotFound(
                 f"no {kind} matches `{pattern}`",
-                hint=f"did you mean `{close}`?" if close else _offered(addresses, kind),
+                hint=f"did you mean `{close}`?" if close else offered(addresses, kind),
             )
         matches |= hits
     return frozenset(matches)
@@ -79,7 +79,8 @@ def is_glob(pattern: str) -> bool:
     return any(sign in pattern for sign in "*?")
 
 
-def _offered(addresses: Collection[Address], kind: Kind) -> str:
+def offered(addresses: Collection[Address], kind: Kind) -> str:
+    """The names of what is there, for the hint of an error."""
     names = sorted({address.name for address in addresses})
     if len(names) < 2:
         return f"the only {kind} here is `{names[0]}`" if names else f"there are no {kind}s here"

@@ -171,3 +171,75 @@ def test_the_old_name_can_be_used_again(applied: Shell) -> None:
     assert attempts(applied) == {"new": 1, "old": 2}
     assert applied.here("logs", "new").out == "kept\n"
     assert applied.here("logs", "old").out == "hi\n"
+
+
+@pytest.fixture
+def silently_renamed(sgpu: Shell) -> Shell:
+    """A project whose run and sweep were applied, and then called otherwise without a word."""
+    sweep = f"  sw: {{{FIELDS}, {CELLS}}}\n"
+    sgpu.write("sgpu.yml", BEFORE + sweep + OTHER)
+    assert sgpu.here("apply", "-y").code == 0
+    sgpu.write("sgpu.yml", (BEFORE + sweep + OTHER).replace("old:", "new:").replace("sw:", "tune:"))
+    return sgpu
+
+
+def test_a_rename_that_the_file_does_not_say_is_recognised(silently_renamed: Shell) -> None:
+    plan = silently_renamed.here("plan")
+    assert plan.code == 0
+    assert (
+        "warning[likely_rename]: run.new: `run.old` is declared no more, and has the same code and "
+        "config\n  --> sgpu.yml:3:15\n  hint: did you mean `renamed_from: old`? The history then "
+        "moves along, and nothing is launched for it\n"
+    ) in plan.out
+    assert "run.tune: `run.sw` is declared no more" in plan.out
+    checks = silently_renamed.here("plan", "-o", "json").json["data"]["checks"]
+    found = {one["address"]: one for one in checks if one["id"] == "likely_rename"}
+    assert set(found) == {"run.new", "run.tune"}
+    text = (silently_renamed.folder / "sgpu.yml").read_text()
+    for new, old in (("new", "old"), ("tune", "sw")):  # the hint is followed
+        assert f"`renamed_from: {old}`" in found[f"run.{new}"]["hint"]
+        text = text.replace(f"{new}: {{", f"{new}: {{renamed_from: {old}, ")
+    silently_renamed.write("sgpu.yml", text)
+    summary = silently_renamed.here("plan", "-o", "json").json["data"]["summary"]
+    assert summary == {**dict.fromkeys(summary, 0), "no_op": 4}
+
+
+def test_a_rename_is_meant_once_the_plan_is_applied(silently_renamed: Shell) -> None:
+    assert silently_renamed.here("apply", "-y").code == 0
+    plan = silently_renamed.here("plan", "--detailed-exitcode")
+    assert (plan.code, "likely_rename" in plan.out) == (0, False)
+
+
+def test_a_run_file_may_call_its_run_otherwise(sgpu: Shell) -> None:
+    text = "name: old\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\ncommand: [echo, kept]\n"
+    sgpu.write("run.yaml", text)
+    assert sgpu.here("apply", "run.yaml", "-y").code == 0
+    sgpu.write("run.yaml", text.replace("old", "new"))
+    assert "`run.old` is declared no more" in sgpu.here("plan", "run.yaml").out
+    sgpu.write("other.yaml", text.replace("old", "other"))
+    assert "likely_rename" not in sgpu.here("plan", "other.yaml").out
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "said"),
+    [
+        (
+            "olb",
+            "new",
+            ("under `olb`", "did you mean `old`? The runs here are `old`, `other`, `sw`"),
+        ),
+        ("nothing", "new", ("hint: the runs here are `old`, `other`, `sw`",)),
+        ("new", "old", ("recorded name comes first: `sgpu state mv old new`",)),
+        ("run.tune", "sw", ("recorded name comes first: `sgpu state mv sw run.tune`",)),
+        ("job.old", "new", ("under `job.old`", "there are no jobs here")),
+        ("old", "other", ("`run.other` has a history of its own", "the runs here are `old`,")),
+        ("sw", "tune", ("`sw` is the name of 2 runs", "write `renamed_from: sw` in the file")),
+    ],
+)
+def test_a_move_of_the_record_says_which_names_there_are(
+    silently_renamed: Shell, source: str, destination: str, said: tuple[str, ...]
+) -> None:
+    refused = silently_renamed.here("state", "mv", source, destination)
+    assert refused.code == 1
+    for words in said:
+        assert words in refused.err

@@ -139,6 +139,7 @@ class World:
             observed=moved_views(self.observed, moves),
             moves=moves,
             move_checks=tuple(refused),
+            renamed={item.address for item in renames},
             request=request,
             owner=owner,
             now=NOW,

@@ -13,7 +13,7 @@ from sgpu_decl.model.rename import Rename
 from sgpu_decl.planning.causes import with_causes
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
 from sgpu_decl.planning.saved_plan_checks import contradictions, disagreements
-from tests.planning.conftest import SPEC, World
+from tests.planning.conftest import CODE, SPEC, World
 
 S = AttemptState
 OLD, NEW = Address.run("old"), Address.run("new")
@@ -235,3 +235,100 @@ def test_what_the_base_would_do_under_the_old_name_is_not_withdrawn(renamed: Wor
     changed: dict[str, Json] = {**SPEC, "gpus": 4}
     base = World().had(S.SUCCEEDED, "old").want("old", changed)
     assert causes(renamed, base) == {"run.new": Cause.CHANGE}
+
+
+def likely(world: World, **asked: object) -> list[tuple[str, str, str]]:
+    made = world.plan(**asked)  # type: ignore[arg-type]
+    return [
+        (str(one.address), one.summary, one.hint or "")
+        for one in made.checks
+        if one.id == "likely_rename"
+    ]
+
+
+def test_what_is_the_same_but_for_its_name_was_probably_renamed(renamed: World) -> None:
+    ((address, summary, hint),) = likely(renamed)
+    assert address == "run.new"
+    assert summary == "`run.old` is declared no more, and has the same code and config"
+    assert hint == (
+        "did you mean `renamed_from: old`? The history then moves along, and nothing is launched "
+        "for it"
+    )
+    assert renamed.plan().applyable
+    assert likely(renamed, renames=RENAMED) == []
+
+
+def test_how_a_launch_differs_is_named(world: World) -> None:
+    world.had(S.SUCCEEDED, "old").want("new", {**SPEC, "timeout": "1h", "tags": {"a": "b"}})
+    ((_, summary, _),) = likely(world)
+    assert summary.endswith("has the same code and config but for `tags.a`, `timeout`")
+
+
+def test_code_that_differs_in_nothing_that_counts_is_the_same(renamed: World) -> None:
+    attempt = renamed.resources[OLD].last
+    assert attempt is not None
+    inputs = replace(attempt.inputs, code_digest="sha256:other", counted="1:abc")
+    renamed.resources[OLD] = replace(renamed.resources[OLD], last=replace(attempt, inputs=inputs))
+    assert likely(renamed) == []
+    code = renamed.desired[NEW].code
+    assert code is not None
+    renamed.desired[NEW] = replace(renamed.desired[NEW], code=replace(code, counted="1:abc"))
+    assert len(likely(renamed)) == 1
+
+
+def test_what_the_last_attempt_was_decides_what_the_hint_promises(world: World) -> None:
+    world.had(S.FAILED, "old").want("new")
+    assert likely(world)[0][2].endswith("? The history then moves along")
+    world.had(S.RUNNING, "old")
+    assert likely(world)[0][2].endswith(
+        "`old#7` is active: this plan cancels it, and it can be renamed once it has ended"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["declared", "gone", "of another file", "other config", "other code", "let go", "used", "call"],
+)
+def test_what_differs_or_stays_was_not_renamed(world: World, other: str) -> None:
+    spec = {**SPEC, "gpus": 4} if other == "other config" else SPEC
+    owner = "other.yaml" if other == "of another file" else "sgpu.yml"
+    code = "sha256:other" if other == "other code" else CODE
+    world.had(S.SUCCEEDED, "old", spec, owner=owner, gone=other == "gone", code=code).want("new")
+    if other == "declared":
+        world.want("old")
+    if other == "used":  # destroyed once: its history cannot become that of another
+        world.had(S.SUCCEEDED, "new", gone=True)
+    let_go = frozenset({OLD}) if other == "let go" else frozenset()
+    assert likely(world, let_go=let_go, removes=other != "call") == []
+
+
+def test_each_old_name_is_offered_once_to_the_new_one_that_is_most_like_it(world: World) -> None:
+    world.had(S.SUCCEEDED, "train").had(S.SUCCEEDED, "sweep")
+    world.want("sweeps").want("training").want("third")
+    assert [(address, hint.split("`")[1]) for address, _, hint in likely(world)] == [
+        ("run.sweeps", "renamed_from: sweep"),
+        ("run.training", "renamed_from: train"),
+    ]
+
+
+def test_the_cells_of_a_matrix_are_one_rename(world: World) -> None:
+    cells: dict[str, dict[str, Json]] = {f"n={n}": {**SPEC, "args": {"n": n}} for n in (1, 2, 3)}
+    for key, spec in cells.items():
+        world.had(S.SUCCEEDED, "old", spec, key=key).want("new", spec, key=key)
+    world.want("new", {**SPEC, "args": {"n": 4}}, key="n=4")
+    ((address, summary, _),) = likely(world)
+    assert (address, summary) == (
+        "run.new",
+        "`run.old` is declared no more, and has the same code and config",
+    )
+    world.had(S.SUCCEEDED, "old", {**SPEC, "args": {"n": 9}}, key="n=3")
+    ((_, summary, _),) = likely(world)
+    assert summary.endswith("2 of its 3 runs have the same code and config")
+
+
+def test_a_run_that_reads_the_output_of_a_renamed_one_is_recognised_after_it(
+    renamed: World,
+) -> None:
+    pinned = {**reading("old"), "command": ["${run.old#7.output}/w"]}
+    renamed.had(S.SUCCEEDED, "reader", pinned).want("reads", reading("new"), after=("new",))
+    assert [address for address, _, _ in likely(renamed)] == ["run.new", "run.reads"]

@@ -408,6 +408,17 @@ def test_a_renamed_job_is_updated_and_not_created(shop: Shop) -> None:
     assert shop.plan(destroy=True).changes[0].address == Address(Kind.JOB, "daily")
 
 
+def test_a_job_that_is_called_otherwise_is_recognised(shop: Shop) -> None:
+    shop.apply()
+    shop.write(JOB.replace("nightly:", "daily:"))
+    (check,) = (one for one in shop.plan().checks if one.id == "likely_rename")
+    assert check.address == Address(Kind.JOB, "daily")
+    assert "`job.nightly` is declared no more, and has the same code and config" in check.summary
+    assert "`renamed_from: nightly`" in str(check.hint)
+    shop.write(JOB.replace("nightly:", "daily:").replace("30 2", "30 3"))
+    assert "likely_rename" not in {one.id for one in shop.plan().checks}
+
+
 def test_status_and_show_know_jobs(shop: Shop) -> None:
     shop.apply()
     session = shop.session()
