@@ -61,7 +61,7 @@ def test_pipx_puts_it_into_its_environment(environment: Path) -> None:
     ("version", "script", "told"),
     [
         ("0.8.21", "sgpu.cli:main", "`sgpu` 0.8.21 is another project, with a command `sgpu`"),
-        ("0.1.0", "sgpu_decl.__main__:main", "sgpu is installed by its former name `sgpu`"),
+        ("0.1.0", "sgpu_decl.__main__:main", "sgpu is installed under its former name `sgpu`"),
     ],
 )
 def test_doctor_finds_the_former_name(

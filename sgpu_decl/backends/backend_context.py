@@ -23,7 +23,7 @@ class BackendContext:
     """One project and target. The stores of pinned code and of environments are opened where one
     is used; `pythons` gives the finder of interpreters, `shared_state` says whether other machines
     have the same state. `lineage` gives that of the state which was read last; None before the
-    first. `named_blocks` are the `backend` blocks that the project's file and the file of an
+    first. `backend_blocks` are the `backend` blocks that the project's file and the file of an
     `owner`, relative to the project, have for the target: what the user of this checkout reads."""
 
     project: Path
@@ -33,7 +33,7 @@ class BackendContext:
     pythons: "Callable[[], Pythons]"
     shared_state: Callable[[], bool] = lambda: False
     lineage: "Callable[[], str | None]" = lambda: None
-    named_blocks: "Callable[[str], tuple[BackendOptions, ...]]" = lambda _: ()
+    backend_blocks: "Callable[[str], tuple[BackendOptions, ...]]" = lambda _: ()
 
     _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
 

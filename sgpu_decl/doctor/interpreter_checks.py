@@ -48,7 +48,8 @@ def _former_names() -> Iterator[Finding]:
     for found in distributions(name=FORMER_NAME):
         if any(script.value.startswith("sgpu_decl.") for script in found.entry_points):
             text = (
-                f"sgpu is installed by its former name `{FORMER_NAME}`, which another project has"
+                f"sgpu is installed under its former name `{FORMER_NAME}`, which belongs to "
+                "another project"
             )
         else:
             text = f"`{FORMER_NAME}` {found.version} is another project, with a command `sgpu`"

@@ -192,13 +192,13 @@ class OpenedProject:
             pythons=self.pythons,
             shared_state=lambda: self.shared_place is not None,
             lineage=lambda: self._lineage,
-            named_blocks=cache(self._named_blocks),
+            backend_blocks=cache(self._backend_blocks),
         )
 
-    def _named_blocks(self, owner: str) -> "tuple[BackendOptions, ...]":
-        from sgpu_decl.facts.named_blocks import named_blocks
+    def _backend_blocks(self, owner: str) -> "tuple[BackendOptions, ...]":
+        from sgpu_decl.facts.backend_blocks import backend_blocks
 
-        return named_blocks(self.opened, self.location, owner)
+        return backend_blocks(self.opened, self.location, owner)
 
     def job_backend(self, block: "BackendOptions") -> "JobBackend":
         """What keeps the jobs that a `backend` block names, opened once. It shares the connections

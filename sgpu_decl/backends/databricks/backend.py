@@ -31,7 +31,7 @@ def open_databricks(context: "BackendContext") -> Backend:
     def named_hosts(owner: str) -> list[str | None] | None:
         if not context.shared_state():
             return None
-        blocks = context.named_blocks(owner)
+        blocks = context.backend_blocks(owner)
         written = [block.host for block in blocks if isinstance(block, DatabricksOptions)]
         return [*written, *launch_hosts.all()]
 

@@ -31,7 +31,7 @@ def open_ray(context: BackendContext) -> Backend:
     def addresses(owner: str) -> list[str | None] | None:
         if not context.shared_state():
             return None
-        blocks = context.named_blocks(owner)
+        blocks = context.backend_blocks(owner)
         return [block.address for block in blocks if isinstance(block, RayOptions)]
 
     clusters.guard(addresses, LaunchHosts(context.state_dir / "ray-hosts.json"))

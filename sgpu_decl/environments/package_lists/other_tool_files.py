@@ -47,7 +47,7 @@ _KINDS = (
     ),
     _Kind(
         r"Pipfile", r"^\[(?:dev-)?packages\]\s*$",
-        "what Pipenv makes a lock of",
+        "a list of packages for Pipenv",
         "`pipenv lock`, and `pipenv requirements --hash > requirements.txt` writes a list with "
         f"hashes, {_AS_LOCK}",
     ),
@@ -74,7 +74,7 @@ _KINDS = (
     ),
     _Kind(
         r"pyproject\.toml", r"^\[(?:project|build-system)\]\s*$",
-        "the project itself, and no list of requirements",
+        "the settings of the project, and no list of requirements",
         "`uv lock` makes a `uv.lock` beside it, or `uv pip compile --generate-hashes FILE -o "
         "requirements.txt` a list; name that file as `env.lock`",
     ),

@@ -166,8 +166,8 @@ def unshown(line: RequirementLine, code: str) -> Diagnostic:
     """The error about a line of a file outside of the project."""
     return Diagnostic(
         code=code,
-        summary=f"{line.outside}, which lies outside of the project, is no requirement that can be "
-        "used; its text is not shown",
+        summary=f"{line.outside}, which lies outside of the project, cannot be used as a "
+        "requirement; its text is not shown",
         place=line.place,
         hint="look at it there, and keep lists of requirements in the project",
     )

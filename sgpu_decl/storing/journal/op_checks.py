@@ -52,7 +52,7 @@ def _seconds(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"`{_shown(value)}` should be a number of seconds")
     if not (math.isfinite(value) and 0 <= value <= _DAY):
-        raise ValueError(f"`{_shown(value)}` is no time that a lock counts")
+        raise ValueError(f"`{_shown(value)}` should be a number of seconds, of one day at most")
 
 
 def _flag(value: Any) -> None:

@@ -233,7 +233,7 @@ def test_a_plan_that_names_no_cluster_is_refused(tmp_path: Path, answers: Answer
 
     assert (raised.value.code, raised.value.hint) == (
         "unavailable",
-        "apply again, which plans again; a saved plan has to be made anew",
+        "apply again: that plans again; make a saved plan anew",
     )
 
 

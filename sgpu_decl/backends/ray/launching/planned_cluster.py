@@ -37,7 +37,7 @@ def require_planned_cluster(
         error = BackendError(
             f"the Ray cluster did not answer when `{launching.ref}` was planned, so its ranks have "
             "no place there",
-            hint="apply again, which plans again; a saved plan has to be made anew",
+            hint="apply again: that plans again; make a saved plan anew",
             code="unavailable",
         )
         error.retryable = True

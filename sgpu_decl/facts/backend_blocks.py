@@ -11,10 +11,10 @@ from sgpu_decl.facts.location import ROOT_FILE, Location, Opened
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
 
-__all__ = ["named_blocks"]
+__all__ = ["backend_blocks"]
 
 
-def named_blocks(opened: Opened, location: Location, owner: str) -> "tuple[BackendOptions, ...]":
+def backend_blocks(opened: Opened, location: Location, owner: str) -> "tuple[BackendOptions, ...]":
     """Return the blocks of the runs and jobs in the project's file, and in the file `owner` of a
     run, for the target. A file that cannot be read names nothing."""
     from sgpu_decl.facts.project_file import read_file
