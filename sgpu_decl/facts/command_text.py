@@ -19,7 +19,12 @@ __all__ = ["CommandTexts"]
 
 _MOST = 50  # a process each: texts beyond are those of a large sweep, and differ in values
 _LONGEST = 64 << 10  # a word of a command line has at most 128 KiB
-_SIMPLE = re.compile(r"[\w\s./:=,@%+~^-]*")
+# Text without marks and without words that need others after them.
+_SIMPLE = re.compile(
+    r"(?!.*\b(?:if|for|while|until|case|select|function|then|do|else|elif|fi|done|esac|in)\b)"
+    r"[\w\s./:=,@%+~^-]*",
+    re.DOTALL,
+)
 # Files such as `~/.bashrc` return at once unless the shell is interactive, or read `PS1`, which is
 # not set (`-u`); `conda activate` is a function that only they define.
 _INTERACTIVE = re.compile(

@@ -24,6 +24,13 @@ _OURS = re.compile(
 )
 # What bash refuses. All that may stand after a name: Bash Reference Manual, 3.5.3.
 _NO_VARIABLE = re.compile(r"\$\{[!#]?(\w+)\.([^{}]*)\}?")
+# All else that it can read: a name, a position or a mark, with an index, and what to do with it;
+# since bash 5.3 also a command (`${ date; }`).
+_READABLE = re.compile(
+    r"\$\{(?:[\s|]|[!#]?(?:[A-Za-z_]\w*|\d+|[@*#?$!-])"
+    r"(?:\}|\[(?![^][]*\][.\w])|[-:=?+%#/^,~@*]|\Z))"
+)
+_NO_OFFSET = re.compile(r"\$\{\w+:\s*[A-Za-z_]\w*\.\w")  # of OmegaConf: `${hydra:job.num}`
 # References of Databricks bundles that have one of ours for the same thing.
 _OF_BUNDLES = {
     "bundle.target": "target.name", "bundle.environment": "target.name",
@@ -40,6 +47,10 @@ _LONG = 6  # letters of a name that may have another one in it; three are soon a
 _ARGUMENTS = frozenset({"args", "matrix", "parameters"})
 _COMMAND = "command"
 _EXAMPLES = ("var.NAME", "env.NAME", "matrix.AXIS", "target.name", "project.name", "git.commit")
+_NO_EXPANSION = (
+    f"references are {', '.join(f'`${{{name}}}`' for name in _EXAMPLES)}; quote it (`'…'`) if a "
+    "program is to read it as it is"
+)
 
 
 def has_near_references(text: str) -> bool:
@@ -125,8 +136,7 @@ def shell_references_of(
 def _refused(
     one: Expansion, variables: Collection[str], axes: Collection[str]
 ) -> tuple[str, str] | None:
-    """What a shell refuses, in words, and what to write instead. `${{ x }}` is left to the programs
-    that fill it in before."""
+    """What a shell refuses, in words, and what to write instead."""
     text = one.text
     shown = text[:80]
     if _OURS.match(text):
@@ -137,7 +147,10 @@ def _refused(
         return summary, f"did you mean `{meant}`?"
     match = _NO_VARIABLE.match(text)
     if match is None:
-        return None
+        if _READABLE.match(text) and not _NO_OFFSET.match(text):
+            return None
+        summary = f"the shell would end at `{shown}`, which is no expansion that it knows"
+        return summary, _NO_EXPANSION
     summary = (
         f"the shell would end at `{shown}` with `bad substitution`: a variable cannot have a dot"
     )
@@ -157,8 +170,7 @@ def _instead(first: str, rest: str, variables: Collection[str], axes: Collection
             return f"did you mean `${{{space}.{near}}}`?"
     if first.isupper():
         return f"write `${{{first}}}.{rest}` for the value of `{first}` before the dot"
-    known = ", ".join(f"`${{{name}}}`" for name in _EXAMPLES)
-    return f"references are {known}; quote it (`'…'`) if a program is to read it as it is"
+    return _NO_EXPANSION
 
 
 def _misspelt(text: str) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,11 @@ def found(sgpu: Shell, command: object, verb: str = "validate", more: str = "") 
         ("echo ${run.b.output/w.pt}", "write `${run.b.output}` for the folder"),
         ("echo ${resources.jobs.x.id}", "references are `${var.NAME}`, "),
         ("echo ${env.HOME", "did you mean `${env.HOME}`?"),
+        ("echo ${{ github.sha }}", "references are `${var.NAME}`, "),
+        ("echo ${.name}", "references are `${var.NAME}`, "),
+        ("echo ${runs[0].name}", "references are `${var.NAME}`, "),
+        ("echo ${hydra:job.num}", "references are `${var.NAME}`, "),
+        ("echo ${my|name}", "references are `${var.NAME}`, "),
     ],
 )
 @pytest.mark.parametrize("listed", [False, True])
@@ -51,6 +56,8 @@ def test_a_name_with_a_dot_that_a_shell_would_expand(
     [
         "echo ${VAR:-x} ${a[0]} ${#x} ${x%.py} ${x:-${a.b}} '${a.b}'",
         "cat <<'X'\n${a.b}\nX\n",
+        "echo ${@} ${1} ${#} ${?} ${!x} ${!x@} ${#a[@]} ${a[b[1]]}",
+        "echo ${a[0]%.py} ${x@Q} ${x:1} ${x:n:2}",
         "echo ${var.size} ${target.name}",
         ["python", "train.py", "dir=${model.name}"],
         ["bash", "train.sh", "${model.name}"],
@@ -81,6 +88,9 @@ def test_a_reference_without_an_end_in_arguments(sgpu: Shell, field: str) -> Non
         ("echo 'it's'", "error"),
         ("if true; then echo 1", "error"),
         ("echo ${HOME", "error"),
+        ("if true", "error"),
+        ("for x in 1 2\necho x", "error"),
+        ("python train.py --in data --do 1", None),
         ("exit 0\necho 'what follows is never read", "warning"),
         ("shopt -s extglob\necho !(a)", None),
         ("echo \"$(date +'%s')\"", None),
