@@ -203,6 +203,7 @@ OBJECTS = {
             "unavailable": "why its backend cannot be asked: the rest is as it was recorded",
             "unknown_since": "when its backend last said how it stands, where `unavailable` is there and that is known",
             "hidden_from": "the user from whom its platform hides it",
+            "skipped": "true if it never started, since a run that it comes after has not succeeded: its state is `failed`",
             "overdue": "true if it must have ended, and how is not known: its state is `lost`, and it may have succeeded",
         },
         {

@@ -122,7 +122,7 @@ def outcome_error(
             hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",
         )
     bad = [
-        str(view.ref)
+        view
         for view in views
         # One that is active still is followed on the machine that launched it.
         if view.state is not AttemptState.SUCCEEDED
@@ -130,9 +130,18 @@ def outcome_error(
     ]
     if not bad:
         return None
-    more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+    started = [str(view.ref) for view in bad if not view.skipped]
+    named = started or [str(view.ref) for view in bad]
+    more = f" and {len(named) - 5} more" if len(named) > 5 else ""
+    text = f"{', '.join(f'`{ref}`' for ref in named[:5])}{more} did not succeed"
+    if not started:
+        return RunFailed(
+            f"{text}: skipped, since a run that comes before has not succeeded",
+            hint="`sgpu apply` launches it again with that run",
+        )
+    skipped = len(bad) - len(started)
     return RunFailed(
-        f"{', '.join(f'`{ref}`' for ref in bad[:5])}{more} did not succeed",
+        f"{text}{f', and {skipped:,} after it skipped' if skipped else ''}",
         hint="the output of all ranks: "
-        + session.shell_command(f"logs {shlex.quote(bad[0])} --rank all"),
+        + session.shell_command(f"logs {shlex.quote(started[0])} --rank all"),
     )

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from sgpu_decl.model.ray_size import RayStatus
 
 __all__ = [
+    "SKIPPED",
     "AttemptView",
     "RankView",
     "status_fields",
     "time_text",
     "view_in",
 ]
+
+SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,16 @@ class AttemptView:
     hidden_from: str | None = None
     overdue: bool = False
 
+    @property
+    def skipped(self) -> bool:
+        """Whether it never started, since a run that it comes after has not succeeded."""
+        return self.state is AttemptState.FAILED and self.failure is FailureClass.UPSTREAM_FAILED
+
+    @property
+    def standing(self) -> str:
+        """The state in a word for people, who tell what failed from what was skipped for it."""
+        return SKIPPED if self.skipped else str(self.state)
+
     def seconds(self, now: datetime | None) -> float | None:
         """How long it took, or takes until `now`; None if it did not start, or has ended and nobody
         knows when."""
@@ -91,7 +104,7 @@ class AttemptView:
     def __repr__(self) -> str:
         """Short: a notebook shows lists of them."""
         cause = f": {self.first_cause.summary}" if self.first_cause is not None else ""
-        return f"<{self.ref} {self.state}{cause}>"
+        return f"<{self.ref} {self.standing}{cause}>"
 
 
 def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
@@ -152,6 +165,7 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "unknown_since": time_text(view.unknown_since),
         "hidden_from": view.hidden_from,
         "overdue": view.overdue or None,
+        "skipped": view.skipped or None,
     }
     return {
         "attempt": view.ref.number,

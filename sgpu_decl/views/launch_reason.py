@@ -29,7 +29,7 @@ REASONS: Mapping[Reason, str] = MappingProxyType(
         Reason.LIVE_DRIFTED: "the live run differs from what was applied",
         Reason.FAILED_NOT_RETRIED: "failed, not retried: `--retry-failed` launches it again",
         Reason.CANCELLED_BY_USER: "cancelled: `--rerun` launches it again",
-        Reason.UPSTREAM_FAILED: "a run that it comes after has not succeeded",
+        Reason.UPSTREAM_FAILED: "skipped: a run that it comes after has not succeeded",
         Reason.UP_TO_DATE: "up to date",
     }
 )

@@ -108,7 +108,7 @@ def summary_line(plan: Plan) -> str:
     are any."""
     counts = plan.summary
     if not changes_something(plan):
-        parts = [f"{counts.no_op:,} unchanged"] if counts.no_op else []
+        parts = _kept(plan)
         return " ".join(["No changes.", *_counted(parts, plan)])
     parts = [
         f"{counts.create:,} to create",
@@ -120,8 +120,19 @@ def summary_line(plan: Plan) -> str:
         parts.append(f"{counts.adopt:,} to adopt")
     if counts.forget:
         parts.append(f"{counts.forget:,} to forget")
-    parts.append(f"{counts.no_op:,} unchanged")
+    parts += _kept(plan) or ["0 unchanged"]
     return " ".join(["Plan:", *_counted(parts, plan)])
+
+
+def _kept(plan: Plan) -> list[str]:
+    """What nothing is done about: those that stay as they are, and those that would be launched if
+    a run that they come after had succeeded."""
+    skipped = sum(
+        change.reason is Reason.UPSTREAM_FAILED and change.cause is not Cause.WITHDRAWN
+        for change in plan.changes
+    )
+    counts = {"unchanged": plan.summary.no_op - skipped, "skipped": skipped}
+    return [f"{number:,} {word}" for word, number in counts.items() if number]
 
 
 def _counted(parts: list[str], plan: Plan) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt import BACKOFF, AttemptState
-from sgpu_decl.model.attempt_view import AttemptView, RankView
+from sgpu_decl.model.attempt_view import SKIPPED, AttemptView, RankView
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import Colour, age, count, escape, paint, shorten
@@ -44,6 +44,7 @@ _COLOURS = {
     "lost": Colour.RED,
     "running": Colour.CYAN,
     "cancelled": Colour.YELLOW,
+    SKIPPED: Colour.YELLOW,
 }
 _LONGEST_CAUSE = 72
 _MOST_RANKS = 8  # that are listed by their numbers
@@ -71,7 +72,7 @@ def status_table(
     for view in views:
         started = age(view.started_at, now) if view.started_at else "-"
         took, remark = _took(view, now), _remark(view, now, hints)
-        rows.append((str(view.ref), str(view.state), view.backend, started, took, remark))
+        rows.append((str(view.ref), view.standing, view.backend, started, took, remark))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = []
     for row in rows:
@@ -95,8 +96,9 @@ def nothing_live(gone: Sequence[Attempt]) -> str:
 
 
 def tally(states: Sequence[str]) -> str:
-    """`6 runs: 2 running, 3 queued, 1 failed`, in the order of an attempt's life."""
-    counted = [(states.count(state), state) for state in AttemptState]
+    """`6 runs: 2 running, 3 queued, 1 failed`, in the order of an attempt's life, as
+    `AttemptView.standing` says the states."""
+    counted = [(states.count(state), state) for state in (*AttemptState, SKIPPED)]
     parts = ", ".join(f"{number:,} {state}" for number, state in counted if number)
     return f"{count(len(states), 'run')}: {parts}"
 
@@ -105,7 +107,7 @@ def ending(view: AttemptView, *, now: datetime, colour: bool) -> str:
     """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
     how = how_it_ended(view)
     comma = "," if how and not how.startswith("after ") else ""
-    text = f"{view.ref} {state_text(str(view.state), colour=colour)}{comma} {how}".rstrip()
+    text = f"{view.ref} {state_text(view.standing, colour=colour)}{comma} {how}".rstrip()
     if view.unavailable is not None:
         return f"{text}, {_as_recorded(view, now)}"
     cause = _cause_line(view, 200)
@@ -116,7 +118,7 @@ def how_it_ended(view: AttemptView) -> str:
     """`after 3 s, exit code 1, 2 restarts`, or as much of it as there is to say."""
     took, code = _took(view, None), view.exit_code
     words = [] if took == "-" else [f"after {took}"]
-    if view.state is AttemptState.FAILED and code is not None and code >= 0:
+    if view.state is AttemptState.FAILED and not view.skipped and code is not None and code >= 0:
         words.append(f"exit code {code}")
     if view.restart:
         words.append(count(view.restart, "restart"))
@@ -310,7 +312,7 @@ def _history_line(past: AttemptView, now: datetime) -> str:
     when = age(past.ended_at, now) if past.ended_at else ""
     took = _took(past, None)
     restarts = count(past.restart, "restart") if past.restart else ""
-    parts = [f"#{past.ref.number} {past.state}", when, "" if took == "-" else f"took {took}"]
+    parts = [f"#{past.ref.number} {past.standing}", when, "" if took == "-" else f"took {took}"]
     return ", ".join(filter(None, [*parts, restarts]))
 
 

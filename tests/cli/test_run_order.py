@@ -46,11 +46,27 @@ def test_runs_start_in_their_order_and_nobody_has_to_stay(project: Shell) -> Non
 
 def test_a_failure_stops_those_after_it_until_it_is_mended(project: Shell) -> None:
     project.write("sgpu.yml", PROJECT.replace("CODE", "3"))
-    assert project.here("apply", "-y").code == 5
+    failed = project.here("apply", "-y")
+    assert failed.code == 5
+    assert "3 runs: 1 failed, 2 skipped" in failed.err
+    assert "`train#1` did not succeed, and 2 after it skipped" in failed.err
     assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "1 failed")
+    table = [line.split()[:2] for line in project.here("status").out.splitlines()[1:]]
+    assert sorted(table) == [
+        ["evaluate#1", "skipped"],
+        ["report#1", "skipped"],
+        ["train#1", "failed"],
+    ]
+    runs = project.here("status", "-o", "json").json["data"]["runs"]
+    skipped = {run["name"]: run.get("skipped") for run in runs}
+    assert skipped == {"train": None, "evaluate": True, "report": True}
+    assert "report#1 skipped: evaluate#1 failed, and this run" in project.here("show", "report").out
+    waited = project.here("wait", "report")
+    assert (waited.code, "skipped, since a run that comes before" in waited.err) == (5, True)
     assert "train#1 failed, and this run comes after it" in project.here("status", "evaluate").out
     kept = project.here("apply", "-y")
     assert kept.code == 5
+    assert "No changes. 1 unchanged, 2 skipped." in kept.out
     assert "`evaluate` is not launched: it comes after `train`, and `train#1` failed" in kept.out
     assert states(project)["evaluate"] == "1 failed"
     held = project.here("apply", "-y", "evaluate")
