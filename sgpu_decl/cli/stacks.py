@@ -31,8 +31,8 @@ def command(*, source: ProjectSource, name: str | None, rank: str, output: str) 
 
     NAME is `train` or `train#8`, FILE the file of a run. Without them it is the latest run.
 
-    Ranks with equal stacks are shown together, and a rank that differs from most others last, with
-    the line at which it does: in a hang, the others often wait for that one.
+    Ranks with equal stacks are shown together. A rank that differs from most others comes last,
+    with the line where it differs: in a hang, the others often wait for that one.
 
     The stacks of a rank that is a `command` need `py-spy` on this machine, which pauses the rank
     while it reads them.
