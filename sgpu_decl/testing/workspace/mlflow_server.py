@@ -173,8 +173,8 @@ class _Parent:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", _PROGRAM],
-                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True,
-                cwd="/", env=_environment(),
+                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=errors, cwd="/",
+                start_new_session=True, env=_environment(),
             )  # fmt: skip
         return self._requests
 
