@@ -1,7 +1,6 @@
 """A job: what a scheduler starts, again and again."""
 
 import re
-from collections.abc import Collection
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -13,13 +12,12 @@ from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
 from sgpu_decl.config.lifecycle import Lifecycle
 from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.problems import problem
+from sgpu_decl.config.timezones import zone_name
 from sgpu_decl.config.units import Duration
-from sgpu_decl.diagnostics.nearest_names import nearest
 
 __all__ = ["Job", "Notebook", "Trigger"]
 
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")
-_OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _PERIODS = {"hours": 3_600, "days": 86_400, "weeks": 604_800}
 
 
@@ -29,36 +27,6 @@ def _cron(text: str) -> str:
         why, hint = refused
         raise problem("bad_cron", f"{{path}} is no Quartz cron expression: it {why}", hint)
     return " ".join(text.split())
-
-
-def _timezone(name: str) -> str:
-    """A machine without a list of time zones lets all names through."""
-    if name in ("UTC", "GMT"):
-        return name
-    from zoneinfo import available_timezones
-
-    known = available_timezones()
-    if name in known or not known:
-        return name
-    near = None if _OFFSET.fullmatch(name) else nearest(name, known)
-    hint = f"did you mean `{near}`?" if near else _zone_of_offset(name, known)
-    raise problem("unknown_timezone", "{path} names no time zone", hint)
-
-
-def _zone_of_offset(name: str, known: Collection[str]) -> str:
-    """What to write for an offset, such as `UTC+2`."""
-    place = "name a place, such as `Europe/Berlin`, whose clock follows summer time"
-    offset = _OFFSET.fullmatch(name)
-    if offset is None:
-        return place
-    sign, hours, minutes = offset[1], int(offset[2]), int(offset[3] or 0)
-    # POSIX counts to the west: `Etc/GMT-2` is two hours ahead of UTC.
-    zone = f"Etc/GMT{'-' if sign == '+' else '+'}{hours}" if hours or minutes else "UTC"
-    if minutes or zone not in {*known, "UTC"}:
-        return place
-    side = "ahead of" if sign == "+" else "behind"
-    which = f"which is {hours} h {side} UTC: its sign is the other way round"
-    return f"write `{zone}`, {which}. Or {place}"
 
 
 def _accelerator(text: str) -> str:
@@ -203,7 +171,7 @@ class Job(Block):
         None,
         description="When the job starts: a Quartz cron expression, which begins with the seconds.",
     )
-    timezone: Annotated[str, Field(min_length=1), AfterValidator(_timezone)] = Field(
+    timezone: Annotated[str, Field(min_length=1), AfterValidator(zone_name)] = Field(
         "UTC", description="The time zone of the schedule, such as Europe/Berlin."
     )
     trigger: Trigger | None = Field(None, description="What starts the job instead of a schedule.")

@@ -25,6 +25,7 @@ from sgpu_decl.config.run_reader import (
     read_run,
 )
 from sgpu_decl.config.shared_environments import with_shared_environment
+from sgpu_decl.config.timezones import timezone_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
@@ -117,6 +118,7 @@ def read_project(
     findings += _unknown_runs(head.entries.get("jobs"), block)
     findings += _removed_and_declared(root)
     findings += rename_findings(root)
+    findings += timezone_findings(root)
     read = ReadProject(
         name=name,
         mode=project.mode if project else Mode.PRODUCTION,

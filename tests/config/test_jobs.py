@@ -1,15 +1,18 @@
 """What jobs may say, and what is wrong with one is told at its place."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
-from zoneinfo import available_timezones
+from zoneinfo import TZPATH, available_timezones, reset_tzpath
 
 import pytest
 
 from sgpu_decl.config.cron import refuse_cron
 from sgpu_decl.config.job import Trigger
+from sgpu_decl.config.timezones import known_zones
 from sgpu_decl.config.units import Duration
+from tests.config.conftest import outcome
 
 HEAD = "jobs:\n  j:\n    notebook: {path: /Workspace/x}\n"
 
@@ -114,7 +117,6 @@ def test_the_examples_of_quartz_are_right(text: str) -> None:
         ("+0100", "`Etc/GMT-1`"),
         ("UTC+5:30", "name a place"),
         ("UTC+19", "name a place"),
-        ("Mars/Base", "name a place"),
         ("europe/berlin", "`Europe/Berlin`"),
     ],
 )
@@ -124,6 +126,55 @@ def test_a_time_zone_is_one_by_its_name(bad: Callable[..., Any], zone: str, hint
     assert hint in found.hint
     for written in re.findall(r"`([^`]+)`", found.hint):
         assert written in available_timezones()
+
+
+@pytest.fixture
+def bare_machine(tmp_path: Path) -> Iterator[None]:
+    """A machine whose list of zones lacks their former names."""
+    names = ("Africa/Cairo", "America/Los_Angeles", "Asia/Kathmandu", "Asia/Kolkata")
+    for name in (*names, "Europe/Berlin", "Europe/Kyiv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"TZif")
+    before = TZPATH
+    reset_tzpath([tmp_path])
+    known_zones.cache_clear()
+    yield
+    reset_tzpath(before)
+    known_zones.cache_clear()
+
+
+@pytest.mark.usefixtures("bare_machine")
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "US/Pacific",
+        "Asia/Calcutta",
+        "Europe/Kiev",
+        "Asia/Katmandu",
+        "EST5EDT",
+        "GB",
+        "Asia/Kolkata",
+    ],
+)
+def test_a_former_name_of_a_zone_is_right_where_the_machine_lacks_it(
+    good: Callable[..., Any], zone: str
+) -> None:
+    loaded = good(f"{HEAD}    timezone: {zone}\n", "sgpu.yml")
+    assert loaded.jobs[0].config.timezone == zone
+
+
+@pytest.mark.usefixtures("bare_machine")
+@pytest.mark.parametrize("zone", ["US/Pacfic", "Asia/Kalcutta", "europe/kyiv", "UTC+2"])
+def test_a_name_that_is_like_a_known_one_is_refused(bad: Callable[..., Any], zone: str) -> None:
+    (found,) = bad(f"{HEAD}    timezone: {zone}\n", "sgpu.yml")
+    assert (found.code, found.severity) == ("unknown_timezone", "error")
+
+
+def test_a_zone_that_is_like_no_other_is_left_to_the_platform() -> None:
+    loaded, (found,) = outcome(f"{HEAD}    timezone: Mars/Base\n", "sgpu.yml")
+    assert loaded is not None
+    assert (found.code, found.severity) == ("unknown_timezone", "warning")
+    assert str(found.place) == "sgpu.yml:4:15"
 
 
 @pytest.mark.parametrize(
