@@ -7,10 +7,11 @@ from sgpu_decl.agent.slots import Slots, Waiters, wait_for_ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from sgpu_decl.agent.attempt_record import AttemptRecord
+    from sgpu_decl.agent.gpu_gate import GpuGate
     from sgpu_decl.agent.loop import Loop
 
 __all__ = ["AttemptQueue"]
@@ -104,7 +105,8 @@ class AttemptQueue:
             why = f"{self._need} GPUs are needed, this machine has {have}"
             self.on_refused("capacity", why)
         else:
-            slots = Slots(gpus["lock_dir"], gpus["devices"], self._need)
+            slots = Slots(gpus["lock_dir"], gpus["devices"], self._need, _gate(gpus))
+            slots.on_wait = lambda: self._record.update(waiting_for=_waiting_words(slots.kept))
             self._wait(slots, "gpus", lambda: self._leave_with(slots.names))
 
     def _wait(self, slots: Slots, what: str, then: Callable[[], None]) -> None:
@@ -115,3 +117,18 @@ class AttemptQueue:
     def _leave_with(self, devices: tuple[str, ...]) -> None:
         self._record.update(waiting_for=None)
         self.on_turn(devices)
+
+
+def _gate(gpus: Mapping[str, Any]) -> GpuGate | None:
+    """What keeps GPUs from this run that others use; None if it shares them, or was launched by an
+    older sgpu."""
+    if not gpus.get("shared_lock_dir"):
+        return None
+    from sgpu_decl.agent.gpu_gate import GpuGate
+
+    return GpuGate(gpus["shared_lock_dir"], gpus["callers"])
+
+
+def _waiting_words(kept: Sequence[str]) -> str:
+    """What an attempt waits for whose GPUs are not free, named where a gate keeps them."""
+    return f"GPUs that are free: {'; '.join(kept)}" if kept else "gpus"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-__all__ = ["host_lock_folder", "host_lock_home", "taken_folder"]
+__all__ = ["host_lock_folder", "host_lock_home", "shared_gpu_locks", "taken_folder"]
 
 _SHARED = "/tmp"  # noqa: S108  what is made there is checked to be ours
 _RUNTIME = "/run/user"
@@ -46,6 +46,11 @@ def host_lock_home() -> str:
         f"`{shared}` is not private to this user, who has no runtime folder either: remove it, "
         "or set XDG_RUNTIME_DIR to a folder that is yours alone"
     )
+
+
+def shared_gpu_locks() -> str:
+    """Return the folder of the locks of GPUs that all users share; it may be missing."""
+    return os.path.join(_SHARED, "sgpu-gpus")
 
 
 def taken_folder() -> str | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "alive",
+    "ancestors",
     "become_subreaper",
     "boot_id",
     "carriers",
@@ -124,6 +125,16 @@ def cpu_ticks(pid: int) -> int:
     """Return the CPU time that a process used, with its reaped children, in clock ticks."""
     fields = _stat(pid)
     return sum(map(int, fields[11:15])) if len(fields) >= 15 else 0
+
+
+def ancestors(pid: int) -> list[int]:
+    """Return a process and those above it, but for the first of the machine or the container."""
+    found: list[int] = []
+    while pid > 1 and pid not in found:
+        found.append(pid)
+        fields = _stat(pid)
+        pid = int(fields[1]) if len(fields) > 1 else 0
+    return found
 
 
 def descendants(root: int) -> list[int]:

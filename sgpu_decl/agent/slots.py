@@ -8,6 +8,9 @@ A cleaner of `/tmp` may delete the file of a slot that is held: whoever holds on
 time to time (`Slots.touch`). An empty file is a new one: a run then looks for the holder of an
 earlier one.
 
+A gate may keep a slot from a run that has its lock (`gpu_gate`). The head waits for it as for a
+lock, and keeps the lock meanwhile.
+
 To wait for a lock, a forked child blocks in flock on a descriptor that it shares with us: when the
 child ends, the lock is ours. So waiting takes no CPU time.
 """
@@ -15,6 +18,7 @@ child ends, the lock is ours. So waiting takes no CPU time.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 
 from sgpu_decl.agent.attempt_files import OUTCOME
@@ -27,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sgpu_decl.agent.gpu_gate import GpuGate
     from sgpu_decl.agent.loop import Loop
 
 __all__ = ["Slots", "Waiters", "wait_for_ends"]
@@ -144,7 +149,15 @@ def wait_for_ends(
 class Slots:
     """`need` of the named slots in a lock folder, locked until `release`."""
 
-    def __init__(self, folder: str, names: Sequence[str], need: int) -> None:
+    on_wait: Callable[[], None] = staticmethod(lambda: None)
+    """Called when `kept` changes while slots are waited for."""
+
+    def __init__(
+        self, folder: str, names: Sequence[str], need: int, gate: GpuGate | None = None
+    ) -> None:
+        self._gate = gate
+        self._used: dict[str, str] = {}
+        self._blocked: dict[str, int] = {}
         self._folder = folder
         self._names = names
         self._need = need
@@ -157,14 +170,19 @@ class Slots:
         """Our slots, in the given order."""
         return tuple(name for name in self._names if name in self._locks)
 
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Why the gate keeps slots that are waited for, in words."""
+        return tuple(words for name, words in self._used.items() if name in self._blocked)
+
     def acquire(self, waiters: Waiters, then: Callable[[], None]) -> None:
         """Call `then` when all needed slots are ours."""
         self._waiters, self._then = waiters, then
         self._ticket, earlier = self._take_ticket()
         if not earlier:
-            self._head()
+            self._look()
         else:
-            waiters.start(lambda: self._stand_in_line(earlier), self._head)
+            waiters.start(lambda: self._stand_in_line(earlier), self._look)
 
     def release(self) -> None:
         """Give ticket and slots back."""
@@ -172,6 +190,8 @@ class Slots:
         for descriptor in self._locks.values():
             os.close(descriptor)
         self._locks.clear()
+        if self._gate is not None:
+            self._gate.release()
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
@@ -209,6 +229,26 @@ class Slots:
         for name in earlier:
             wait_until_free(self._path(name))
 
+    def _look(self) -> None:
+        """Ask the gate which slots others use, in a child, since the answer may take seconds."""
+        gate = self._gate
+        if gate is None:
+            self._head()
+            return
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+
+        def answered() -> None:
+            os.close(writer)
+            with open(reader, "rb") as pipe:
+                self._used = json.loads(pipe.read() or b"{}")
+            self._head()
+
+        def ask() -> None:
+            with open(writer, "wb", closefd=False) as pipe:
+                pipe.write(json.dumps(gate.used(self._names)).encode())
+
+        self._waiters.start(ask, answered, writer)
+
     def _head(self) -> None:
         busy: list[tuple[str, int]] = []
         for name in self._names:
@@ -221,12 +261,17 @@ class Slots:
             return
         for name in self._blocked:
             self._await(name)
+        self.on_wait()
 
     def _await(self, name: str) -> None:
-        descriptor = self._blocked[name]
-        self._waiters.start(
-            lambda: fcntl.flock(descriptor, fcntl.LOCK_EX), lambda: self._freed(name), descriptor
-        )
+        descriptor, gate = self._blocked[name], self._gate
+
+        def block() -> None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if gate is not None:
+                gate.wait(name)
+
+        self._waiters.start(block, lambda: self._freed(name), descriptor)
 
     def _try(self, name: str, busy: list[tuple[str, int]]) -> None:
         """Take a slot, or add it to those that are `busy`, with the file whose lock is awaited."""
@@ -244,6 +289,9 @@ class Slots:
             os.close(descriptor)
             busy.append((name, deleted))
             return
+        if self._gate is not None and (name in self._used or not self._gate.take(name)):
+            busy.append((name, descriptor))
+            return
         os.pwrite(descriptor, b"1", 0)
         self._locks[name] = descriptor
 
@@ -252,6 +300,7 @@ class Slots:
         if name not in self._blocked:
             return
         os.close(self._blocked.pop(name))
+        self._used.pop(name, None)
         busy: list[tuple[str, int]] = []
         self._try(name, busy)
         if len(self._locks) == self._need:
@@ -261,11 +310,14 @@ class Slots:
         for _, descriptor in busy:
             self._blocked[name] = descriptor
             self._await(name)
+        self.on_wait()
 
     def touch(self) -> None:
         """Keep the files of our slots from cleaners, which delete what is old."""
         for descriptor in self._locks.values():
             os.utime(descriptor)
+        if self._gate is not None:
+            self._gate.touch()
 
     def _complete(self) -> None:
         for descriptor in self._blocked.values():

@@ -1,9 +1,8 @@
 """The GPUs of this machine, and the processes that use them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from sgpu_decl.agent import processes
+from sgpu_decl.agent.gpu_users import attempt_of, user_words
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.gpus.devices import Devices, in_words
 from sgpu_decl.gpus.health import GpuHealth, GpuUse
@@ -57,7 +56,7 @@ def _of_one(use: GpuUse) -> Iterator[Finding]:
             f"{name} takes no processes: its compute mode is `Prohibited`",
             f"`sudo nvidia-smi -i {use.index} -c DEFAULT`",
         )
-    users = [(pid, memory, _run_of(pid)) for pid, memory in use.processes]
+    users = [(pid, memory, attempt_of(pid)) for pid, memory in use.processes]
     ours = sorted({run for _, _, run in users if run})
     if ours:
         yield ok(_CHECK, f"{name} is used by {', '.join(ours)}")
@@ -65,9 +64,9 @@ def _of_one(use: GpuUse) -> Iterator[Finding]:
     if others:
         yield warn(
             _CHECK,
-            f"{name} is used by other programs: {', '.join(map(_described, others))}",
-            "sgpu does not wait for them: ranks that get this GPU share its memory; end them, or "
-            "leave the GPU out with `CUDA_VISIBLE_DEVICES`",
+            f"{name} is used by {user_words(others)}",
+            "runs that need this GPU wait until it is free; end them, or share it: "
+            "`backend: {kind: local, share_gpus: true}`",
         )
     elif not users and use.used > _NOTICEABLE:
         yield warn(
@@ -76,23 +75,3 @@ def _of_one(use: GpuUse) -> Iterator[Finding]:
             "be seen from here",
             "they are in another container or of another user: look with `nvidia-smi` on the host",
         )
-
-
-def _described(user: tuple[int, int | None]) -> str:
-    pid, memory = user
-    amount = "" if memory is None else f", {size(memory)}"
-    return f"process {pid} ({_command(pid)}{amount})"
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-    except OSError:  # NVML counts as the host does; a container counts its own
-        return "not visible from here"
-
-
-def _run_of(pid: int) -> str:
-    """The attempt that a process is a rank of; empty for all others."""
-    variables = processes.variables(pid)
-    address, attempt = variables.get("SGPU_ADDRESS"), variables.get("SGPU_ATTEMPT")
-    return f"{address}#{attempt}" if address and attempt else ""

@@ -61,11 +61,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpus:
-    """The devices of this machine and how many of them the run needs (0: ranks without a GPU)."""
+    """The devices of this machine and how many of them the run needs (0: ranks without a GPU).
+
+    `shared_lock_dir` has the locks of all users of the machine; without it, the run also takes
+    devices that others use. `callers` are the processes that launched it and may wait for it:
+    devices that they use count as free.
+    """
 
     lock_dir: str
     devices: tuple[str, ...] = ()
     need: int = 0
+    shared_lock_dir: str = ""
+    callers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
    package, by the real way. SGPU_TEST_GPUS says what there is, NAME:BYTES for each GPU, with `;`
    between them; a number alone is the error that nvmlInit gives; a name `LOST` is a GPU that does not
    answer. SGPU_TEST_USERS says what uses them, GPU:PID:BYTES with `;` between, PID 0 for a process
-   that is not told of; SGPU_TEST_CUDA is the driver's CUDA, such as 12040; SGPU_TEST_COMPUTE_MODE
+   that is not told of, or @FILE with such a line, read each time; SGPU_TEST_CUDA is the driver's CUDA, such as 12040; SGPU_TEST_COMPUTE_MODE
    that of all GPUs, SGPU_TEST_CAPABILITY their compute capability, such as 90. */
 #include <stdlib.h>
 #include <stdio.h>
@@ -33,6 +33,12 @@ int nvmlInitWithFlags(unsigned flags) {
 /* The users of a GPU, those that are not told of left out; their bytes together in `used`. */
 static unsigned users_of(device_t *d, process_t *to, unsigned long long *used) {
     const char *text = getenv("SGPU_TEST_USERS");
+    char line[4096] = "";
+    if (text && *text == '@') {
+        FILE *file = fopen(text + 1, "r");
+        if (file) { line[fread(line, 1, sizeof line - 1, file)] = 0; fclose(file); }
+        text = line;
+    }
     char *copy = strdup(text ? text : ""), *next = copy, *entry;
     unsigned found = 0;
     *used = 0;

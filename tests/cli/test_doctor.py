@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from pwd import getpwuid
 from resource import RLIMIT_AS, RLIMIT_FSIZE, RLIMIT_NOFILE, setrlimit
 from typing import Any
 
@@ -218,7 +219,8 @@ def test_another_program_on_a_gpu_is_named(on: Callable[..., Shell]) -> None:
         sleeping.kill()
     assert found[0] == "ok: 2 x NVIDIA L4 (24 GB) | None"
     assert found[1].startswith(
-        f"warn: GPU 1 is used by other programs: process {sleeping.pid} (sleep, 8.0 GB)"
+        f"warn: GPU 1 is used by user {getpwuid(os.getuid()).pw_name} (process {sleeping.pid}, "
+        "sleep, 8.0 GB) | runs that need this GPU wait until it is free"
     )
 
 

@@ -29,7 +29,9 @@ def test_blocks_and_lists_are_plain_json() -> None:
         "kind": "script", "path": "main.py", "module": None, "function": None, "command": None,
         "shell": None, "args": ["a", 1], "call": None,
     }  # fmt: skip
-    assert data["gpus"] == {"devices": [], "need": 0, "lock_dir": "/g"}
+    assert data["gpus"] == {
+            "devices": [], "need": 0, "lock_dir": "/g", "shared_lock_dir": "", "callers": [],
+        }  # fmt: skip
     assert data["retry"] == {"max": 0, "on": ["infra"], "backoff": 1.0}
     assert (data["tracker"], data["parallel"], data["per"]) == (None, None, "rank")
 

@@ -4,16 +4,21 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.host_locks import host_lock_folder, shared_gpu_locks
+from sgpu_decl.agent.processes import ancestors, start_time
 from sgpu_decl.agent.relocation import HIDDEN
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
+from sgpu_decl.backends.local.options import LocalOptions
 from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 
 def local_launch_spec(
@@ -53,6 +58,7 @@ def local_launch_spec(
             lock_dir=host_lock_folder("gpus"),
             devices=tuple(devices),
             need=0 if config.type.name == "CPU" else config.gpus,
+            **_others(config),
         ),
         parallel=_parallel(launching, layout),
         wait_for=tuple(
@@ -64,6 +70,15 @@ def local_launch_spec(
         tracker=tracker,
         tether=_tether() if call is not None and call.attended else None,
     )
+
+
+def _others(config: "RunConfig") -> dict[str, Any]:
+    """What lets a run on GPUs wait for their other users, unless it shares with them."""
+    options = config.backend
+    shares = isinstance(options, LocalOptions) and options.share_gpus
+    if shares or config.type.name == "CPU":
+        return {}
+    return {"shared_lock_dir": shared_gpu_locks(), "callers": tuple(ancestors(os.getpid()))}
 
 
 def _tether() -> Tether | None:

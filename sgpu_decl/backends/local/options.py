@@ -1,7 +1,15 @@
-"""The `backend` block of this machine: it has what all have."""
+"""The `backend` block of this machine."""
+
+from pydantic import Field
 
 from sgpu_decl.config.backend import BackendOptions
 
 
 class LocalOptions(BackendOptions):
     """Ranks run on this machine."""
+
+    share_gpus: bool = Field(
+        default=False,
+        description="This machine: ranks also get GPUs that other programs use; else a run waits "
+        "until they are free.",
+    )

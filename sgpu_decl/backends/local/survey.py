@@ -1,5 +1,6 @@
 """Whether this machine can run what a run asks for, said at plan time."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -8,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import host_locks, kernel_features
+from sgpu_decl.agent.gpu_users import gpu_users, in_words
+from sgpu_decl.agent.processes import ancestors
 from sgpu_decl.agent.ray_object_store import default_store, shared_memory
 from sgpu_decl.agent.relocation import LEADING
 from sgpu_decl.backends.base import Survey
+from sgpu_decl.backends.local.options import LocalOptions
 from sgpu_decl.backends.local.program_check import ProgramCheck
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.secret_resolution import missing_secrets
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 # One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
 # has neither the cores nor the descriptors for them.
 _MOST_RANKS = 4096
+_USERS_SHOWN = 4
 
 
 class LocalSurvey(Survey):
@@ -92,10 +97,48 @@ class LocalSurvey(Survey):
             *self._check_variables(config, places),
             *self._programs.check(config, places, folder),
             *_check_devices(config, places, lambda: self.devices),
+            *self._check_users(config, places),
             *missing_secrets(config.env.secrets, places, self._environ, folder),
             *self._tracking(config, places, called=called),
             *self._of_machine,
         ]
+
+    @cached_property
+    def _users(self) -> Mapping[str, str]:
+        """Who else uses each device: read once."""
+        users = gpu_users([item.index for item in self.devices.visible], ancestors(os.getpid()))
+        return {device: in_words(device, found) for device, found in users.items()}
+
+    def _check_users(
+        self, config: "RunConfig", places: Mapping[str, Place]
+    ) -> Sequence[Diagnostic]:
+        """Say which of the devices that a run may get are used by others."""
+        kind = config.type.kind
+        if kind is GPUType.CPU:
+            return ()
+        fitting = [item.index for item in self.devices.visible if item.may_be(kind)]
+        said = [self._users[index] for index in fitting if index in self._users]
+        if not said or config.gpus > len(fitting):
+            return ()
+        more = f"; so are {len(said) - _USERS_SHOWN:,} more" if len(said) > _USERS_SHOWN else ""
+        used = "; ".join(said[:_USERS_SHOWN]) + more
+        shares = isinstance(config.backend, LocalOptions) and config.backend.share_gpus
+        waits = config.gpus > len(fitting) - len(said) and not shares
+        after = "its ranks may share that" if shares else "the run gets others"
+        return (
+            Diagnostic(
+                code="gpus_in_use",
+                severity=Severity.WARNING if waits else Severity.INFO,
+                summary=f"{used}: the run waits until enough GPUs are free"
+                if waits
+                else f"{used}: {after}",
+                place=places.get("gpus"),
+                hint="choose devices with `CUDA_VISIBLE_DEVICES`, or share them: "
+                "`backend: {kind: local, share_gpus: true}`"
+                if waits
+                else None,
+            ),
+        )
 
     def _check_variables(
         self, config: "RunConfig", places: Mapping[str, Place]
