@@ -280,7 +280,7 @@ def _answer(
         answer(data, error=error)
         return
     if len(views) > 1:
-        note(tally([view.standing for view in views]))
+        note(tally([view.state_word for view in views]))
     elif not settings.detach and end is not FollowEnd.DETACHED:
         show_endings(session, views, shown=settings.ranks)
     if refs and settings.detach:

@@ -88,7 +88,7 @@ def command(
     else:
         for view in views:
             prefix = "" if view.ref in active else "had ended already: "
-            note(f"{view.ref} {prefix}{view.standing}")
+            note(f"{view.ref} {prefix}{view.state_word}")
     return 0
 
 

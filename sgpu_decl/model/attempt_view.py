@@ -89,8 +89,8 @@ class AttemptView:
         return self.state is AttemptState.FAILED and self.failure is FailureClass.UPSTREAM_FAILED
 
     @property
-    def standing(self) -> str:
-        """The state in a word for people, who tell what failed from what was skipped for it."""
+    def state_word(self) -> str:
+        """The state for people, who read `skipped` where the state says `failed`."""
         return SKIPPED if self.skipped else str(self.state)
 
     def seconds(self, now: datetime | None) -> float | None:
@@ -104,7 +104,7 @@ class AttemptView:
     def __repr__(self) -> str:
         """Short: a notebook shows lists of them."""
         cause = f": {self.first_cause.summary}" if self.first_cause is not None else ""
-        return f"<{self.ref} {self.standing}{cause}>"
+        return f"<{self.ref} {self.state_word}{cause}>"
 
 
 def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:

@@ -49,7 +49,7 @@ def progress(statuses: Sequence[AttemptView], *, now: datetime, width: int, heig
     if len(rows) > len(shown):
         text.append(f"and {count(len(rows) - len(shown), 'more run')}\n", style="dim")
     if len(statuses) > 1:
-        text.append(shorten(tally([item.standing for item in ordered]), width), style="dim")
+        text.append(shorten(tally([item.state_word for item in ordered]), width), style="dim")
     text.rstrip()
     return text
 

@@ -44,7 +44,7 @@ def render(run: RunHistory, *, now: datetime) -> str:
 
 
 def _head(view: AttemptView) -> Iterator[str]:
-    yield f"### {code(str(view.ref))} {view.standing} {how_it_ended(view)}".rstrip()
+    yield f"### {code(str(view.ref))} {view.state_word} {how_it_ended(view)}".rstrip()
     yield ""
     started = view.started_at
     when = f"Started {started:%Y-%m-%d %H:%M:%S} UTC, on" if started else "Not started yet, on"

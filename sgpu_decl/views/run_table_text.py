@@ -34,7 +34,7 @@ def table_text(table: RunTable, *, now: datetime, colour: bool) -> str:
         if number:
             padded[state] = state_text(padded[state], colour=colour)
         lines.append("  ".join(padded).rstrip())
-    return "\n".join([*lines, "", tally([row.view.standing for row in table.rows])])
+    return "\n".join([*lines, "", tally([row.view.state_word for row in table.rows])])
 
 
 def table_markdown(table: RunTable, *, now: datetime) -> str:
@@ -112,7 +112,7 @@ def _row(
 ) -> Iterator[str]:
     yield from (_brief(column.value(row)) for column in own)
     yield f"#{row.view.ref.number}"
-    yield row.view.standing
+    yield row.view.state_word
     seconds = row.seconds(now)
     yield "-" if seconds is None else duration(seconds)
     yield from (_brief(column.value(row)) for column in values)

@@ -72,7 +72,7 @@ def status_table(
     for view in views:
         started = age(view.started_at, now) if view.started_at else "-"
         took, remark = _took(view, now), _remark(view, now, hints)
-        rows.append((str(view.ref), view.standing, view.backend, started, took, remark))
+        rows.append((str(view.ref), view.state_word, view.backend, started, took, remark))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = []
     for row in rows:
@@ -97,7 +97,7 @@ def nothing_live(gone: Sequence[Attempt]) -> str:
 
 def tally(states: Sequence[str]) -> str:
     """`6 runs: 2 running, 3 queued, 1 failed`, in the order of an attempt's life, as
-    `AttemptView.standing` says the states."""
+    `AttemptView.state_word` says the states."""
     counted = [(states.count(state), state) for state in (*AttemptState, SKIPPED)]
     parts = ", ".join(f"{number:,} {state}" for number, state in counted if number)
     return f"{count(len(states), 'run')}: {parts}"
@@ -107,7 +107,7 @@ def ending(view: AttemptView, *, now: datetime, colour: bool) -> str:
     """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
     how = how_it_ended(view)
     comma = "," if how and not how.startswith("after ") else ""
-    text = f"{view.ref} {state_text(view.standing, colour=colour)}{comma} {how}".rstrip()
+    text = f"{view.ref} {state_text(view.state_word, colour=colour)}{comma} {how}".rstrip()
     if view.unavailable is not None:
         return f"{text}, {_as_recorded(view, now)}"
     cause = _cause_line(view, 200)
@@ -312,7 +312,7 @@ def _history_line(past: AttemptView, now: datetime) -> str:
     when = age(past.ended_at, now) if past.ended_at else ""
     took = _took(past, None)
     restarts = count(past.restart, "restart") if past.restart else ""
-    parts = [f"#{past.ref.number} {past.standing}", when, "" if took == "-" else f"took {took}"]
+    parts = [f"#{past.ref.number} {past.state_word}", when, "" if took == "-" else f"took {took}"]
     return ", ".join(filter(None, [*parts, restarts]))
 
 
