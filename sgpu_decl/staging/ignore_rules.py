@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.regular_files import leads_out, read_regular
 from sgpu_decl.staging.git_patterns import Pattern, PatternList, patterns_of
 from sgpu_decl.staging.repository import Repository, repository_top
@@ -54,7 +55,9 @@ class IgnoreRules:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         whole_repository: bool = True,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress
         self._root = Path(os.path.realpath(root))
         self._reach = tuple(_literal_start(pattern) for pattern in include)
         self._include = PatternList(patterns_of(include))
@@ -67,7 +70,7 @@ class IgnoreRules:
         self.taken_anew: set[str] = set()
         top = repository_top(self._root)
         if top is not None:
-            self._repositories[""] = Repository(top)
+            self._repositories[""] = Repository(top, progress)
         if top is not None and top != self._root:
             self._above = tuple(self._layers_above(top))
 
@@ -80,7 +83,7 @@ class IgnoreRules:
         """
         whole = self._root / folder
         if ".git" in names and folder:
-            self._repositories[folder] = Repository(whole)
+            self._repositories[folder] = Repository(whole, self._progress)
         repository = self._repository(folder)
         case = self._whole and repository is not None and repository[1].ignore_case
         top = repository[1].top if repository else self._root

@@ -7,11 +7,14 @@ adds is unknown then.
 """
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.regular_files import read_regular, trusted_path
 
 __all__ = [
@@ -27,7 +30,9 @@ __all__ = [
 COMMIT_COPY = "sgpu-commit"
 """A file in `.git` of a folder that holds what a commit holds: all of it is tracked."""
 
-_PATIENCE = 5.0  # seconds
+_PATIENCE = 5.0  # seconds, for what is only shown
+_LONGEST = 60.0  # seconds, for what decides which files are code
+_INTERVAL = 0.5  # seconds between two reports of a wait
 _OFF = (
     "--no-pager",
     "--no-optional-locks",  # else `status` writes the index, and tells a hook
@@ -89,6 +94,52 @@ def git_refusal(root: Path) -> str | None:
     return None if code == 0 else " ".join(said.removeprefix("fatal: ").split())
 
 
+def _awaited_text(root: Path, progress: Progress, *words: str) -> str:
+    """The output of a command that decides which files are code; nothing if git refuses.
+
+    Raises:
+        SgpuError: git does not answer in time (`git_silent`). Without its answer other files would
+            be code.
+    """
+    import subprocess
+    import time
+
+    try:
+        process = subprocess.Popen(
+            git_command(root, *words, off=_ANY_OWNER),
+            env=git_environment(root),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="surrogateescape",
+        )
+    except OSError:
+        return ""  # there is no git
+    began = time.monotonic()
+    with process:
+        while True:
+            try:
+                output, _ = process.communicate(timeout=min(_INTERVAL, _LONGEST))
+                return output.rstrip() if process.returncode == 0 else ""
+            except subprocess.TimeoutExpired:
+                waited = time.monotonic() - began
+                if waited >= _LONGEST:
+                    process.kill()
+                    break
+                progress.advance("listing", int(waited), int(_LONGEST))
+            except BaseException:
+                process.kill()
+                raise
+    raise SgpuError(
+        f"git has not answered for {_LONGEST:.0f} s in `{root}`, and which files are code depends "
+        "on its answer",
+        hint=f"call `git -C {shlex.quote(os.fspath(root))} {shlex.join(words)}` to see what it "
+        "waits for: a slow network folder, or a program in the place of git",
+        code="git_silent",
+    )
+
+
 def _answer(root: Path, *words: str, off: tuple[str, ...] = ()) -> tuple[int | None, str, str]:
     import subprocess
 
@@ -115,10 +166,12 @@ class Repository:
 
     Args:
         top: the folder that holds `.git`.
+        progress: told `listing`, in seconds, while git does not answer.
     """
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, progress: Progress | None = None) -> None:
         self.top = top
+        self._progress = progress or Quiet()
 
     @property
     def ignore_case(self) -> bool:
@@ -143,8 +196,8 @@ class Repository:
 
     def tracked(self, folder: Path) -> Mapping[str, bool]:
         """The paths below a folder that are in the index, and the folders that hold them; the value
-        says whether the path is that of a submodule. Nothing where git does not answer."""
-        listed = git_text(folder, "ls-files", "--stage", "-z", off=_ANY_OWNER) or ""
+        says whether the path is that of a submodule. Nothing where git refuses, or is missing."""
+        listed = _awaited_text(folder, self._progress, "ls-files", "--stage", "-z")
         found: dict[str, bool] = {}
         for line in listed.split("\0"):
             facts, tab, path = line.partition("\t")
@@ -163,7 +216,7 @@ class Repository:
     def _config(self) -> Mapping[str, str]:
         words = ("config", "--null", "--type=path", "--get-regexp")
         names = r"^core\.(excludesfile|ignorecase)$"
-        listed = git_text(self.top, *words, names, off=_ANY_OWNER) or ""
+        listed = _awaited_text(self.top, self._progress, *words, names)
         lines = (line.partition("\n") for line in listed.split("\0") if line)
         return {key: value for key, _, value in lines}
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from fnmatch import translate
 from pathlib import Path
 
+from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.regular_files import read_head, special_kind
 from sgpu_decl.staging.git_patterns import Pattern
 from sgpu_decl.staging.ignore_rules import RULES, IgnoreRules
@@ -128,6 +129,7 @@ class Selection:
         include, exclude, link: as in the YAML.
         owners: sgpu's own files that are in use.
         outputs: device and inode of files that this command writes to.
+        progress: told how long git is waited for.
     """
 
     def __init__(
@@ -139,10 +141,11 @@ class Selection:
         link: Sequence[str] = (),
         owners: Collection[Path] = (),
         outputs: Collection[tuple[int, int]] = (),
+        progress: Progress | None = None,
     ) -> None:
         self._root = os.fspath(root)
         self.include, self.exclude, self.link = include, exclude, link
-        self._ignoring = IgnoreRules(root, include=include, exclude=exclude)
+        self._ignoring = IgnoreRules(root, include=include, exclude=exclude, progress=progress)
         self.linked = frozenset(os.path.normpath(path) for path in link)
         self._owners = {os.path.realpath(path) for path in owners}
         self._owner_names = {os.path.basename(path) for path in self._owners}

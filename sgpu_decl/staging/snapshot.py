@@ -129,10 +129,13 @@ def snapshot(
         owners: sgpu's own files in the tree, which are config and not code.
         outputs: device and inode of files that this command writes to.
         cache: the digests of unchanged files.
-        progress: told `hashing`, in files.
+        progress: told `hashing`, in files, and `listing`, in seconds, while git does not answer.
 
     Returns:
         The snapshot, or `None` where something is wrong, and the findings.
+
+    Raises:
+        SgpuError: git does not answer (`git_silent`).
     """
     if not os.path.isdir(root):
         return None, (
@@ -143,7 +146,13 @@ def snapshot(
             ),
         )
     selection = Selection(
-        root, include=include, exclude=exclude, link=link, owners=owners, outputs=outputs
+        root,
+        include=include,
+        exclude=exclude,
+        link=link,
+        owners=owners,
+        outputs=outputs,
+        progress=progress,
     )
     walk = _Walk(root, selection, cache or HashCache(None), progress or Quiet())
     walk.run()

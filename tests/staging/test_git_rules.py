@@ -1,6 +1,8 @@
 """What travels is what git would take: compared with git itself."""
 
 import os
+import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.staging.git_patterns import PatternList, patterns_of
 from sgpu_decl.staging.selection import SelectionRule
 from sgpu_decl.staging.snapshot import Snapshot, snapshot
@@ -274,3 +277,61 @@ def test_a_rule_of_the_whole_repository_is_named_with_its_file(plant: Plant) -> 
     (root / ".git" / "info").mkdir(exist_ok=True)
     (root / ".git" / "info" / "exclude").write_text("# mine\n*.bin\n")
     assert str(_taken(root).exclusion("a.bin")) == f"line 2 of `{root}/.git/info/exclude` (`*.bin`)"
+
+
+_SLOW = """\
+#!/bin/sh
+case "$*" in *ls-files*) read answer < {gate} ;; esac
+exec {git} "$@"
+"""
+
+
+class _Opening:
+    """A progress that lets git go on once its wait was reported."""
+
+    def __init__(self, gate: Path) -> None:
+        self._gate = gate
+        self.phases: list[str] = []
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        if phase == "listing" and "listing" not in self.phases:
+            self._gate.write_text("go\n")
+        self.phases.append(phase)
+
+
+@pytest.fixture
+def slow_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `git` that lists no files before somebody writes into the pipe that this returns; and a
+    checkout that tracks a file which it ignores."""
+    gate, programs, checkout = tmp_path / "gate", tmp_path / "bin", tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "kept.bin").write_text("kept")
+    (checkout / ".gitignore").write_text("*.bin\n")
+    for words in (["init", "-q"], ["add", "-f", "kept.bin"]):
+        subprocess.run(["git", *words], cwd=checkout, check=True)
+    os.mkfifo(gate)
+    programs.mkdir()
+    git = shutil.which("git")
+    (programs / "git").write_text(_SLOW.format(gate=shlex.quote(str(gate)), git=git))
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return gate
+
+
+def test_a_slow_git_changes_nothing_and_the_wait_is_said(slow_git: Path) -> None:
+    progress = _Opening(slow_git)
+    code, findings = snapshot(slow_git.parent / "checkout", progress=progress)
+    assert findings == ()
+    assert code is not None
+    assert code.takes("kept.bin")
+    assert "listing" in progress.phases
+
+
+def test_a_git_that_does_not_answer_is_an_error(
+    slow_git: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.staging.repository._LONGEST", 0.1)
+    with pytest.raises(SgpuError, match="which files are code depends on its answer") as silent:
+        snapshot(slow_git.parent / "checkout")
+    assert silent.value.code == "git_silent"
+    assert "ls-files --stage -z` to see" in (silent.value.hint or "")
