@@ -37,8 +37,10 @@ help:
 	@echo '               side by side; all cases of the long tests, of which test-all takes a sample'
 	@echo 'make clean     remove .venv, caches and what the examples left'
 
+# The pip of an older Python takes half a minute longer to choose from the tests' packages.
 .venv/.made:
 	@scripts/make_venv.sh .venv $(PYTHON)
+	@$(PIP) --quiet --upgrade pip || echo 'There is no newer pip: the one of this Python goes on.'
 	@touch $@
 
 .venv/.torch: | .venv/.made

@@ -32,6 +32,7 @@ fcntl.flock(os.open(os.environ["SGPU_PROJECT_DIR"] + "/hold", os.O_RDONLY), fcnt
 """
 
 
+@pytest.mark.expensive
 def test_launches_side_by_side_never_meet_at_a_port(
     make_attempt: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -120,7 +120,8 @@ def test_what_an_attempt_waits_for_is_on_the_screen(project: Shell, kind: str, s
     assert following.returncode == 0
 
 
-@pytest.mark.parametrize("kind", ["command", pytest.param("script", marks=pytest.mark.expensive)])
+@pytest.mark.expensive
+@pytest.mark.parametrize("kind", ["command", "script"])
 def test_the_local_store_takes_the_place_of_a_server_that_is_down(
     project: Shell, door: Door, kind: str
 ) -> None:

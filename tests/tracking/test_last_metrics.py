@@ -118,6 +118,7 @@ def test_a_server_is_asked_for_many_runs_at_once(door: Door) -> None:
     assert len(metrics.problems) == 1
 
 
+@pytest.mark.expensive
 def test_a_store_that_is_gone_or_damaged_leaves_the_other(tmp_path: Path) -> None:
     gone, damaged, whole = (f"sqlite:///{tmp_path}/{name}.db" for name in ("a", "b", "c"))
     (tmp_path / "b.db").write_bytes(b"x" * 4096)

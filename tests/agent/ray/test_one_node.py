@@ -62,6 +62,7 @@ def _until_up(attempt: Any) -> Path:
     return ray_folder(attempt)
 
 
+@pytest.mark.expensive
 def test_tasks_import_the_code_of_the_run_and_find_no_rank(
     make_driver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -368,6 +368,7 @@ def test_what_launches_share_is_staged_again_too(shop: Shop, kind: str) -> None:
     assert shop.change().action is Action.NO_OP
 
 
+@pytest.mark.expensive
 def test_a_job_that_was_forgotten_keeps_what_it_launches(shop: Shop) -> None:
     shop.apply()
     session = shop.session()

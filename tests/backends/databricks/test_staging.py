@@ -104,6 +104,7 @@ def test_on_a_volume_lie_objects_and_what_comes_back_and_no_command(
     assert (marker.parent / "back").exists()
 
 
+@pytest.mark.expensive
 def test_a_captured_environment_goes_along_and_once(
     session: Callable[[], Session], project: Path, tmp_path: Path, tenant: Path
 ) -> None:

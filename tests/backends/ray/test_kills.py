@@ -49,6 +49,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.expensive
 def test_a_driver_that_is_killed_takes_all_with_it(run: ClusterRun) -> None:
     run.hold()
     processes = run.processes
@@ -113,6 +114,7 @@ def test_a_guardian_that_is_killed_ends_nothing(run: ClusterRun) -> None:
     assert run.bench.ended()["state"] == "succeeded"
 
 
+@pytest.mark.expensive
 def test_a_raylet_that_is_killed_ends_the_run(own_run: ClusterRun) -> None:
     own_run.hold()
     processes = own_run.processes
@@ -157,6 +159,7 @@ def assert_last_recorded(run: ClusterRun) -> None:
     assert run.launch_folder("hello").exists()
 
 
+@pytest.mark.expensive
 def test_a_head_that_is_killed_leaves_nothing_and_the_attempt_as_it_was(
     own_run: ClusterRun,
 ) -> None:

@@ -169,6 +169,7 @@ def free_gpus(cluster: RayCluster) -> float:
     return sum(node.free.get("GPU", 0.0) for node in state_of(cluster).nodes)
 
 
+@pytest.mark.expensive
 def test_ray_places_what_a_plan_says_that_fits(cluster: RayCluster, tmp_path: Path) -> None:
     draw = random.Random(16)
 

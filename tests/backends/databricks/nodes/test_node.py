@@ -177,6 +177,7 @@ def test_an_environment_of_another_python_is_told(
     assert "3.9" in cause["summary"]
 
 
+@pytest.mark.expensive
 def test_several_runs_share_a_machine(make_hosted: Any) -> None:
     source = "import os\ndef main(): return os.environ['MASTER_PORT']"
     runs = [make_hosted(source, nodes=2).start() for _ in range(3)]
