@@ -11,6 +11,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 
 from sgpu_decl.testing.ray_cluster import ray_cluster
 
@@ -21,6 +22,8 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=2, help="CPUs of each node (default: 2)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    say(f"starting {options.nodes} nodes: 20 s on two quiet cores, and minutes on a busy machine")
+    began = time.monotonic()
     with ray_cluster(nodes=options.nodes, cpus=options.cpus, token=True, whole=True) as cluster:
         storage, token = cluster.folder / "storage", cluster.folder / "token"
         storage.mkdir()
@@ -32,8 +35,14 @@ def main() -> None:
             ("RAY_STORAGE", storage),  # what `backend.storage` of examples/fsdp names
         ):
             print(f"export {name}={shlex.quote(str(value))}", flush=True)
-        print(f"{options.nodes} nodes are up; Ctrl-C ends them", file=sys.stderr, flush=True)
+        say(
+            f"{options.nodes} nodes are up after {time.monotonic() - began:.0f} s; Ctrl-C ends them"
+        )
         signal.pause()
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
@@ -41,3 +50,9 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         sys.exit(130)
+    except (OSError, RuntimeError, ValueError) as error:
+        say(f"error: {error}")
+        say(
+            "hint: a busy machine makes Ray too slow to start or to end. Try again once it is quiet"
+        )
+        sys.exit(1)

@@ -1,5 +1,6 @@
 """The FSDP2 training: what it leaves on this machine, and the same file on a workspace."""
 
+import os
 import re
 import subprocess
 import sys
@@ -101,6 +102,27 @@ def test_two_nodes_of_a_ray_cluster_train_as_this_machine_does(
     assert (run["state"], run["backend"]) == ("succeeded", "ray")
     assert [rank["node_rank"] for rank in run["ranks"]] == [0, 1]
     assert planned.returncode == 0
+
+
+def test_a_cluster_that_ray_does_not_start_ends_with_a_sentence(tmp_path: Path) -> None:
+    """Not with a traceback. A Ray that ends at once stands for one that is too slow."""
+    scripts = tmp_path / "ray/scripts"
+    scripts.mkdir(parents=True)
+    for folder in (tmp_path / "ray", scripts):
+        (folder / "__init__.py").touch()
+    (scripts / "scripts.py").write_text("def main():\n    raise SystemExit('too slow today')\n")
+    started = subprocess.run(
+        [sys.executable, EXAMPLES / "ray/cluster.py", "--nodes", "1"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 1
+    assert "Traceback" not in started.stderr
+    assert "error: a node of Ray did not start" in started.stderr
+    assert "too slow today" in started.stderr
+    assert "hint: a busy machine" in started.stderr.splitlines()[-1]
 
 
 def test_its_plan_for_a_workspace_is_as_the_golden_file_says(
