@@ -73,7 +73,7 @@ class Jobs:
             created_at=self.clock(),
             job=resource,
         )
-        backend = job_backend_for(launch.inputs.spec, None, self.backends)
+        backend = job_backend_for(launch.inputs.spec, None, self.backends, None)
         self._stage(change, backend)
         self.writer.begin(intent)
         self.writer.check_held()
@@ -94,7 +94,7 @@ class Jobs:
         # Settings that merely follow from what the run takes along are not among the fields.
         follows = change.code is not None or change.environment is not None
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
-            backend = job_backend_for(launch.inputs.spec, handle, self.backends)
+            backend = job_backend_for(launch.inputs.spec, handle, self.backends, None)
             self._stage(change, backend)
             self.writer.check_held()
             backend.reset(handle.id, parse(launch.inputs.spec), handle.token)
@@ -107,7 +107,7 @@ class Jobs:
 
     def _destroy(self, change: Change) -> str:
         recorded, handle = self._recorded(change)
-        backend = job_backend_for(recorded.spec, handle, self.backends)
+        backend = job_backend_for(recorded.spec, handle, self.backends, recorded.owner)
         # Asked before: of a job that is gone nobody may know.
         idle = launched_by(recorded.spec) is not None and not backend.busy(handle.id)
         self.writer.check_held()

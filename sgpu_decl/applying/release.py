@@ -22,7 +22,7 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
         return
     handle = JobHandle.parse(job.remote)
     try:
-        backend = job_backend_for(job.spec, handle, job_backends)
+        backend = job_backend_for(job.spec, handle, job_backends, job.owner)
         if job.gone and backend.read(handle.id) is not None:
             return
         if not backend.busy(handle.id):

@@ -494,7 +494,9 @@ class Storage(Protocol):
 class Backend:
     """A backend, opened for one project and target. `jobs` gives what keeps the jobs that a
     `backend` block means, `checks` what can be measured of its platform; None where it has none.
-    `close` ends its threads and connections, if it has some."""
+    `require_named` raises BackendError if only the record of a job, declared by a file of the
+    project, names the host of a block: credentials are not sent there. `close` ends its threads and
+    connections, if it has some."""
 
     survey: Survey
     launcher: Launcher
@@ -502,4 +504,5 @@ class Backend:
     storage: Storage
     jobs: "Callable[[BackendOptions], JobBackend] | None" = None
     checks: "Callable[[BackendOptions], PlatformChecks] | None" = None
+    require_named: "Callable[[BackendOptions, str], None]" = lambda _, __: None
     close: "Callable[[], None] | None" = None

@@ -1,9 +1,8 @@
 """What the spec of a job holds: its backend, its title, and what its platform launches; and whether
 an open intent has created the job."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.job_backend import JobBackend
@@ -21,7 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["JobBackends", "backend_in", "job_backend_for", "launching_in", "made_by", "title_in"]
 
-JobBackends = Callable[["BackendOptions"], JobBackend]
+
+class JobBackends(Protocol):
+    """Gives what keeps jobs; see `OpenedProject.job_backend`."""
+
+    def __call__(self, block: "BackendOptions", recorded_by: str | None = None) -> JobBackend: ...
 
 
 def backend_in(spec: str) -> "BackendOptions":
@@ -36,13 +39,20 @@ def title_in(spec: str) -> str:
     return cast("str", parse(spec).get("name", ""))
 
 
-def job_backend_for(spec: str, handle: JobHandle | None, job_backends: JobBackends) -> JobBackend:
+def job_backend_for(
+    spec: str, handle: JobHandle | None, job_backends: JobBackends, owner: str | None
+) -> JobBackend:
     """The backend of a job, known to be where the job is.
 
+    Args:
+        owner: the file that declares the job, where the spec is that of a record; None where it is
+            what that file says now.
+
     Raises:
-        BackendError: the credentials that are named lead to another workspace now.
+        BackendError: the credentials that are named lead to another workspace now, or only a record
+            names the host.
     """
-    backend = job_backends(backend_in(spec))
+    backend = job_backends(backend_in(spec), owner)
     if handle is not None and backend.workspace != handle.workspace:
         raise BackendError(
             f"the job {handle.id} is kept in `{handle.workspace}`, and the settings here lead to "
@@ -63,7 +73,7 @@ def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:
     resource = intent.job
     if resource is None:
         return None
-    backend = job_backend_for(resource.spec, None, job_backends)
+    backend = job_backend_for(resource.spec, None, job_backends, resource.owner)
     for job in backend.named(title_in(resource.spec)):
         if job.token == intent.token:
             handle = JobHandle(id=job.id, workspace=backend.workspace, token=intent.token)

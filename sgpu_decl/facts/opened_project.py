@@ -200,15 +200,21 @@ class OpenedProject:
 
         return backend_blocks(self.opened, self.location, owner)
 
-    def job_backend(self, block: "BackendOptions") -> "JobBackend":
+    def job_backend(self, block: "BackendOptions", recorded_by: str | None = None) -> "JobBackend":
         """What keeps the jobs that a `backend` block names, opened once. It shares the connections
         of the backend.
 
+        Args:
+            recorded_by: the file that declares the job, relative to the project, where the block is
+                that of a record.
+
         Raises:
-            BackendError: that kind of backend keeps none.
+            BackendError: that kind of backend keeps none, or only a record names the host.
         """
         from sgpu_decl.backends.kinds import kind_named, our_kinds
 
+        if recorded_by is not None:
+            self.backend(block.kind).require_named(block, recorded_by)
         if block not in self._job_backends:
             jobs = self.backend(block.kind).jobs if kind_named(block.kind).jobs else None
             if jobs is None:

@@ -66,7 +66,7 @@ def _seen(project: OpenedProject, job: Resource, handle: JobHandle | None) -> _S
     if handle is None:
         return None, None, None
     try:
-        backend = job_backend_for(job.spec, handle, project.job_backend)
+        backend = job_backend_for(job.spec, handle, project.job_backend, job.owner)
         document = backend.read(handle.id)
         return document, backend.last(handle.id) if document is not None else None, None
     except BackendError as error:

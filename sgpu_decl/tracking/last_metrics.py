@@ -8,7 +8,7 @@ from sgpu_decl.tracking.store_location import sqlite_file
 from sgpu_decl.tracking.stores.choice import open_tracking_store
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 
-__all__ = ["LastMetrics", "MetricSource", "TrackingStore", "read_last_metrics"]
+__all__ = ["LastMetrics", "MetricSource", "TrackingStore", "UnreadMetrics", "read_last_metrics"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,16 @@ class MetricSource(Protocol):
         Args:
             runs: the experiment's id of each run, by the run's id.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadMetrics:
+    """A place that may not be asked, with the reason."""
+
+    problem: str
+
+    def last_metrics(self, runs: Mapping[str, str]) -> LastMetrics:  # noqa: ARG002  the protocol's
+        return LastMetrics(by_run={}, problems=(self.problem,))
 
 
 @dataclass(frozen=True, slots=True)

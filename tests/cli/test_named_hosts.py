@@ -30,8 +30,11 @@ runs:
 JOBS = "/api/jobs/"
 SECRET = "a-secret-of-this-user"
 COMMANDS = (
-    "status", "show hello", "logs hello", "results hello", "fetch hello", "wait hello", "plan",
-    "cancel hello", "gc -y", "destroy -y",
+    "status", "show hello", "logs hello", "logs hello --rank 0", "results hello", "fetch hello",
+    "diff hello#1 hello#1", "report", "stacks hello", "open hello", "wait hello", "plan",
+    "plan --rerun run.hello", "state list", "cancel hello", "gc --dry-run", "gc -y --keep-last 0",
+    "gc -y --keep-last 0 --all", "state mv run.hello run.there", "state mv run.there run.hello",
+    "destroy -y", "state rm run.hello", "gc -y",
 )  # fmt: skip
 
 
@@ -53,17 +56,18 @@ def shared(tmp_path: Path, sgpu: Shell) -> Shell:
     return sgpu
 
 
-def record(shell: Shell, block: dict[str, Any], **facts: Json) -> None:
-    """What somebody who may write the state can make of the run: one that is active elsewhere."""
+def record(shell: Shell, block: dict[str, Any], state: str = "running", **facts: Json) -> None:
+    """What somebody who may write the state can make of the run: one that is elsewhere."""
     pulled = json.loads(shell.here("state", "pull").out)
     (resource,) = pulled["resources"]
     spec = {**resource["spec"], "backend": block}
     resource |= {"backend": block["kind"], "spec": spec}
     reference = canonical({**facts, "folder": "/sgpu/runs/hello"})
+    ended = None if state == "running" else "2026-01-01T00:00:00Z"
     for attempt in resource["attempts"]:
-        attempt |= {"backend": block["kind"], "state": "running", "reference": reference}
+        attempt |= {"backend": block["kind"], "state": state, "reference": reference}
         attempt["spec"] = spec
-        attempt |= {"ended_at": None, "exit_code": None}
+        attempt |= {"ended_at": ended, "exit_code": None if ended is None else 0}
     (shell.folder / "pulled.json").write_text(json.dumps(pulled))
     pushed = shell.here("state", "push", "pulled.json")
     assert pushed.code == 0, pushed.err
@@ -94,22 +98,20 @@ def test_a_token_of_ray_is_sent_where_the_project_says(shared: Shell, stranger: 
     assert f"Bearer {SECRET}" in {token for _, token in stranger.requests}
 
 
+@pytest.mark.parametrize("state", ["running", "succeeded"])
 def test_a_token_of_a_workspace_is_not_sent_where_a_record_says(
-    shared: Shell, stranger: Answers, tmp_path: Path
+    shared: Shell, stranger: Answers, tmp_path: Path, state: str
 ) -> None:
     """A profile without a host has a token for whatever the `backend` block names."""
-    profiles = tmp_path / "profiles"
-    profiles.write_text(f"[team]\ntoken = {SECRET}\n")
     block = {"kind": "databricks", "host": stranger.url, "profile": "team"}
-    record(shared, block, host=stranger.url, workspace="1", user="a@example.org", run_id=7)
-    environ = {**shared.environ, "DATABRICKS_CONFIG_FILE": str(profiles)}
-    user = replace(shared, environ=environ)
+    record(shared, block, state, host=stranger.url, workspace="1", user="a@example.org", run_id=7)
+    user = with_profile(shared, tmp_path)
     for command in COMMANDS:
         answer = user.here(*command.split())
         assert stranger.requests == [], command
         assert SECRET not in answer.out + answer.err
-    (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
-    assert f"only the record of the run names {stranger.url}" in status["unavailable"]
+        if command == "status" and state == "running":
+            assert f"only the record of the run names {stranger.url}" in answer.out
 
 
 @pytest.fixture
@@ -188,3 +190,57 @@ def test_without_a_secret_a_record_may_name_any_cluster(shared: Shell, stranger:
     record(shared, {"kind": "ray", "address": stranger.url}, address=stranger.url, session="one")
     shared.here("status")
     assert {token for _, token in stranger.requests} == {None}
+
+
+def test_a_plan_looks_for_output_to_resume_only_where_this_user_launches(
+    shared: Shell, stranger: Answers, tmp_path: Path
+) -> None:
+    block = {"kind": "databricks", "host": stranger.url, "profile": "team"}
+    lies = {"host": stranger.url, "workspace": None, "user": "a@example.org", "run_id": 7}
+    record(shared, {**block, "staging": "/Workspace/sgpu"}, "succeeded", **lies)
+    with answering({}, token=SECRET) as named:
+        file = shared.folder / "sgpu.yml"
+        here = {**block, "host": named.url, "staging": "/Workspace/sgpu"}
+        line = f"type: A10, resume: auto, backend: {json.dumps(here)}"
+        file.write_text(
+            file.read_text().replace("type: CPU", line).replace(", mlflow: {enabled: false}", "")
+        )
+        planned = with_profile(shared, tmp_path).here("plan", "--rerun", "run.hello")
+        assert "no earlier attempt left output" in planned.out + planned.err
+        assert named.requests
+    assert stranger.requests == []
+
+
+def test_a_token_of_a_workspace_is_not_sent_where_the_record_of_a_job_says(
+    shared: Shell, stranger: Answers, tmp_path: Path
+) -> None:
+    block = {"kind": "databricks", "host": stranger.url, "profile": "team"}
+    pulled = json.loads(shared.here("state", "pull").out)
+    (run,) = pulled["resources"]
+    job = {
+        **run,
+        "address": "job.night",
+        "backend": "databricks",
+        "spec": {"backend": block, "name": "night"},
+        "attempts": [],
+        "remote": {"id": "7", "workspace": stranger.url, "token": "t"},
+    }
+    pulled["resources"].append(job)
+    (shared.folder / "pulled.json").write_text(json.dumps(pulled))
+    pushed = shared.here("state", "push", "pulled.json")
+    assert pushed.code == 0, pushed.err
+    user = with_profile(shared, tmp_path)
+    commands = ("status", "show job.night", "report", "plan", "gc -y", "destroy -y", "gc -y")
+    for command in commands:
+        answer = user.here(*command.split())
+        assert stranger.requests == [], command
+        assert SECRET not in answer.out + answer.err
+        if command == "destroy -y":
+            assert f"only the record of the job names {stranger.url}" in answer.err
+
+
+def with_profile(shell: Shell, folder: Path) -> Shell:
+    """The user has a token in a profile without a host."""
+    profiles = folder / "profiles"
+    profiles.write_text(f"[team]\ntoken = {SECRET}\n")
+    return replace(shell, environ={**shell.environ, "DATABRICKS_CONFIG_FILE": str(profiles)})

@@ -26,7 +26,6 @@ def open_databricks(context: "BackendContext") -> Backend:
     needed."""
     workspaces = Workspaces()
     pending_gc = PendingGc(context.state_dir / "databricks-unfreed.json")
-    launches = WorkspaceLaunches(context.layout, workspaces)
 
     def named_hosts(owner: str) -> list[str | None] | None:
         if not context.shared_state():
@@ -36,7 +35,9 @@ def open_databricks(context: "BackendContext") -> Backend:
         return [*written, *launch_hosts.all()]
 
     launch_hosts = LaunchHosts(context.state_dir / "databricks-hosts.json")
-    attempts = DatabricksAttempts(launches, workspaces, named_hosts)
+    workspaces.guard(named_hosts)
+    launches = WorkspaceLaunches(context.layout, workspaces)
+    attempts = DatabricksAttempts(launches)
     launcher = DatabricksLauncher(context, launches, attempts, workspaces, launch_hosts)
 
     def jobs(block: BackendOptions) -> "JobBackend":
@@ -45,7 +46,11 @@ def open_databricks(context: "BackendContext") -> Backend:
 
         workspace = workspaces.of(block)
         gc_due = partial(pending_gc.add, workspace.key)
-        return WorkspaceJobs(workspace, JobFolders(workspace.area, launcher.uploader, gc_due))
+        folders = JobFolders(workspace.area, launcher.uploader, gc_due)
+        return WorkspaceJobs(workspace, folders, launch_hosts)
+
+    def require_named(block: BackendOptions, owner: str) -> None:
+        workspaces.recorded(block, owner, record="job")
 
     def checks(block: BackendOptions) -> "PlatformChecks":
         from sgpu_decl.backends.databricks.conformance.workspace_checks import WorkspaceChecks
@@ -60,6 +65,7 @@ def open_databricks(context: "BackendContext") -> Backend:
             context.layout, attempts, pending_gc, lambda key: workspaces.with_key(key).area
         ),
         jobs=jobs,
+        require_named=require_named,
         checks=checks,
         close=attempts.close,
     )

@@ -1,7 +1,7 @@
 """One workspace as runs use it: its connection, its files, and the staging folder in it."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,10 +20,12 @@ from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.catalog import make_folder, policy_of
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
+from sgpu_decl.backends.named_hosts import not_named
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
 
@@ -131,9 +133,52 @@ class Workspaces:
         self._connections: dict[Account, Connection] = {}
         self._known: dict[tuple[Account, str | None], Workspace] = {}
         self._lock = threading.Lock()
+        self._named: set[str] = set()
+        self._hosts_in_files: Callable[[str], Iterable[str | None] | None] = lambda _: None
+
+    def guard(self, hosts: Callable[[str], Iterable[str | None] | None]) -> None:
+        """Send credentials to a host that a record names only if this user names it too.
+
+        Args:
+            hosts: what the files of the project have as `backend.host`, by the file that declares
+                a run or a job. None where no other machine has the state that records are from.
+        """
+        self._hosts_in_files = hosts
 
     def of(self, block: BackendOptions) -> Workspace:
-        """The workspace that the `backend` of a run means."""
+        """The workspace that the `backend` of a run means which this user plans or launches."""
+        workspace = self.meant(block)
+        if workspace.account.host is not None:
+            self._named.add(workspace.account.host)
+        return workspace
+
+    def recorded(self, block: BackendOptions, owner: str, *, record: str = "run") -> Workspace:
+        """The same for a block that a state has. `owner` is the file that declares its run.
+
+        Raises:
+            BackendError: the credentials of this user may not be sent there.
+        """
+        workspace = self.meant(block)
+        host = workspace.account.host
+        if host is None or host in self._named:
+            return workspace
+        try:
+            login = workspace.connection.login
+        except BackendError:  # there are no credentials for it, as is said where it is asked
+            return workspace
+        if login.by_block_alone:
+            written = self._hosts_in_files(owner)
+            if written is not None and host not in written:
+                raise not_named(
+                    login.host,
+                    record=record,
+                    hint="if that is your workspace, name it as `host` in the profile, or in "
+                    "DATABRICKS_HOST",
+                )
+        return workspace
+
+    def meant(self, block: BackendOptions) -> Workspace:
+        """The workspace that a block means, whoever wrote that: one that is not asked."""
         assert isinstance(block, DatabricksOptions)  # noqa: S101  what this backend's kind has
         return self.at(Account(block.profile, block.host), block.staging)
 

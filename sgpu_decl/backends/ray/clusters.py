@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sgpu_decl.backends.named_hosts import not_named
 from sgpu_decl.backends.ray.api.allowance import Allowance, counted
 from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
@@ -23,9 +24,7 @@ from sgpu_decl.errors import BackendError
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["NOT_NAMED", "Clusters"]
-
-NOT_NAMED = "address_not_named"
+__all__ = ["Clusters"]
 
 
 class Clusters:
@@ -80,12 +79,11 @@ class Clusters:
             BackendError: there are no usable credentials, or they may not be sent there.
         """
         if _has_secrets(self._known_credentials()) and not self._is_named(url, owner):
-            raise BackendError(
-                f"only the record of the run names {url}: no file of this project and no variable "
-                "does, so your credentials are not sent there",
+            raise not_named(
+                url,
+                record="run",
                 hint=f"if that is your cluster, `export RAY_API_SERVER_ADDRESS={url}` lets this "
                 "command ask it",
-                code=NOT_NAMED,
             )
         return self._opened(DashboardAddress(url=url))
 

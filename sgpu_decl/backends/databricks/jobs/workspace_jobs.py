@@ -21,6 +21,7 @@ from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import JobDescription, ListedJob
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.job_folders import JobFolders
+from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.config.job import Job
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import PERMISSIONS
@@ -36,7 +37,10 @@ _PAGE = 100
 class WorkspaceJobs:
     """A `JobBackend`. Cheap to make; connects when something is asked first."""
 
-    def __init__(self, workspace: Workspace, folders: JobFolders) -> None:
+    def __init__(
+        self, workspace: Workspace, folders: JobFolders, launch_hosts: LaunchHosts
+    ) -> None:
+        self._launch_hosts = launch_hosts
         self._connection = workspace.connection
         self._workspace = workspace
         self._folders = folders
@@ -97,6 +101,8 @@ class WorkspaceJobs:
         return {**document, PERMISSIONS: granted} if granted else document
 
     def create(self, document: Mapping[str, Json], token: str) -> str:
+        if self._workspace.account.host is not None:
+            self._launch_hosts.add(self._workspace.account.host)
         body = settings_of(document, token)
         acl = acl_of(document)
         if acl is not None:

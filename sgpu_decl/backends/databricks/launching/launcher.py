@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
+from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.remote.attempts import end_earlier
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
-from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 class DatabricksLauncher(RemoteLauncher):
     """The platform starts the nodes of a run, and knows its token."""
 
+    _launches: WorkspaceLaunches
+
     def __init__(
         self,
         context: "BackendContext",
-        launches: RemoteLaunches,
+        launches: WorkspaceLaunches,
         attempts: DatabricksAttempts,
         workspaces: Workspaces,
         launch_hosts: LaunchHosts,
@@ -121,7 +123,7 @@ class DatabricksLauncher(RemoteLauncher):
     def require_completable(self, record: LaunchRecord) -> None:
         """Nobody knows whether the workspace finds a run by its token for another user than who
         submitted it (evidence: D5)."""
-        user = self._workspaces.of(self._launches.config(record).backend).user
+        user = self._launches.workspace(record).user
         began = reference_facts(record).get("user", user)
         if began != user:
             raise OutcomeUnknown(

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_reference import reference_facts
+from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
@@ -34,8 +35,17 @@ class WorkspaceLaunches(RemoteLaunches):
     def outcome(self, marker: Mapping[str, Any]) -> Mapping[str, Json]:
         return {name: marker[name] for name in _OF_THE_RUN if name in marker}
 
+    def workspace(self, record: LaunchRecord) -> Workspace:
+        """The workspace of a launch. Raises BackendError: only its record names that."""
+        return self._workspaces.recorded(self.config(record).backend, record.owner)
+
+    def area(self, record: LaunchRecord) -> StagingArea:
+        return self.workspace(record).area
+
     def shares_area(self, record: LaunchRecord, config: "RunConfig") -> bool:
         facts, workspace = reference_facts(record), self._workspaces.of(config.backend)
+        if self._workspaces.meant(self.config(record).backend) is not workspace:
+            return False
         there = "host" not in facts or workspace.identity.is_workspace_of(facts)
         return there and super().shares_area(record, config)
 

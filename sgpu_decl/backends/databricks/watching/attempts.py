@@ -1,6 +1,6 @@
 """Attempts in a workspace: its Jobs API, and what nodes brought back."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -18,7 +18,8 @@ from sgpu_decl.backends.databricks.watching.run_status import (
     run_status,
 )
 from sgpu_decl.backends.databricks.watching.termination import state_of
-from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.databricks.workspace import Workspace
+from sgpu_decl.backends.named_hosts import NOT_NAMED
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
@@ -50,15 +51,8 @@ class DatabricksAttempts(RemoteAttempts):
 
     _launches: WorkspaceLaunches
 
-    def __init__(
-        self,
-        launches: WorkspaceLaunches,
-        workspaces: Workspaces,
-        named_hosts: Callable[[str], Collection[str | None] | None] = lambda _: None,
-    ) -> None:
+    def __init__(self, launches: WorkspaceLaunches) -> None:
         super().__init__(launches)
-        self._named_hosts = named_hosts
-        self._workspaces = workspaces
         self._settled: set[AttemptRef] = set()
         self._mlflow_problems: dict[str, str] = {}  # by the id of an MLflow run
 
@@ -82,17 +76,6 @@ class DatabricksAttempts(RemoteAttempts):
     def barrier(self, record: LaunchRecord) -> Elsewhere | None:
         facts = _place(record)
         workspace = self._workspace(record)
-        login = workspace.connection.login if workspace.account.host is not None else None
-        if login is not None and login.by_block_alone:
-            named = self._named_hosts(record.owner)
-            if named is not None and workspace.account.host not in named:
-                return Elsewhere(
-                    reason=f"only the record of the run names {login.host}: no file of this "
-                    "project, no variable and no profile does, so your credentials are not sent "
-                    "there",
-                    hint="if that is your workspace, name it as `host` in the profile, or in "
-                    "DATABRICKS_HOST",
-                )
         if not facts:
             return None
         if facts["workspace"] is None and facts["host"] != workspace.connection.host:
@@ -135,6 +118,8 @@ class DatabricksAttempts(RemoteAttempts):
         return timeout_of(config, attempts=1 + retries_of(config)) + ENDING
 
     def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:
+        if error.code == NOT_NAMED:
+            return Elsewhere(reason=error.message, hint=error.hint or "")
         if not _place(record):
             return None
         if error.code in _NO_LOGIN:
@@ -186,10 +171,15 @@ class DatabricksAttempts(RemoteAttempts):
 
     def metric_source(self, record: LaunchRecord, link: Mapping[str, Json]) -> "MetricSource":  # noqa: ARG002  the protocol's
         from sgpu_decl.backends.databricks.watching.workspace_metrics import WorkspaceMetrics
+        from sgpu_decl.tracking.last_metrics import UnreadMetrics
 
         place = _place(record)
+        try:
+            workspace = self._workspace(record)
+        except BackendError as error:
+            return UnreadMetrics(error.message)
         return WorkspaceMetrics(
-            workspace=self._workspace(record),
+            workspace=workspace,
             lineage=record.lineage,
             host=place.get("host"),
             workspace_id=place.get("workspace"),
@@ -259,7 +249,7 @@ class DatabricksAttempts(RemoteAttempts):
         return run_part(marker, retries_of(self._launches.config(record)) if joined else 0)
 
     def _workspace(self, record: LaunchRecord) -> Workspace:
-        return self._workspaces.of(self._launches.config(record).backend)
+        return self._launches.workspace(record)
 
     def _described(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
         """The view with its MLflow run, after the metadata was written to that; if it could not be,

@@ -10,10 +10,11 @@ from typing import Any
 
 from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.backends.base import Elsewhere, LogReader
+from sgpu_decl.backends.named_hosts import NOT_NAMED
 from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
-from sgpu_decl.backends.ray.clusters import NOT_NAMED, Clusters
+from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
