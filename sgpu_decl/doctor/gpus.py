@@ -65,7 +65,7 @@ def _of_one(use: GpuUse) -> Iterator[Finding]:
         yield warn(
             _CHECK,
             f"{name} is used by {user_words(others)}",
-            "runs that need this GPU wait until it is free; end them, or share it: "
+            "runs that need this GPU wait until it is free; end those processes, or share it: "
             "`backend: {kind: local, share_gpus: true}`",
         )
     elif not users and use.used > _NOTICEABLE:
