@@ -2,11 +2,17 @@
 
 import contextlib
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sgpu_decl.agent.private_folder import private_folder
 
-__all__ = ["sync_folder", "write_atomic", "write_cache"]
+__all__ = ["LEFT_AFTER", "delete_left", "sync_folder", "write_atomic", "write_cache"]
+
+LEFT_AFTER = timedelta(hours=1)
+"""The age from which on a file that is needed for a moment is that of a process that was killed."""
+
+_DRAFT = ".new-"
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
@@ -19,7 +25,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0
     Raises:
         OSError: it cannot be written; the old content stays.
     """
-    temporary = path.with_name(f".new-{os.urandom(6).hex()}")
+    temporary = path.with_name(f"{_DRAFT}{os.urandom(6).hex()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:
@@ -43,6 +49,16 @@ def write_cache(path: Path, data: bytes) -> None:
     with contextlib.suppress(OSError):
         private_folder(path.parent)
         write_atomic(path, data, durable=False)
+
+
+def delete_left(folder: Path) -> None:
+    """Delete the files that `write_atomic` left in a folder where it was killed."""
+    oldest = (datetime.now(UTC) - LEFT_AFTER).timestamp()
+    with contextlib.suppress(OSError):
+        for left in folder.glob(f"{_DRAFT}*"):
+            with contextlib.suppress(OSError):  # another process deleted it, or it is a folder
+                if left.lstat().st_mtime < oldest:
+                    left.unlink()
 
 
 def sync_folder(folder: Path | str) -> None:

@@ -111,8 +111,8 @@ ANSWERS = {
     "schema": _answer("path type default description required children", "The field. Without PATH, all JSON Schemas by name.", stable=False, inside="children[]=A-field"),
     "explain": _answer("code severities exit_code meaning example solution since", "The code. Without CODE, `codes`: all of them.", stable=False),
     "gc": _answer(
-        "attempts bytes code_bytes environment_bytes freed kept not_found", "What was deleted, or would be; `kept` is old enough to go, and stays.", stable=False,
-        inside="freed[]=An-attempt-that-goes kept[]=An-attempt-that-stays not_found[]=An-owner-that-is-not-found",
+        "attempts bytes code_bytes environment_bytes freed kept not_found problems", "What was deleted, or would be; `kept` is old enough to go, and stays.", stable=False,
+        inside="freed[]=An-attempt-that-goes kept[]=An-attempt-that-stays not_found[]=An-owner-that-is-not-found problems[]=A-thing-that-gc-could-not-do",
     ),
     "doctor": _answer("project findings summary", "One finding for each check.", stable=False, inside="findings[]=A-check summary=Counted-checks"),
     "init": _answer("written name required", "The files that it wrote.", stable=False),
@@ -362,6 +362,7 @@ OBJECTS = {
     "An owner that is not found": Object(
         {"path": "a project or a saved plan", "record": "the file that keeps its things", "kept_until": "a time, or `null`"}
     ),
+    "A thing that gc could not do": Object({"summary": "what could not be looked at or deleted, and why", "hint": "the next step, or `null`"}),
 }  # fmt: skip
 
 OBJECTS_HEAD = """\

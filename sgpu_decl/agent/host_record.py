@@ -47,6 +47,7 @@ __all__ = [
 
 BEAT = 10.0  # seconds between two signs of life
 _DIGITS = 20
+_ABANDONED = 3600.0  # seconds until a record without its name is one of a process that was killed
 
 
 class HostRecord:
@@ -153,6 +154,18 @@ def abandoned_records() -> list[str]:
     return [path for path in paths if not path.endswith(".tmp") and held(path) is False]
 
 
+def _unpublished() -> list[str]:
+    """Return the files of records that never got their name, since who wrote them was killed."""
+    import glob
+
+    try:
+        paths = glob.glob(os.path.join(host_lock_home(), "attempts", "*", "*.tmp"))
+        oldest = time.time() - _ABANDONED
+        return [path for path in paths if os.stat(path).st_mtime < oldest and held(path) is False]
+    except OSError:
+        return []  # another process deletes them now
+
+
 def delete_useless_records() -> None:
     """Delete the abandoned records of attempts whose folder was deleted and that left no process:
     nobody will look for them."""
@@ -163,6 +176,7 @@ def delete_useless_records() -> None:
         if not os.path.exists(record.get("run_dir", ""))
     }
     carriers = carriers_by_cookie(frozenset(tokens.values())) if tokens else {}
+    tokens |= dict.fromkeys(_unpublished(), "")
     for path, token in tokens.items():
         if token in carriers:
             continue

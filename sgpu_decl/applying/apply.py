@@ -124,7 +124,8 @@ def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
     return applied
 
 
-_LOG = 300  # entries of a shared state that are looked at
+_LOG = 64  # entries of a shared state that are looked at first
+_HARMLESS = frozenset({"lock", "record_attempts", "unlock"})
 
 
 def _check_fresh(plan: Plan, state: State, states: StateStore) -> None:
@@ -150,9 +151,12 @@ def _check_fresh(plan: Plan, state: State, states: StateStore) -> None:
 def _only_ends_since(serial: int, states: StateStore) -> bool:
     """Whether nothing but ends of attempts was recorded since a plan, as whoever sees one does: an
     apply records them itself before it goes on."""
-    log = states.log(_LOG) or ()
-    newer = [entry for entry in log if entry.serial > serial]
-    harmless = {"lock", "record_attempts", "unlock"}
-    return len(newer) < len(log) and all(
-        change.op in harmless for entry in newer for change in entry.changes
-    )
+    most = _LOG
+    while True:  # so many entries that one of them is as old as the plan
+        log = states.log(most) or ()
+        newer = [entry for entry in log if entry.serial > serial]
+        if any(change.op not in _HARMLESS for entry in newer for change in entry.changes):
+            return False
+        if len(newer) < len(log) or len(log) < most:
+            return len(newer) < len(log)
+        most *= 4

@@ -57,7 +57,14 @@ def command(
     """
     from sgpu_decl.cli.approval import confirm
     from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.views.gc_text import gc_listing, gc_summary, listed_attempts, not_found_note
+    from sgpu_decl.views.gc_text import (
+        gc_kept,
+        gc_listing,
+        gc_problems,
+        gc_summary,
+        listed_attempts,
+        not_found_note,
+    )
 
     age = read_duration(older_than) if older_than is not None else None
     session = source.recorded()
@@ -73,8 +80,10 @@ def command(
     if text:
         for line in gc_listing(found):
             show(line)
-        if (words := not_found_note(found)) is not None:
-            note(words)
+        for words in gc_problems(found):
+            note(f"not looked at: {words}")
+        if (unseen := not_found_note(found)) is not None:
+            note(unseen)
     freed = found
     if not dry_run:
         if any(found[name] for name in ("freed", *_BYTES)):
@@ -88,6 +97,10 @@ def command(
         with slow_step("deleting attempts, code and environments that are not needed any more"):
             freed = collected(listed_attempts(found), dry_run=False)
     if text:
+        for line in gc_kept(freed, found):
+            show(line)
+        for words in gc_problems(freed, found):
+            note(f"not freed: {words}")
         show(gc_summary(freed, "would free" if dry_run else "freed"))
     else:
         answer(freed)

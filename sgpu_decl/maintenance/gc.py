@@ -1,6 +1,7 @@
 """Garbage collection: the files of ended attempts, and code and environments without references."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,9 +9,15 @@ from sgpu_decl.agent.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
+from sgpu_decl.backends.kinds import DEFAULT
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
-from sgpu_decl.maintenance.store_garbage import UnseenOwner, collect_stores, unseen_owners
+from sgpu_decl.maintenance.store_garbage import (
+    UnseenOwner,
+    collect_stores,
+    delete_leftovers,
+    unseen_owners,
+)
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
@@ -20,6 +27,7 @@ from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplu
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.staging.references import MISSING_SECONDS
 from sgpu_decl.storing.state_folder import release_space, reserve_space
+from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["collect"]
 
@@ -31,6 +39,23 @@ class _Garbage:
 
     sizes: Mapping[AttemptRef, int]
     kept: Mapping[AttemptRef, Keep]
+
+
+class _Problems:
+    """What gc could not look at or delete. It goes on, and says it."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str | None] = {}  # the hint of each summary
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note the error of a backend."""
+        try:
+            yield
+        except BackendError as error:
+            self.found.setdefault(error.message, error.hint)
+        except OSError as error:
+            self.found.setdefault(error_text(error), advice(error))
 
 
 def collect(
@@ -51,23 +76,26 @@ def collect(
         `environment_bytes` of the stores. `freed` has the `bytes` of each `attempt`, `kept` each
         `attempt` that is old enough to go, and the `reason` why it stays. `not_found` lists
         projects and saved plans that are not found here: `path`, the `record` of what is kept for
-        them, and `kept_until`, null where they cannot be looked for and all is kept.
+        them, and `kept_until`, null where they cannot be looked for and all is kept. `problems`
+        has a `summary` and a `hint` of each thing that could not be looked at or deleted.
     """
+    problems = _Problems()
     found = _Garbage(sizes={}, kept={})
     release_space(project.state_dir)
     if project.states.read() is None:
-        return _answer(found, 0, (0, 0), ())
+        return _answer(found, 0, (0, 0), (), problems)
     with project.writing("gc") as writer:
-        refresh(writer, project.backend)
+        with problems.noted():
+            refresh(writer, project.backend)
         recorded = project.states.read_all()
         attempts = recorded[1] if recorded else ()
-        found = _garbage(project, writer.state, attempts, rule, now)
+        found = _garbage(project, writer.state, attempts, rule, now, problems)
         if only is not None:
             sizes = {ref: size for ref, size in found.sizes.items() if str(ref) in only}
             found = _Garbage(sizes=sizes, kept=found.kept)
         total = sum(found.sizes.values())
         if not dry_run:
-            found, total = _free(project, writer.state, attempts, found)
+            found, total = _free(project, writer.state, attempts, found, problems)
         try:
             record_references(project, writer.state.lineage, needs_of(writer.state))
         except SgpuError as error:
@@ -76,9 +104,10 @@ def collect(
             # What was recorded before each launch keeps all that is needed.
     if not dry_run:
         delete_useless_records()
+        delete_leftovers(project)
         reserve_space(project.state_dir)
     stores = collect_stores(project, dry_run=dry_run)
-    return _answer(found, total, stores, unseen_owners(project))
+    return _answer(found, total, stores, unseen_owners(project), problems)
 
 
 def _garbage(
@@ -87,9 +116,10 @@ def _garbage(
     attempts: Collection[Attempt],
     rule: GcRule,
     now: datetime,
+    problems: _Problems,
 ) -> _Garbage:
     candidates = surplus(attempts, rule, now)
-    sizes = _sizes(project, state, candidates)
+    sizes = _sizes(project, state, candidates, problems)
     left = {one.ref.address for one in candidates if one.ref in sizes}
     read = needs_of(state).outputs
     outputs: dict[AttemptRef, str | None] = {}
@@ -116,14 +146,18 @@ def _garbage(
 
 
 def _sizes(
-    project: OpenedProject, state: State, candidates: Iterable[Attempt]
+    project: OpenedProject, state: State, candidates: Iterable[Attempt], problems: _Problems
 ) -> dict[AttemptRef, int | None]:
     by_backend: dict[str, list[Attempt]] = {}
     for attempt in candidates:
         by_backend.setdefault(attempt.backend, []).append(attempt)
     sizes: dict[AttemptRef, int | None] = {}
     for kind, group in by_backend.items():
-        sizes |= project.backend(kind).storage.sizes([state.launch_of(one) for one in group])
+        found: Mapping[AttemptRef, int | None] = dict.fromkeys(one.ref for one in group)
+        with problems.noted():
+            storage = project.backend(kind).storage
+            found = storage.sizes([state.launch_of(one) for one in group])
+        sizes |= found
     return sizes
 
 
@@ -144,33 +178,42 @@ def _elsewhere(project: OpenedProject, state: State, attempt: Attempt) -> bool |
 
 
 def _free(
-    project: OpenedProject, state: State, attempts: Iterable[Attempt], found: _Garbage
+    project: OpenedProject,
+    state: State,
+    attempts: Iterable[Attempt],
+    found: _Garbage,
+    problems: _Problems,
 ) -> tuple[_Garbage, int]:
     """Delete what goes, and what only that shared. Returns what was freed, and all bytes."""
     by_ref = {one.ref: one for one in attempts}
     freed: dict[AttemptRef, int] = {}
     stays = dict(found.kept)
     for ref in found.sizes:
-        storage = project.backend(by_ref[ref].backend).storage
-        try:
-            size = storage.free(state.launch_of(by_ref[ref]))
-        except BackendError:  # this user may not delete it, or its platform is away
-            stays[ref] = Keep.UNREACHABLE
-            continue
-        if size or not found.sizes[ref]:  # a platform may not say how large its files are
-            freed[ref] = size
+        stays[ref] = Keep.UNREACHABLE  # while this user may not delete it, or its platform is away
+        with problems.noted():
+            size = project.backend(by_ref[ref].backend).storage.free(state.launch_of(by_ref[ref]))
+            del stays[ref]
+            if size or not found.sizes[ref]:  # a platform may not say how large its files are
+                freed[ref] = size
     jobs = [one for one in state.resources.values() if one.address.kind is Kind.JOB]
     for job in jobs:
         free_old_versions(job, state.lineage, project.job_backend)
     # of all that ever ran: what an earlier call could not free may be free now
-    kinds = {one.backend for one in by_ref.values()} | {one.backend for one in jobs}
+    kinds = {DEFAULT, *(one.backend for one in (*by_ref.values(), *jobs))}
+    kinds |= {one.launch.backend for one in state.intents if one.launch is not None}
     total = sum(freed.values())
-    total += sum(project.backend(kind).storage.collect() for kind in sorted(kinds))
+    for kind in sorted(kinds):
+        with problems.noted():  # an area where it failed stays due
+            total += project.backend(kind).storage.collect()
     return _Garbage(sizes=freed, kept=dict(sorted(stays.items()))), total
 
 
 def _answer(
-    found: _Garbage, total: int, stores: tuple[int, int], owners: Iterable[UnseenOwner]
+    found: _Garbage,
+    total: int,
+    stores: tuple[int, int],
+    owners: Iterable[UnseenOwner],
+    problems: _Problems,
 ) -> dict[str, Json]:
     return {
         "attempts": [str(ref) for ref in found.sizes],
@@ -180,6 +223,7 @@ def _answer(
         "freed": [{"attempt": str(ref), "bytes": size} for ref, size in found.sizes.items()],
         "kept": [{"attempt": str(ref), "reason": why.value} for ref, why in found.kept.items()],
         "not_found": [_not_found(owner) for owner in owners],
+        "problems": [{"summary": why, "hint": hint} for why, hint in problems.found.items()],
     }
 
 

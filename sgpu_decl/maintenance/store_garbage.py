@@ -3,7 +3,12 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import platformdirs
+
+from sgpu_decl.atomic_files import delete_left
+from sgpu_decl.environments.declared.build_lock import builds_in, remove_leftovers
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.storing.stores import open_state_store
@@ -27,6 +32,16 @@ def collect_stores(project: OpenedProject, *, dry_run: bool) -> tuple[int, int]:
     if not project.environments.objects.is_dir():
         return code, 0
     return code, project.environments.collect(_presence, dry_run=dry_run)
+
+
+def delete_leftovers(project: OpenedProject) -> None:
+    """Delete what killed processes left half-written beside the state, in caches, and where
+    environments are built."""
+    caches = Path(platformdirs.user_cache_path("sgpu"))
+    for top in (project.state_dir.parent, project.state_dir, caches):
+        for folder in (top, *(path for path in top.glob("*") if path.is_dir())):
+            delete_left(folder)
+    remove_leftovers(builds_in(project.environments.objects.parent))
 
 
 def unseen_owners(project: OpenedProject) -> list[UnseenOwner]:

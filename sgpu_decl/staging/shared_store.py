@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.atomic_files import delete_left
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.staging.references import Reference, References
@@ -106,6 +107,8 @@ class SharedStore(ABC):
         for path in garbage.files:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
+        for folder in self._root.glob("*/"):  # references are written without the lock
+            delete_left(folder)
 
 
 def store_error(store: Path, error: OSError) -> SgpuError:

@@ -89,7 +89,7 @@ def restore(
 def _restore_migrated(store: SqliteStore, state: State, attempts: Sequence[Attempt]) -> None:
     """Make the database whole before it gets its name: an empty one would be taken for the state,
     after a crash."""
-    draft = SqliteStore(store.path.with_name(f"{store.path.name}.push"))
+    draft = SqliteStore(store.path.with_name(f".new-{store.path.name}"))
     for end in ("", "-wal", "-shm", ".backup"):
         Path(f"{draft.path}{end}").unlink(missing_ok=True)
     with draft.lock("state push", lineage=state.lineage) as writer:

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.terminal import columns, count, size
 
-__all__ = ["WHY_KEPT", "gc_listing", "gc_summary", "listed_attempts", "not_found_note"]
+__all__ = [
+    "WHY_KEPT",
+    "gc_kept",
+    "gc_listing",
+    "gc_problems",
+    "gc_summary",
+    "listed_attempts",
+    "not_found_note",
+]
 
 _NAMED = 5  # attempts that one line names
 
@@ -20,19 +28,37 @@ WHY_KEPT = {  # by the values of `planning.kept_attempts.Keep`
 
 
 def gc_listing(answer: Mapping[str, Json]) -> Iterator[str]:
-    """The attempts that go, each with its size, and those that stay though they are old enough, by
-    the reason."""
+    """The attempts that go, each with its size, and then `gc_kept`."""
     goes = _items(answer["freed"])
     width = max((columns(str(one["attempt"])) for one in goes), default=0)
     for one in goes:
         name = str(one["attempt"])
         yield f"{name}{' ' * (width - columns(name))}  {size(_number(one['bytes']))}"
+    yield from gc_kept(answer)
+
+
+def gc_kept(answer: Mapping[str, Json], shown: Mapping[str, Json] | None = None) -> Iterator[str]:
+    """The attempts that stay though they are old enough, by the reason, but for those that another
+    answer has shown."""
+    before = _items(shown["kept"]) if shown is not None else []
     reasons: dict[str, list[str]] = {}
     for one in _items(answer["kept"]):
+        if one in before:
+            continue
         reasons.setdefault(str(one["reason"]), []).append(str(one["attempt"]))
     for reason, names in reasons.items():
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         yield f"kept: {', '.join(names[:_NAMED])}{more}: {WHY_KEPT[reason]}"
+
+
+def gc_problems(
+    answer: Mapping[str, Json], shown: Mapping[str, Json] | None = None
+) -> Iterator[str]:
+    """What could not be looked at or deleted, but for what another answer has shown."""
+    before = _items(shown["problems"]) if shown is not None else []
+    for one in _items(answer["problems"]):
+        if one not in before:
+            yield f"{one['summary']} ({one['hint']})" if one["hint"] else str(one["summary"])
 
 
 def listed_attempts(answer: Mapping[str, Json]) -> list[str]:

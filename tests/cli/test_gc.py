@@ -1,5 +1,6 @@
 """What `sgpu gc` deletes, keeps, shows and asks."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -136,3 +137,65 @@ def test_what_came_after_the_list_was_shown_does_not_go(project: Shell) -> None:
         freed = session.gc(keep_last=0, only=["train#4", "train#2"], dry_run=False)
     assert freed["attempts"] == ["train#4"]
     assert folders(project) == ["1", "2", "3", "5", "6"]
+
+
+HELLO = "name: hello\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\ncommand: 'true'\n"
+DRAFT = ".new-0123456789ab"
+
+
+def test_gc_deletes_what_killed_processes_left_half_written(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", HELLO)
+    assert sgpu.here("apply", "-y").code == 0
+    state, store, caches = (
+        sgpu.folder / ".sgpu/default",
+        Path(sgpu.environ["XDG_DATA_HOME"]) / "sgpu/store",
+        Path(sgpu.environ["XDG_CACHE_HOME"]) / "sgpu",
+    )
+    left = [
+        state / "runs/hello/2.staging-00c0ffee/code/deep/train.py",
+        state / "runs/hello/3.discarded/spec.json",
+        *(folder / DRAFT for folder in (state.parent, state, state / "unpushed", caches)),
+        *(caches / name / DRAFT for name in ("environments", "files")),
+        *(store / name / DRAFT for name in ("manifests", "roots")),
+        store / ".put-0123456789ab",
+        *(store / "environments" / name / DRAFT for name in ("manifests", "roots", "resolutions")),
+        store / "environments/incoming/0123456789ab",
+        store / "environments/building/0123456789ab/x",
+        store / "environments/building/0123456789ab.lock",
+    ]
+    # What another process writes at this moment stays.
+    young = [
+        state / "runs/hello/4.staging-00c0ffee/code/train.py",
+        store / "roots/.new-ba9876543210",
+    ]
+    (store / "environments/objects").mkdir(parents=True)
+    for path in (*left, *young):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(100))
+    for path in left:
+        for old in (path, *path.parents[:3]):
+            if old.is_relative_to(state / "runs/hello") and old != state / "runs/hello":
+                os.utime(old, (0, 0))
+        os.utime(path, (0, 0))
+
+    assert sgpu.here("gc", "-y").code == 0
+
+    assert [path for path in left if path.exists()] == []
+    assert list((state / "runs/hello").glob("[23].*")) == []
+    assert [path for path in young if not path.exists()] == []
+
+
+def test_gc_goes_on_after_a_folder_that_cannot_be_deleted_and_says_it(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", HELLO)
+    for _ in range(2):
+        assert sgpu.here("apply", "-y", "--rerun", "run.hello").code == 0
+    runs = sgpu.folder / ".sgpu/default/runs/hello"
+    (runs / "1.discarded").write_text("a file where a folder has to be made")
+
+    freed = sgpu.here("gc", "-y", "--all", "--keep-last", "0")
+
+    assert freed.code == 0, freed.err
+    assert "kept: hello#1: its place cannot be asked now" in freed.out
+    assert "freed: 1 attempt, " in freed.out
+    assert f"not freed: `{runs}/1` cannot be deleted: " in freed.err
+    assert not (runs / "2").exists()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from sgpu_decl.backends.local.launcher import LocalLauncher
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.state import IntentEnd
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, POSTGRES, SharedPlace
+from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, POSTGRES, SharedPlace, shared_store
 from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.cli.conftest import Shell
 from tests.faulty_proxy import faulty_proxy
@@ -112,6 +113,31 @@ def test_a_plan_that_finds_nothing_new_asks_a_bucket_twice(
         doctor = shell.here("doctor", "-o", "json")
         said = [item["text"] for item in doctor.json["data"]["findings"]]
         assert any("whole, serial" in item for item in said), said
+
+
+@pytest.mark.expensive
+def test_a_saved_plan_stays_fresh_whatever_number_of_ends_is_recorded_since(
+    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
+) -> None:
+    place = new_place(request, FOLDER, tmp_path)
+    sgpu.write("sgpu.yml", PROJECT.format(kind=FOLDER, where=where(place)))
+    assert sgpu.here("apply", "-y").code == 0
+    again = ("--rerun", "run.hello")
+    assert sgpu.here("plan", *again, "--out", "old.plan").code == 0
+    assert sgpu.here("apply", "-y", *again).code == 0
+    assert sgpu.here("plan", *again, "--out", "new.plan").code == 0
+
+    with closing(shared_store(place, sgpu.folder / ".sgpu/default")) as store:
+        recorded = store.read_all()
+        assert recorded is not None
+        state, attempts = recorded
+        with store.lock("status", lineage=state.lineage) as writer:
+            for _ in range(310):
+                writer.record_attempts(attempts[:1])
+
+    assert sgpu.here("apply", "old.plan").code == 3
+    applied = sgpu.here("apply", "new.plan")
+    assert applied.code == 0, applied.err
 
 
 def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:

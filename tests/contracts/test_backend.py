@@ -106,6 +106,29 @@ class TestFolder(BackendContract):
 
         assert freed["attempts"] == ["hello#2"]
         assert freed["kept"] == [{"attempt": "hello#1", "reason": "unreachable"}]
+        assert [one["summary"] for one in freed["problems"]] == ["permission denied"]
+
+    def test_gc_frees_launches_in_a_storage_that_is_full_and_tries_the_rest_again(
+        self, bench: BackendBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.declare("leave", args={"names": ["a"]})
+        assert bench.ran()["state"] == "succeeded"
+        put = FolderFiles.put
+
+        def full(*_: object) -> None:
+            raise BackendError("no space left on device", hint="make room", code="no_room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FolderFiles, "put", full)
+            freed = bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json").data
+
+        assert FolderFiles.put is put
+        assert freed["attempts"] == ["hello#1"]
+        assert freed["problems"] == [{"summary": "no space left on device", "hint": "make room"}]
+        assert list((tmp_path / "shared/runs").glob("*/hello/*")) == []
+        assert list((tmp_path / "shared/objects/code").iterdir()) != []
+        assert bench.done("gc", "-y", "-o", "json").data["problems"] == []
+        assert list((tmp_path / "shared/objects/code").iterdir()) == []
 
 
 @pytest.fixture(scope="session")

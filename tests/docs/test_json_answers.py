@@ -154,6 +154,7 @@ NOT_HERE = {
     "A missing file",
     "A related place",
     "A stack",
+    "A thing that gc could not do",
     "Ranks with equal stacks",
     "An edge of a graph",
     "An entry of a shared state",

@@ -91,7 +91,7 @@ def make_site(state_dir: Path, project: Path) -> LaunchSite:
 def _write(path: Path, site: str) -> None:
     """Write an id with the number of the file itself, which a copy of the folder does not have, and
     which stays if the folder gets another name."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    draft = path.with_name(f".new-{os.urandom(6).hex()}")
     try:
         with draft.open("w", encoding="ascii") as file:
             file.write(f"{site} {os.fstat(file.fileno()).st_ino}\n")

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.attempt_files import LAUNCH_LOCK
 from sgpu_decl.agent.locks import open_lock, try_lock
+from sgpu_decl.atomic_files import LEFT_AFTER
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.system_errors import advice, error_text
 
 if TYPE_CHECKING:
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
@@ -41,10 +44,17 @@ class LocalStorage(Storage):
 
     def free(self, record: LaunchRecord) -> int:
         folder = self._layout.found(record)
-        if _alive(folder):
-            return 0
-        size = self.size(record)
-        discard(folder)
+        try:
+            if _alive(folder):
+                return 0
+            size = self.size(record)
+            discard(folder)
+        except OSError as error:
+            raise BackendError(
+                f"`{folder}` cannot be deleted: {error_text(error)}",
+                hint=advice(error),
+                code="permission_denied" if isinstance(error, PermissionError) else None,
+            ) from error
         return size
 
     def release_code(self, record: LaunchRecord) -> None:
@@ -56,9 +66,14 @@ class LocalStorage(Storage):
         self._layout.move(source, destination)
 
     def collect(self) -> int:
-        for folder in (self._layout.state_dir / "runs").glob(f"*/*{_DISCARDED}"):
-            shutil.rmtree(folder, ignore_errors=True)  # whoever discarded it was killed
-        return 0  # all that is shared lies in the stores
+        """Delete what killed processes left beside attempts; what is shared lies in the stores."""
+        runs = self._layout.state_dir / "runs"
+        drafts = [draft for draft in runs.glob(f"*/*{DRAFT}*") if _abandoned(draft)]
+        size = 0
+        for folder in (*runs.glob(f"*/*{_DISCARDED}"), *drafts):
+            size += self._layout.size(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        return size
 
     def kill_orphans(self, record: LaunchRecord) -> int:
         return attempt_status.clear_remains(self._layout.found(record))
@@ -103,6 +118,18 @@ def discard(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         folder.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _abandoned(draft: Path) -> bool:
+    """Whether an attempt has not been staged any further for so long that whoever did it was
+    killed. An apply that was stopped all that time finds it gone, and launches nothing."""
+    oldest = time.time() - LEFT_AFTER.total_seconds()
+    inside = (os.path.join(root, name) for root, _, names in os.walk(draft) for name in names)
+    folders = (root for root, _, _ in os.walk(draft))
+    try:
+        return all(os.lstat(path).st_mtime < oldest for path in (*folders, *inside))
+    except FileNotFoundError:
+        return False  # somebody else deletes it, or it has its name now
 
 
 def _alive(folder: Path) -> bool:

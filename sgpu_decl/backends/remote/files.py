@@ -21,6 +21,7 @@ __all__ = [
     "RemoteFiles",
     "RemoteMissing",
     "byte_count",
+    "folder_size",
     "ignore_bytes",
     "save_stream",
     "upload_stream",
@@ -136,3 +137,11 @@ def save_stream(stream: BinaryIO, file: Path, received: Sent) -> None:
         while chunk := stream.read(_CHUNK):
             target.write(chunk)
             received(len(chunk))
+
+
+def folder_size(files: RemoteFiles, folder: str) -> int:
+    """Bytes of all files in a folder. Raises BackendError."""
+    return sum(
+        folder_size(files, f"{folder}/{item.name}") if item.folder else item.size
+        for item in files.list(folder)
+    )

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from sgpu_decl.atomic_files import sync_folder
+from sgpu_decl.atomic_files import LEFT_AFTER, sync_folder
 from sgpu_decl.backends.remote.files import (
     RemoteEntry,
     RemoteMissing,
@@ -45,6 +45,7 @@ class FolderFiles:
         """How many seconds the clock that dates files is ahead of this machine's: a file server
         has a clock of its own."""
         if self._known is None:
+            self._drop_left()
             probe = self._root / f"{_PARTIAL}{uuid4().hex}"
             with _explained(f"writing into `{self._root}`"):
                 try:
@@ -54,6 +55,14 @@ class FolderFiles:
                 except FileNotFoundError:
                     return 0.0  # nothing there is dated yet
         return self._known
+
+    def _drop_left(self) -> None:
+        """Delete what was left of such probes by processes that were killed."""
+        oldest = time.time() - LEFT_AFTER.total_seconds()
+        for left in self._root.glob(f"{_PARTIAL}*"):
+            with suppress(OSError):  # of another user, or deleted meanwhile
+                if left.stat().st_mtime < oldest:
+                    left.unlink()
 
     def size(self, path: str) -> int | None:
         with _explained(f"looking at `{path}`"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.agent.environment.packs import Pack, index_name
-from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
+from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing, folder_size
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
@@ -63,8 +63,9 @@ def _free_commands(area: StagingArea, folder: str) -> None:
 
 
 def collect(area: StagingArea) -> int | None:
-    """Delete the shared objects that no launch folder needs; returns the bytes that were freed, or
-    `None` where a launch has a lease or is under way, and nothing was deleted.
+    """Delete the shared objects that no launch folder needs, and launch folders that nobody
+    submitted for a day; returns the bytes that were freed, or `None` where a launch has a lease or
+    is under way, and nothing was deleted.
 
     Raises:
         BackendError: the storage does not answer, or refuses it.
@@ -80,7 +81,11 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     files, layout = area.files, area.layout
     folders: set[str] = set()
     uses: list[Uses] = []
+    drafts: list[str] = []
     for launch in _launches(files, layout.runs, area.files.now()):
+        if launch.draft:
+            drafts.append(launch.folder)
+            continue
         if launch.uses is None:
             return None
         folders.add(launch.folder)
@@ -97,6 +102,10 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     if area.under_way(folders):
         return None
     size = 0
+    for folder in drafts:
+        refresh()
+        size += folder_size(files, folder)
+        free_launch(area, folder)
     for folder, paths in needed.items():
         for item in files.list(folder):
             path = f"{folder}/{item.name}"
@@ -112,10 +121,12 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """`uses` is None while it has a lease."""
+    """`uses` is None while it has a lease, or where another version wrote its marker. A draft was
+    left by an apply that was killed before it submitted the launch."""
 
     folder: str
-    uses: Uses | None
+    uses: Uses | None = None
+    draft: bool = False
 
 
 def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
@@ -134,10 +145,12 @@ def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
         for folder, entries in zip(folders, pool.map(files.list, folders), strict=True):
             names = {item.name for item in entries}
             if has_lease(entries, now):
-                yield _Launch(folder, None)
+                yield _Launch(folder)
             elif MARKER in names:
                 with suppress(RemoteMissing):  # somebody else freed it meanwhile
                     yield _Launch(folder, uses_in(files.get(f"{folder}/{MARKER}")))
+            elif not names & _LEFT and any(not item.folder for item in entries):
+                yield _Launch(folder, draft=True)
 
 
 def _packs(files: RemoteFiles, folder: str, environment: str) -> list[str] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
 from sgpu_decl.backends.remote.attempts import LaunchPlace, RemoteAttempts
-from sgpu_decl.backends.remote.files import RemoteFiles
+from sgpu_decl.backends.remote.files import folder_size
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
@@ -130,11 +130,3 @@ def _entries(place: LaunchPlace) -> Collection[str] | None:
         return {item.name for item in place.area.files.list(place.run)}
     except BackendError:
         return None
-
-
-def folder_size(files: RemoteFiles, folder: str) -> int:
-    """Bytes of all files in a folder. Raises BackendError."""
-    return sum(
-        folder_size(files, f"{folder}/{item.name}") if item.folder else item.size
-        for item in files.list(folder)
-    )

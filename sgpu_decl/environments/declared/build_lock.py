@@ -39,6 +39,11 @@ def build_folder(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def builds_in(store: Path) -> Path:
+    """The folder of build folders of a store of environments."""
+    return store / "building"
+
+
 def remove_leftovers(parent: Path) -> None:
     """Remove the build folders of killed builders; those in use stay."""
     for path in parent.glob(f"*{_LOCK}"):

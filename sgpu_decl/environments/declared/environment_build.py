@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.environments.captured.capture import capture
-from sgpu_decl.environments.declared.build_lock import build_folder, remove_leftovers
+from sgpu_decl.environments.declared.build_lock import build_folder, builds_in, remove_leftovers
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import UvResult, find_uv, run_uv
 from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, read_warnings
@@ -77,7 +77,7 @@ def build(
     if manifest is not None:
         return BuildResult(manifest)
     uv, environ = find_uv(environ), _with_indexes(environ, lock.indexes)
-    home = store.objects.parent / "building"
+    home = builds_in(store.objects.parent)
     place = home / lock.digest.removeprefix("sha256:")[:16]
     try:
         remove_leftovers(home)

@@ -46,8 +46,7 @@ def garbage(
         for path in root.glob("trees/[0-9a-f]*")
         if path.name not in live and now - path.lstat().st_ctime >= YOUNG_SECONDS
     ]
-    # Left by writers that were killed: none writes now.
-    files += (*(root / "incoming").iterdir(), *root.glob("*/.new-*"))
+    files += (root / "incoming").iterdir()  # left by writers that were killed: none writes now
     keys: set[str] = set()
     for name in live:
         environment = manifest(f"sha256:{name}")

@@ -21,12 +21,11 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sgpu_decl.atomic_files import sync_folder
+from sgpu_decl.atomic_files import LEFT_AFTER, sync_folder
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.folder.shared_folder import SharedFolder
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.numbered_files import (
-    LEFT_AFTER,
     checkpoint_name,
     checkpoint_number,
     entry_name,

@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 
 __all__ = [
-    "LEFT_AFTER",
     "checkpoint_name",
     "checkpoint_number",
     "entry_name",
@@ -14,8 +12,6 @@ __all__ = [
     "found_checkpoint",
 ]
 
-LEFT_AFTER = timedelta(hours=1)
-"""The age from which on a file that is needed for a moment is that of a process that was killed."""
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
+from sgpu_decl.atomic_files import LEFT_AFTER
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.numbered_files import (
-    LEFT_AFTER,
     checkpoint_name,
     checkpoint_number,
     entry_name,

@@ -44,7 +44,7 @@ def make_store(path: Path, say: Callable[[str], None]) -> None:
         with _locked(path):
             if path.exists() and path.stat().st_size:
                 return
-            part = path.with_name(f".{path.name}.{os.getpid()}.part")
+            part = _part(path)
             try:
                 shutil.copyfile(_empty_store(say), part)
                 part.chmod(0o600)
@@ -54,6 +54,14 @@ def make_store(path: Path, say: Callable[[str], None]) -> None:
                 part.unlink(missing_ok=True)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"the store {path} cannot be made: {error}") from error
+
+
+def _part(path: Path) -> Path:
+    """Where a store is made until it is whole, without those of makers that were killed. The caller
+    holds the lock."""
+    for left in path.parent.glob(f".{path.name}.*.part"):
+        left.unlink(missing_ok=True)
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def _empty_store(say: Callable[[str], None]) -> Path:
@@ -71,7 +79,7 @@ def _empty_store(say: Callable[[str], None]) -> Path:
     with _locked(cached):
         if not cached.exists():
             say("MLflow to make the tables of a store, once on this machine")
-            part = cached.with_name(f".{name}.{os.getpid()}.part")
+            part = _part(cached)
             try:
                 _have_mlflow_make(part)
                 part.replace(cached)

@@ -47,6 +47,24 @@ def test_what_a_launch_on_its_way_needs_is_not_deleted(shared: Make) -> None:
     assert names(machine) == needed
 
 
+def test_a_launch_that_was_submitted_by_nobody_for_a_day_is_deleted(shared: Make) -> None:
+    machine = shared()
+    killed, left, begun = (machine.launching(SOURCE, number) for number in (1, 2, 3))
+    machine.stage(killed)
+    machine.stage(left)
+    Path(machine.folder(left), "back").mkdir()  # its nodes ran, though it has no marker
+    folders = [Path(machine.folder(one)) for one in (killed, left, begun)]
+    folders[2].mkdir(parents=True)  # and has no file yet
+    (machine.root / ".partial-0123").write_bytes(b"")
+    age(2 * DAY, *folders[0].iterdir(), *folders[1].iterdir(), machine.root / ".partial-0123")
+
+    assert (collect(shared("another").area) or 0) > 0
+
+    assert [folder.exists() for folder in folders] == [False, True, True]
+    assert names(machine) == set()
+    assert not (machine.root / ".partial-0123").exists()
+
+
 def test_what_no_launch_needs_is_deleted(shared: Make) -> None:
     machine = shared()
     for number in (1, 2):
