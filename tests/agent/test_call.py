@@ -176,7 +176,9 @@ def train():
     if "_exit" in end:
         assert cold == forked
         return
-    assert cold[:3] == forked[:3]
+    # Python 3.11.2 ends without writing what a file of a global name has buffered.
+    assert cold[:2] == forked[:2]
+    assert cold[2][1] == "not flushed"
     made = ["thread", "atexit", "deleted later", "called"]
     assert forked[2:] == (["not flushed"] * 2, ["run", *made])
     assert sorted(cold[3]) == sorted([*forked[3], "finalized", "deleted ahead", "imported"])
