@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from sgpu_decl.agent.attempt_files import read_json
+from sgpu_decl.agent.attempt_files import TRACKED, read_json
 from sgpu_decl.agent.regular_opener import regular_opener
 
 TYPE_CHECKING = False
@@ -25,6 +25,7 @@ __all__ = [
     "read_error",
     "read_out_of_memory",
     "read_stack",
+    "shared_run_named",
     "shortened",
 ]
 
@@ -57,6 +58,8 @@ _OF_PEERS = (
     b"ncclRemoteError",
     b"due to collective timeout or exception",
 )
+_OTHER_VALUE = "Changing param values is not allowed"
+_BEFORE_ITS_NAME = ("Param with key='", "'key': '")
 _FRAME = '  File "'
 _RANK = "sgpu_decl/rank"  # the folder of files in the bytecode of `rank/`
 _OF_ITS_OWN = b"terminated with exception: CUDA error"
@@ -76,6 +79,31 @@ def read_error(folder: str) -> dict[str, Any] | None:
     if record is None:
         return None
     return _ours(record) if "v" in record else _torch(record)
+
+
+def shared_run_named(
+    error: dict[str, Any], spec: Mapping[str, Any], restart: int
+) -> dict[str, Any]:
+    """Return an error that says before MLflow's own words that ranks share one MLflow run, if two
+    of them, or two starts, logged a parameter of that run with different values.
+
+    MLflow has no code of its own for that refusal, so its text is looked at, which stands in
+    `mlflow/store/tracking/sqlalchemy_store.py` and in `file_store.py` beside it.
+    """
+    if _OTHER_VALUE not in error["summary"] or (spec["world_size"] == 1 and not restart):
+        return error
+    run_id = (read_json(spec["run_dir"], TRACKED) or {}).get("run_id")
+    if not run_id or run_id not in error["summary"]:
+        return error
+    kind, _, message = error["summary"].partition(": ")
+    names = (message.partition(before)[2].partition("'")[0] for before in _BEFORE_ITS_NAME)
+    name = next(filter(None, names), None)
+    param = f"`{name}`" if name else "a parameter"
+    who, way = "ranks", "in rank 0 alone, or with the rank in its name"
+    if spec["world_size"] == 1:
+        who, way = "restarts", "as a metric, or with the restart in its name"
+    why = f"{who} share one MLflow run, in which {param} has another value already: log it {way}"
+    return {**error, "summary": shortened(f"{kind}: {why}. {message}", _SUMMARY)}
 
 
 def read_abort(folder: str) -> dict[str, Any] | None:

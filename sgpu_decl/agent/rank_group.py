@@ -12,6 +12,7 @@ from sgpu_decl.agent.error_file import (
     read_error,
     read_out_of_memory,
     read_stack,
+    shared_run_named,
 )
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.oom import OomKills, shortage
@@ -328,6 +329,7 @@ class RankGroup:
         if error is None and code > 0 and self._read_command_error is not None:
             error = self._read_command_error(folder, code, self._spec)
         if error is not None:
+            error = shared_run_named(error, self._spec, self._restart)
             for name in ("summary", "traceback"):
                 error[name] = error[name] and self._redact(error[name])
         return error

@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -89,6 +90,48 @@ def test_what_the_code_chooses_holds_in_every_rank(
         stores = {place["tracking_uri"] for place in told["elsewhere"]}
         output = project.folder / ".sgpu/default/runs/choice/1/output"
         assert stores == {f"sqlite:///{output}/own{rank}.db" for rank in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("form", "logged"),
+    [
+        ("entrypoint: train.py\n", 'mlflow.log_param("seed", 100 + rank)'),
+        (
+            f"command: ['{sys.executable}', train.py]\n",
+            'mlflow.log_params({"seed": 100 + rank, "lr": 1})',
+        ),
+    ],
+    ids=["script", "command"],
+)
+@pytest.mark.expensive
+def test_ranks_that_log_other_values_of_a_parameter_are_told_that_they_share_a_run(
+    project: Shell, form: str, logged: str
+) -> None:
+    lines = ("import mlflow, os, time", 'rank = int(os.environ["RANK"])', logged, "time.sleep(600)")
+    project.write("train.py", "\n".join(lines))
+    project.write("run.yaml", RUN.format(ranks=2) + form)
+    assert project("apply", "-y").code == 5
+    (run,) = project.here("status", "choice", "-o", "json").json["data"]["runs"]
+    assert run["first_cause"]["summary"].startswith(
+        "mlflow.exceptions.MlflowException: ranks share one MLflow run, in which `seed` has "
+        "another value already: log it in rank 0 alone, or with the rank in its name. "
+        "Changing param values is not allowed."
+    )
+
+
+@pytest.mark.expensive
+def test_a_rank_that_logs_two_values_itself_in_a_run_of_its_own_is_told_by_mlflow(
+    project: Shell,
+) -> None:
+    project.write(
+        "train.py",
+        "import mlflow\nmlflow.start_run()\nwith mlflow.start_run(nested=True):\n"
+        "    mlflow.log_param('seed', 1)\n    mlflow.log_param('seed', 2)\n",
+    )
+    project.write("run.yaml", RUN.format(ranks=2) + "entrypoint: train.py\n")
+    assert project("apply", "-y").code == 5
+    (run,) = project.here("status", "choice", "-o", "json").json["data"]["runs"]
+    assert ": Changing param values is not allowed." in run["first_cause"]["summary"]
 
 
 def test_a_rank_that_imports_no_mlflow_waits_for_no_tracker(project: Shell) -> None:
