@@ -79,8 +79,8 @@ def test_arguments_are_typed_by_their_looks(good: Good) -> None:
 
 
 def test_the_shell_keeps_what_is_its_own(good: Good) -> None:
-    text = HEAD + "command: |\n  echo $HOME ${HOME:-x} {{ a }} ${{ b }} ${#x}\n"
-    assert config(good(text)).command == "echo $HOME ${HOME:-x} {{ a }} ${{ b }} ${#x}\n"
+    text = HEAD + "command: |\n  echo $HOME ${HOME:-x} {{ a }} '${{ b }}' ${#x}\n"
+    assert config(good(text)).command == "echo $HOME ${HOME:-x} {{ a }} '${{ b }}' ${#x}\n"
 
 
 def test_places_are_those_of_the_values(good: Good) -> None:
