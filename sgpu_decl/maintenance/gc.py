@@ -199,7 +199,7 @@ def _free(
     for job in jobs:
         free_old_versions(job, state.lineage, project.job_backend)
     # of all that ever ran: what an earlier call could not free may be free now
-    kinds = {DEFAULT, *(one.backend for one in (*by_ref.values(), *jobs))}
+    kinds = {DEFAULT, *(one.backend for one in by_ref.values()), *(job.backend for job in jobs)}
     kinds |= {one.launch.backend for one in state.intents if one.launch is not None}
     total = sum(freed.values())
     for kind in sorted(kinds):
