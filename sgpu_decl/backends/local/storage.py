@@ -53,7 +53,7 @@ class LocalStorage(Storage):
             raise BackendError(
                 f"`{folder}` cannot be deleted: {error_text(error)}",
                 hint=advice(error),
-                code="permission_denied" if isinstance(error, PermissionError) else None,
+                code="permission_denied" if isinstance(error, PermissionError) else "backend_error",
             ) from error
         return size
 
