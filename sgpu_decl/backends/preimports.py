@@ -7,11 +7,14 @@ variable that a library reads when it is imported) or to a package that no list 
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.rendering.spec import Entry, Warm
+from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
 
 KNOWN: Mapping[str, str] = MappingProxyType(
@@ -76,6 +79,39 @@ def warm_start(
             where = path.relative_to(code) if path.is_relative_to(code) else path
             return Warm(refused=f"`{where}` imports torch after {stop}")
     return None
+
+
+def cold_starts(executed: Sequence[Source], ranks: int) -> Iterator[Diagnostic]:
+    """Find a function of the entrypoint's file that imports torch, which its file does not: nothing
+    is then imported ahead, and each rank imports torch by itself.
+
+    Args:
+        executed: the files that a run executes.
+        ranks: how many there are on a machine.
+    """
+    entry = next((one for one in executed if one.is_main or one.function is not None), None)
+    if entry is None or ranks < 2:
+        return
+    tree = entry.tree()
+    late = (
+        (function.name, node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom) and _is_torch(node)
+    )
+    name, node = next(late, (None, None))
+    if node is None or any(map(_is_torch, _outside(tree))):
+        return
+    yield Diagnostic(
+        code="torch_imported_late",
+        severity=Severity.INFO,
+        summary=f"`{name}` imports torch inside, so ranks start cold: each of the {ranks} on a "
+        "machine imports it by itself",
+        place=Place(entry.shown, node.lineno, node.col_offset + 1),
+        hint=f"import it at the top of `{entry.shown}`, or write `launch: {{warm: [torch]}}`: then "
+        "ranks fork from one process that has imported it",
+    )
 
 
 def warm_call(
@@ -161,9 +197,18 @@ def _plain(value: ast.expr) -> bool:
 
 
 def _imports_torch(tree: ast.Module) -> bool:
-    return any(
-        name.partition(".")[0] == "torch"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name, _ in _imported(node)
+    return any(map(_is_torch, ast.walk(tree)))
+
+
+def _is_torch(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom) and any(
+        name.partition(".")[0] == "torch" for name, _ in _imported(node)
     )
+
+
+def _outside(node: ast.AST) -> Iterator[ast.AST]:
+    """What of a module is in no function."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _outside(child)

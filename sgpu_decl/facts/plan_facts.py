@@ -381,6 +381,11 @@ class _FactReader:
 
             reported = {item.code for item in findings}  # the backend's finding says more
             findings += [item for item in ray_calls(executed) if item.code not in reported]
+        elif config.launch.warm == "auto" and config.gpus > 1 and self._call_path is None:
+            from sgpu_decl.backends.preimports import cold_starts
+
+            shape = backend.nodes(config)
+            findings += cold_starts(executed, config.gpus // (shape.nodes if shape else 1))
         if findings and self._call_path is None:
             root = self.code_reader.root(config.code)
             findings = [from_here(root, item, self._shown) for item in findings]

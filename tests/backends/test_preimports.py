@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.preimports import warm_call, warm_start
+from sgpu_decl.backends.preimports import cold_starts, warm_call, warm_start
 from sgpu_decl.rendering.spec import Entry, Warm
+from sgpu_decl.staging.sources import sources
 
 SCRIPT = Entry(kind="script", path="train.py")
 
@@ -114,3 +115,30 @@ def test_one_rank_alone_imports_ahead_where_later_calls_use_it() -> None:
     assert warm_call(loads, setting="auto", ranks=1, kept=True) == wanted
     assert warm_call(loads, setting="off", ranks=1, kept=True) is None
     assert warm_call(frozenset({"numpy"}), setting="auto", ranks=1, kept=True) is None
+
+
+INSIDE = "import os\ndef main():\n    from torch import nn\n    return nn\n"
+
+
+@pytest.mark.parametrize("entrypoint", ["train.py", "train.py:main", "train:main"])
+def test_torch_that_a_function_imports_starts_cold(tmp_path: Path, entrypoint: str) -> None:
+    (tmp_path / "train.py").write_text(INSIDE)
+    (found,) = cold_starts(sources(tmp_path, entrypoint), 8)
+    assert (found.code, str(found.place)) == ("torch_imported_late", "train.py:3:5")
+    assert "each of the 8" in found.summary
+    assert "`launch: {warm: [torch]}`" in str(found.hint)
+    assert list(cold_starts(sources(tmp_path, entrypoint), 1)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"import torch\n{INSIDE}",
+        f"try:\n    import torch\nexcept OSError: ...\n{INSIDE}",
+        "",
+        "def",
+    ],
+)
+def test_torch_that_the_file_imports_is_no_cold_start(tmp_path: Path, source: str) -> None:
+    (tmp_path / "train.py").write_text(source)
+    assert list(cold_starts(sources(tmp_path, "train.py:main"), 8)) == []
