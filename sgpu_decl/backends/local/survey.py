@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.agent.gpu_users import gpu_users, in_words
@@ -14,7 +14,6 @@ from sgpu_decl.agent.processes import ancestors
 from sgpu_decl.agent.ray_object_store import default_store, shared_memory
 from sgpu_decl.agent.relocation import LEADING
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.backends.local.options import LocalOptions
 from sgpu_decl.backends.local.program_check import ProgramCheck
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.secret_resolution import missing_secrets
@@ -27,6 +26,7 @@ from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.local.options import LocalOptions
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.gpus.devices import Devices
@@ -122,7 +122,7 @@ class LocalSurvey(Survey):
             return ()
         more = f"; so are {len(said) - _USERS_SHOWN:,} more" if len(said) > _USERS_SHOWN else ""
         used = "; ".join(said[:_USERS_SHOWN]) + more
-        shares = isinstance(config.backend, LocalOptions) and config.backend.share_gpus
+        shares = cast("LocalOptions", config.backend).share_gpus
         waits = config.gpus > len(fitting) - len(said) and not shares
         after = "its ranks may share that" if shares else "the run gets others"
         return (
