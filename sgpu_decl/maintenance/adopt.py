@@ -53,6 +53,15 @@ def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str
         raise NotFound(
             f"`{backend.workspace}` has no job {job_id}", hint="look at its list of jobs"
         )
+    manager = desired.rules.manager(document)
+    if manager is not None:
+        raise SgpuError(
+            f"the job {job_id} is managed by {manager}: it would put back what an apply changes",
+            hint="take the job out of there first (`databricks bundle deployment unbind KEY` "
+            "deletes nothing), and remove `deployment` from its settings if they still have it; "
+            "or let sgpu make a job of its own",
+            code="managed_by_bundle",
+        )
     with project.writing("adopt") as writer:
         before = writer.state.resources.get(desired.address)
         number = (before.numbered if before else 0) + 1

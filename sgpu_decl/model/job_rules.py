@@ -61,6 +61,8 @@ class JobRules:
     of_notebook: the parts of a member of these blocks that only notebooks have.
     start: says what starts a job, of its document.
     link: where a person looks at a job, of its workspace and its id.
+    manager: says who else manages a job, of its document, in words for messages; None where nobody
+        does.
     """
 
     defaults: Mapping[str, JobDefault] = field(default_factory=lambda: MappingProxyType({}))
@@ -70,6 +72,7 @@ class JobRules:
     of_notebook: frozenset[str] = frozenset()
     start: Callable[[Mapping[str, Json]], JobStart] = lambda document: JobStart()  # noqa: ARG005
     link: Callable[[str, str], str] = lambda workspace, job_id: f"{workspace} {job_id}"
+    manager: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
 
     def is_default(self, path: str, value: Json) -> bool:
         """Whether the platform says so by itself where nobody asked for anything at `path`.

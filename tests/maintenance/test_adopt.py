@@ -74,6 +74,36 @@ def test_what_is_not_there_cannot_be_adopted(
         shop.session().jobs.adopt(address, job_id)
 
 
+@pytest.mark.parametrize(
+    ("deployment", "by"),
+    [
+        ({"kind": "BUNDLE", "metadata_file_path": "/Workspace/b/metadata.json"}, "a bundle"),
+        ({"kind": "SYSTEM_MANAGED"}, "the platform itself"),
+        ({"kind": "OF_TOMORROW"}, "a deployment of `OF_TOMORROW`"),
+    ],
+)
+def test_a_job_that_something_else_manages_is_refused(
+    shop: Shop, made: str, deployment: dict[str, str], by: str
+) -> None:
+    shop.edit(deployment=deployment)
+    before = shop.job()
+    with pytest.raises(SgpuError, match=f"is managed by {by}") as refused:
+        shop.session().jobs.adopt("job.nightly", made)
+    assert refused.value.code == "managed_by_bundle"
+    assert shop.job() == before
+    assert shop.plan().changes[0].action is Action.CREATE  # nothing was recorded
+
+
+def test_a_bundle_that_took_over_a_job_keeps_it(shop: Shop) -> None:
+    shop.apply()
+    shop.edit(deployment={"kind": "BUNDLE"}, tags={"of": "the bundle"})
+    before, plan = shop.job(), shop.plan()
+    assert [check.id for check in plan.checks] == ["managed_by_bundle"]
+    assert not plan.applyable
+    shop.apply()
+    assert shop.job() == before
+
+
 def test_a_job_that_cannot_be_kept_is_refused_with_its_place(shop: Shop, made: str) -> None:
     shop.write("runs: {a: {gpus: 1, type: CPU, command: x}}\njobs: {j: {run: a}}\n")
     with pytest.raises(InvalidInput) as refused:

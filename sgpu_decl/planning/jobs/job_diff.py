@@ -79,6 +79,10 @@ def _changed(
         return _created(
             desired, resource, lineage, Reason.PREVIOUS_LOST, _told(desired, fields)
         ), ()
+    manager = desired.rules.manager(parse(observed.document))
+    if manager is not None:
+        refused = _managed(desired, handle, manager, target)
+        return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     return _kept(desired, resource, observed.document, staged=observed.staged)
 
 
@@ -352,6 +356,19 @@ def _elsewhere(
         hint="use a target of its own for each workspace; or destroy it there first, or forget it "
         f"with `sgpu state rm {desired.address}{target_option(target)}`",
         place=place_of(desired.places, "backend"),
+    )
+
+
+def _managed(desired: DesiredJob, handle: JobHandle, manager: str, target: str | None) -> Check:
+    return Check(
+        id="managed_by_bundle",
+        severity=Severity.ERROR,
+        address=desired.address,
+        summary=f"the job {handle.id} is managed by {manager}: two tools would change it in turn",
+        hint="take it out of there (`databricks bundle deployment unbind KEY`) and remove "
+        "`deployment` from its settings if they still have it, or forget it with "
+        f"`sgpu state rm {desired.address}{target_option(target)}` and leave it out of the file",
+        place=place_of(desired.places, "name"),
     )
 
 

@@ -85,6 +85,20 @@ def _start(document: Mapping[str, Json]) -> JobStart:
     )
 
 
+def _manager(document: Mapping[str, Json]) -> str | None:
+    """`deployment` is what the tool that made a job wrote into it; the platform writes it into its
+    own jobs."""
+    deployment = document.get("deployment")
+    if not isinstance(deployment, Mapping) or not deployment.get("kind"):
+        return None
+    kind = str(deployment["kind"])
+    if kind == "SYSTEM_MANAGED":
+        return "the platform itself, which lets nobody change it"
+    tool = "a bundle of `databricks bundle`" if kind == "BUNDLE" else f"a deployment of `{kind}`"
+    file = deployment.get("metadata_file_path")
+    return f"{tool}, whose metadata are in `{file}`" if file else tool
+
+
 RULES = JobRules(
     defaults=_DEFAULTS,
     reasons=_REASONS,
@@ -93,4 +107,5 @@ RULES = JobRules(
     of_notebook=frozenset({"notebook_task", "compute"}),
     start=_start,
     link=lambda workspace, job_id: f"{workspace}/jobs/{job_id}",
+    manager=_manager,
 )
