@@ -1,11 +1,13 @@
 """What a command asks a dashboard about attempts that are active, and how long it waits for it."""
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from sgpu_decl.model.attempt_view import status_fields, time_text
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.status_text import ending
 from tests.backends.ray.answers import Answers, answering, recorded
+from tests.cli.conftest import Shell
+from tests.support import PATIENCE
 
 JOBS = "/api/jobs/"
 TICK = timedelta(seconds=0.1)  # of the clock of a file system
@@ -142,3 +146,22 @@ def test_what_is_not_known_now_says_since_when(project: Path, cluster: Answers) 
         words = ending(view, now=since + timedelta(hours=3), colour=False)
         assert "as last recorded 3 h ago: " in words
         assert status_fields(view)["unknown_since"] == time_text(since)
+
+
+def test_queued_runs_are_stopped_at_the_same_time(project: Path, cluster: Answers) -> None:
+    """Ray gives each driver three seconds. Each request waits until there is one for every run."""
+    together = Barrier(len(NAMES), timeout=PATIENCE)
+    rows = [{**row, "status": "PENDING"} for row in cluster.by_path[JOBS]()]
+    cluster.by_path[JOBS] = rows
+
+    def stop() -> dict[str, bool]:
+        together.wait()
+        return {"stopped": True}
+
+    for row in rows:
+        cluster.by_path[f"{JOBS}{row['submission_id']}"] = row
+        cluster.by_path[f"{JOBS}{row['submission_id']}/stop"] = stop
+    shell = Shell(project, dict(os.environ))
+    answer = shell.here("cancel", *NAMES, "--no-wait")
+    assert answer.code == 0, answer.err
+    assert answer.err.count("asked to stop") == len(NAMES)

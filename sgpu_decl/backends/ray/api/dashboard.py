@@ -129,6 +129,12 @@ class Dashboard:
         answer = self._request("POST", path, content=content, kind="application/json")
         return self.parsed(path, answer.body)
 
+    def apart(self) -> "Dashboard":
+        """The same dashboard by a connection of its own, for a request that takes long."""
+        other = Dashboard(self.address, self.credentials)
+        other._requires_token = self._requires_token
+        return other
+
     def part(self, request: str, answer: Any, path: str, kind: type[_T]) -> _T:
         """The part of an answer at a dotted path. Raises BackendError (`not_ray_dashboard`) if it
         is not there, or is of another kind."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.job_table import JOBS, find_job
@@ -88,4 +88,5 @@ def cancel_job(dashboard: Dashboard, token: str) -> None:
 def stop_job(dashboard: Dashboard, token: str) -> bool:
     """Have Ray end the driver, which gives it three seconds; return whether there was one."""
     path = f"/api/jobs/{token}/stop"
-    return dashboard.part(path, dashboard.post(path, {}), "stopped", bool)
+    with closing(dashboard.apart()) as own:  # other runs are stopped meanwhile
+        return dashboard.part(path, own.post(path, {}), "stopped", bool)
