@@ -7,9 +7,11 @@ Bash names the line of an unset variable and of a program that it does not find.
 
 from __future__ import annotations
 
+import os
 import re
 
 from sgpu_decl.agent.error_file import end_of_stderr, is_collateral, shortened
+from sgpu_decl.agent.rank_start import first_line_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ _CHAINED = (
 _ELSEWHERE = ("Exception in thread ", "Exception ignored in")
 _OF_A_CHILD = frozenset({"ChildFailedError", "CalledProcessError"})
 _BY_BASH = re.compile(r"^bash: line (\d+): (.+)$")
+# How bash and env show a name of a file whose lines end as on Windows.
+_WINDOWS = re.compile(r"^[^\n]*(?:\\r['\u2019]|\^M|: -\r): [^\n]*$", re.MULTILINE)
+_NOT_STARTED = re.compile(
+    r"(.+): (?:cannot execute: required file not found|No such file or directory)$"
+)
 _SIGPIPE = 141  # 128 + SIGPIPE, as a shell says it
 
 
@@ -65,7 +72,7 @@ def read_command_error(folder: str, code: int, spec: Mapping[str, Any]) -> dict[
             collateral=is_collateral([kind.rpartition(".")[2]], message),
         )
     if spec["entry"]["kind"] == "shell":
-        why = _by_bash(text, code, str(spec["entry"]["shell"]))
+        why = _by_bash(text, code, str(spec["entry"]["shell"]), spec["code_dir"])
         return _error("exit_code", why, None) if why else None
     return None
 
@@ -143,13 +150,19 @@ def _line_before(text: str, end: int) -> str:
     return text[text.rfind("\n", 0, end) + 1 : end]
 
 
-def _by_bash(text: str, code: int, script: str) -> str | None:
+def _by_bash(text: str, code: int, script: str, cwd: str) -> str | None:
+    windows = [*_WINDOWS.finditer(text)]
+    if windows:
+        line = windows[-1][0].replace("\r", "\\r")
+        return f"exited with {code}: `{line}`: the lines of a script end as on Windows (CRLF)"
     lines = script.splitlines()
     said = [found for line in text.splitlines() if (found := _BY_BASH.match(line))]
     if said:
         number = int(said[-1][1])
         where = f": `{lines[number - 1].strip()}`" if 0 < number <= len(lines) else ""
-        return f"exited with {code}: line {number} of `command`, {said[-1][2]}{where}"
+        program = _NOT_STARTED.fullmatch(said[-1][2])
+        why = first_line_error(os.path.join(cwd, program[1])) if program is not None else ""
+        return f"exited with {code}: line {number} of `command`, {said[-1][2]}{where}{why}"
     piped = [number for number, line in enumerate(lines, 1) if "|" in line.replace("||", "")]
     if code == _SIGPIPE and piped:
         named = " or ".join(f"{number} (`{lines[number - 1].strip()}`)" for number in piped[:3])

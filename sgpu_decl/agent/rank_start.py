@@ -21,6 +21,7 @@ __all__ = [
     "LaunchError",
     "argv_of",
     "exec_error",
+    "first_line_error",
     "rank_environment",
     "rank_folder",
     "shared_environment",
@@ -275,7 +276,7 @@ def exec_error(failure: int, program: str, cwd: str) -> LaunchError | None:
     return start_error(code, f"`{program}`", os.path.join(cwd, program))
 
 
-def _first_line_error(path: str) -> str:
+def first_line_error(path: str) -> str:
     """What is wrong with the first line of a script, which names its interpreter."""
     try:
         with open(path, "rb") as file:
@@ -293,5 +294,5 @@ def start_error(code: int, what: str, path: str | None = None) -> LaunchError:
     """Return the failure of a start, of the program at `path`, that ended with this errno."""
     failure = "launch_failed_user" if code in _OF_THE_USER else "launch_failed"
     of_script = code == errno.ENOEXEC or (code == errno.ENOENT and "/" in what)
-    why = _first_line_error(path) if path is not None and of_script else ""
+    why = first_line_error(path) if path is not None and of_script else ""
     return LaunchError(failure, f"cannot start {what}: {os.strerror(code)}{why}")

@@ -213,3 +213,16 @@ def test_a_script_that_the_kernel_cannot_start_is_explained(
     cause = attempt.launch().wait()["first_cause"]
     assert cause["class"] == "launch_failed_user"
     assert named in cause["summary"]
+
+
+@pytest.mark.parametrize("text", ["./run.sh", "bash run.sh", "source run.sh", "./env.py"])
+def test_a_script_of_windows_in_a_text_is_explained(make_attempt: Make, text: str) -> None:
+    attempt = make_attempt("", entry=Entry(kind="shell", shell=text), world_size=1)
+    code = attempt.folder / "code"
+    (code / "run.sh").write_bytes(b"#!/bin/bash\r\nset -e\r\nno_program\r\n")
+    (code / "env.py").write_bytes(b"#!/usr/bin/env python3\r\nprint(1)\r\n")
+    for file in code.iterdir():
+        file.chmod(0o755)
+    cause = attempt.launch().wait()["first_cause"]
+    assert cause["class"] == "exit_code"
+    assert "CRLF" in cause["summary"]
