@@ -18,11 +18,10 @@ child ends, the lock is ours. So waiting takes no CPU time.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 
 from sgpu_decl.agent.attempt_files import OUTCOME
-from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.fast_stdlib import dumps, loads, signal
 from sgpu_decl.agent.host_record import wait_until_over
 from sgpu_decl.agent.locks import is_at, open_deleted, open_lock, try_lock, wait_until_free
 from sgpu_decl.agent.processes import die_with_parent
@@ -240,12 +239,12 @@ class Slots:
         def answered() -> None:
             os.close(writer)
             with open(reader, "rb") as pipe:
-                self._used = json.loads(pipe.read() or b"{}")
+                self._used = loads(pipe.read() or b"{}")
             self._head()
 
         def ask() -> None:
             with open(writer, "wb", closefd=False) as pipe:
-                pipe.write(json.dumps(gate.used(self._names)).encode())
+                pipe.write(dumps(gate.used(self._names)).encode())
 
         self._waiters.start(ask, answered, writer)
 
