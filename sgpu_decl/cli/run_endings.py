@@ -121,15 +121,12 @@ def outcome_error(
             "cancelled" if cancelled else "detached before the runs ended",
             hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",
         )
+    unseen = [view for view in views if view.unavailable and (view.state.active or view.overdue)]
     bad = [
-        view
-        for view in views
-        # One that is active still is followed on the machine that launched it.
-        if view.state is not AttemptState.SUCCEEDED
-        and not (view.unavailable and (view.state.active or view.overdue))
+        view for view in views if view.state is not AttemptState.SUCCEEDED and view not in unseen
     ]
     if not bad:
-        return None
+        return _unfollowed(session, unseen[0]) if unseen else None
     started = [str(view.ref) for view in bad if not view.skipped]
     named = started or [str(view.ref) for view in bad]
     more = f" and {len(named) - 5} more" if len(named) > 5 else ""
@@ -144,4 +141,17 @@ def outcome_error(
         f"{text}{f', and {skipped:,} after it skipped' if skipped else ''}",
         hint="the output of all ranks: "
         + session.shell_command(f"logs {shlex.quote(started[0])} --rank all"),
+    )
+
+
+def _unfollowed(session: "Session", view: "AttemptView") -> SgpuError:
+    """The error of a command that could not follow an attempt, which may go on."""
+    try:
+        session.runs.require_here(view.ref)
+    except BackendError as error:
+        return error
+    return BackendError(
+        f"`{view.ref}` could not be followed: {view.unavailable}",
+        hint=f"it answers again: {session.shell_command(f'wait {shlex.quote(str(view.ref))}')}",
+        code="launched_elsewhere",
     )

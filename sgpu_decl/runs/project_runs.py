@@ -591,6 +591,14 @@ class ProjectRuns:
         """Who watches the attempts of the backend that one was launched on."""
         return self._project.backend(record.backend).attempts
 
+    def require_here(self, ref: AttemptRef) -> None:
+        """Refuse an attempt that cannot be asked from here.
+
+        Raises:
+            BackendError: it can be asked elsewhere alone.
+        """
+        self._require_here(self.record(ref))
+
     def _require_here(self, record: LaunchRecord) -> None:
         require_here(record, self._project.backend, "cannot be asked from here")
 

@@ -55,3 +55,14 @@ def test_whoever_cannot_stop_it_hears_how_to_let_go_of_it(
     assert "`sgpu state rm run.away` lets go of the run" in refused.err
     assert orphaned.here("state", "rm", "away").code == 0
     assert orphaned.here(*words[:-1], "hello").code == 0
+
+
+def test_an_apply_that_cannot_follow_what_it_attached_to_does_not_end_well(orphaned: Shell) -> None:
+    applied = orphaned.here("apply", "-y", "away.yaml")
+    assert applied.code == 1
+    assert "error[launched_elsewhere]: `away#1` cannot be asked from here: " in applied.err
+    assert "`sgpu state rm run.away` lets go of the run" in applied.err
+    assert orphaned.here("apply", "-y", "--detach", "away.yaml").code == 0
+    answer = orphaned.here("apply", "-y", "away.yaml", "-o", "json").json
+    assert answer["error"]["code"] == "launched_elsewhere"
+    assert answer["data"]["attempts"] == ["away#1"]

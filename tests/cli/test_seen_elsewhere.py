@@ -383,7 +383,8 @@ def test_a_run_that_may_not_be_looked_at_hides_no_other(team: Make) -> None:
         (clone.folder / "sgpu.yml").write_text(text + other)
     _applied(ann, "--select", "run.hello")
     applied = bob.here("apply", "-y")
-    assert applied.code == 0, applied.err
+    assert "error[launched_elsewhere]: `hello#1` cannot be asked from here" in applied.err
+    assert applied.code == 1
     runs = bob.here("status", "-o", "json").json["data"]["runs"]
     assert {run["name"]: run["state"] for run in runs} == {"hello": "queued", "other": "succeeded"}
 

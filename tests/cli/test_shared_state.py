@@ -685,7 +685,7 @@ def test_a_run_of_another_machine_is_shown_as_recorded_and_not_launched_again(
     until(launches.exists)
     assert actions(two) == {"run.hello": "adopt"}
     applied = two.here("apply", "-y")
-    assert applied.code == 0, applied.err
+    assert applied.code == 1, applied.err
     assert f"it was launched on {os.uname().nodename}, in {one.folder}" in applied.err
     (status,) = two.here("status", "-o", "json").json["data"]["runs"]
     assert status["state"] == "queued"
@@ -794,7 +794,7 @@ def test_a_launch_that_another_machine_began_is_left_to_it(
     killed_after_begin(one)
     assert actions(two) == {"run.hello": "adopt"}
     applied = two.here("apply", "-y")
-    assert applied.code == 0, applied.err
+    assert applied.code == 1, applied.err
     assert "began `hello#1`, and its launch stays open: it was launched on" in applied.err
     assert "it was launched on" in two.here("status").out
     assert one.here("apply", "-y", "--detach").code == 0
