@@ -15,6 +15,7 @@ import sys
 
 from sgpu_decl.rank.attempt_folder import AttemptFolder
 from sgpu_decl.rank.import_hooks import on_import
+from sgpu_decl.rank.process_title import show_as_rank
 from sgpu_decl.rank.streams import close_indices, wrap_streams
 
 TYPE_CHECKING = False
@@ -82,6 +83,7 @@ def run_rank(path: str, spec_sha256: str) -> None:
         _add_hooks(path, spec)
         _say_ready()
         rank = os.environ["RANK"]
+        show_as_rank(rank)
         for name in filter(None, os.environ.pop("SGPU_REMOVED", "").split(",")):
             os.environ.pop(name, None)
         if forked and spec["entry"]["kind"] == "pickle":

@@ -585,3 +585,19 @@ def test_a_missing_interpreter_is_told_as_for_cold_ranks(warm_attempt: Make) -> 
     status = warm_attempt("", python="/no/python").launch().wait()
     assert (status["class"], status["first_cause"]["rank"]) == ("launch_failed_user", 0)
     assert "/no/python" in status["first_cause"]["summary"]
+
+
+def test_ps_shows_ranks_by_their_names(warm_attempt: Make) -> None:
+    source = """
+def main():
+    with open("/proc/self/cmdline") as title, open("/proc/self/comm") as name:
+        return [title.read().rstrip("\\0"), name.read()]
+"""
+    for fields in ({}, {"warm": None}, {"warm": None, "address": "run.a-model-with-a-long-name"}):
+        attempt = warm_attempt(source, **fields).launch()
+        number = attempt.folder.name.rpartition("-")[2]
+        run = fields.get("address", "run.test").removeprefix("run.")
+        for rank, (title, name) in enumerate(values(attempt)):
+            end = f"#{number} rank {rank}"
+            assert title == f"sgpu: {run}{end}"
+            assert name == f"{run[: 15 - len(end)]}{end}\n"
