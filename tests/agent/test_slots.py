@@ -60,7 +60,7 @@ def test_a_gpu_whose_lock_file_was_deleted_stays_with_its_run(
 
 
 def test_a_file_that_is_deleted_while_it_is_awaited_is_not_the_slot_any_more(
-    tmp_path: Path,
+    loop: Loop, tmp_path: Path
 ) -> None:
     """An older sgpu holds the slot; its file is deleted, and a newer one takes its place."""
     holder = subprocess.Popen(
@@ -70,7 +70,6 @@ def test_a_file_that_is_deleted_while_it_is_awaited_is_not_the_slot_any_more(
     assert holder.stdin is not None
     assert holder.stdout is not None
     holder.stdout.readline()
-    loop = Loop(lambda _: None)
     waiters, ours = Waiters(loop), Slots(str(tmp_path), ["0"], 1)
     got: list[str] = []
     ours.acquire(waiters, lambda: got.extend(ours.names))
@@ -85,4 +84,3 @@ def test_a_file_that_is_deleted_while_it_is_awaited_is_not_the_slot_any_more(
     assert Path(tmp_path, "slot-0").read_bytes() == b"1"
     ours.release()
     os.close(other)
-    loop.close()
