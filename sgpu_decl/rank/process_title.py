@@ -1,7 +1,8 @@
 """The name under which `ps`, `top` and `nvidia-smi` show a rank.
 
 They show what a process has written over its arguments (proc(5): `/proc/pid/cmdline`, and
-`arg_start` and `arg_end` in `/proc/pid/stat`), and the name of its main thread. Where the kernel
+`arg_start` and `arg_end` in `/proc/pid/stat`), or the name of its main thread. Workers of Ray are
+seen in `nvidia-smi` that way (https://github.com/ray-project/ray/issues/40529). Where the kernel
 allows neither, the rank keeps the name that it was started with.
 """
 
