@@ -80,8 +80,9 @@ class CodeComparison:
             counting, others = self._differences(before, is_old=inputs.counted is None)
             if number == 0:
                 self.changed, self.uncounted = counting, others
+            by_other_rules = inputs.counted is None or tree.code.git_lacks
             if inputs.counted == self.counted.record or (
-                inputs.counted is None and before is not None and not counting
+                by_other_rules and before is not None and not counting
             ):
                 same[record] = None
         self.same = tuple(same)
@@ -127,6 +128,10 @@ class CodeComparison:
             return (), ()
         digests = {entry.path: entry.digest for entry in before.entries}
         now = {entry.path for entry in self._code.entries}
+        if self._code.git_lacks:
+            paths = tuple(
+                path for path in paths if path in now or not self._is_unsure(path, digests[path])
+            )
         if is_old:
             paths = tuple(
                 path
@@ -153,8 +158,15 @@ class CodeComparison:
         if exclusion.rule in _NO_CODE_NOW:
             return True
         file = exclusion.pattern.file if exclusion.pattern is not None else None
-        if file is None or not os.path.isabs(file):
-            return False
+        return file is not None and os.path.isabs(file) and self._is_as_before(path, digest)
+
+    def _is_unsure(self, path: str, digest: str) -> bool:
+        """Whether a file that is no code now may be left out only since git could not be asked."""
+        exclusion = self._code.exclusion(path)
+        ignored = exclusion is not None and exclusion.rule is SelectionRule.GITIGNORE
+        return ignored and self._is_as_before(path, digest)
+
+    def _is_as_before(self, path: str, digest: str | None) -> bool:
         try:
             return digest_file(os.fspath(self._code.root / path)) == digest
         except OSError:

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
 
@@ -34,7 +35,10 @@ def with_ignore_rule(
     path = missing.path
     if not (root / path).exists() and not path.startswith("../"):
         path = os.path.dirname(path)  # the program was to create a file in it
-    reason, hint = _reason(root, path, rules, owner, links=links) or (None, None)
+    try:
+        reason, hint = _reason(root, path, rules, owner, links=links) or (None, None)
+    except SgpuError:  # git does not say which files it tracks
+        return missing
     return replace(missing, path=path if reason else missing.path, reason=reason, hint=hint)
 
 

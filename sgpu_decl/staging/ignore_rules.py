@@ -165,6 +165,12 @@ class IgnoreRules:
         tracked = self._index_of(path)
         return tracked is not None and tracked.get(path, False)
 
+    @property
+    def lacking(self) -> Mapping[str, str]:
+        """The checkouts whose git could not be asked up to now, each with the reason."""
+        repositories = self._repositories.items()
+        return {folder: one.lacking for folder, one in repositories if one.lacking is not None}
+
     def _is_tracked(self, path: str, *, folder: bool) -> bool:
         """A folder is tracked as a submodule alone."""
         tracked = self._index_of(path)

@@ -91,11 +91,17 @@ def git_text(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
 def git_refusal(root: Path) -> str | None:
     """Why git does not answer in a checkout, in its own words; `None` if it does."""
     code, _, said = _answer(root, "rev-parse", "--git-dir")
-    return None if code == 0 else " ".join(said.removeprefix("fatal: ").split())
+    return None if code == 0 else _sentence(said)
 
 
-def _awaited_text(root: Path, progress: Progress, *words: str) -> str:
-    """The output of a command that decides which files are code; nothing if git refuses.
+def _sentence(said: str) -> str:
+    """What git said, in one line."""
+    lines = (line.removeprefix("fatal: ").removeprefix("error: ") for line in said.splitlines())
+    return " ".join(" ".join(lines).split())
+
+
+def _awaited(root: Path, progress: Progress, *words: str) -> tuple[int | None, str, str]:
+    """What a command ends with, prints and says that decides which files are code.
 
     Raises:
         SgpuError: git does not answer in time (`git_silent`). Without its answer other files would
@@ -110,18 +116,18 @@ def _awaited_text(root: Path, progress: Progress, *words: str) -> str:
             env=git_environment(root),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
             errors="surrogateescape",
         )
-    except OSError:
-        return ""  # there is no git
+    except OSError as error:
+        return None, "", _no_program(error)
     began = time.monotonic()
     with process:
         while True:
             try:
-                output, _ = process.communicate(timeout=min(_INTERVAL, _LONGEST))
-                return output.rstrip() if process.returncode == 0 else ""
+                output, said = process.communicate(timeout=min(_INTERVAL, _LONGEST))
+                return process.returncode, output.rstrip(), said.strip()
             except subprocess.TimeoutExpired:
                 waited = time.monotonic() - began
                 if waited >= _LONGEST:
@@ -134,10 +140,19 @@ def _awaited_text(root: Path, progress: Progress, *words: str) -> str:
     raise SgpuError(
         f"git has not answered for {_LONGEST:.0f} s in `{root}`, and which files are code depends "
         "on its answer",
-        hint=f"call `git -C {shlex.quote(os.fspath(root))} {shlex.join(words)}` to see what it "
-        "waits for: a slow network folder, or a program in the place of git",
+        hint=f"call `{_by_hand(root, words)}` to see what it waits for: a slow network folder, or "
+        "a program in the place of git",
         code="git_silent",
     )
+
+
+def _by_hand(root: Path, words: tuple[str, ...]) -> str:
+    return f"git -C {shlex.quote(os.fspath(root))} {shlex.join(words)}"
+
+
+def _no_program(error: OSError) -> str:
+    is_missing = isinstance(error, FileNotFoundError)
+    return "there is no program `git`" if is_missing else f"`git` cannot be run: {error.strerror}"
 
 
 def _answer(root: Path, *words: str, off: tuple[str, ...] = ()) -> tuple[int | None, str, str]:
@@ -154,9 +169,9 @@ def _answer(root: Path, *words: str, off: tuple[str, ...] = ()) -> tuple[int | N
             timeout=_PATIENCE,
             check=False,
         )
-    except FileNotFoundError:
-        return None, "", "there is no program `git`"
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
+        return None, "", _no_program(error)
+    except subprocess.TimeoutExpired as error:
         return None, "", str(error)
     return process.returncode, process.stdout.rstrip(), process.stderr.strip()
 
@@ -167,10 +182,19 @@ class Repository:
     Args:
         top: the folder that holds `.git`.
         progress: told `listing`, in seconds, while git does not answer.
+
+    Attributes:
+        lacking: why git could not be asked which files it tracks, in its own words where it has
+            some: there is no git, or no repository where `.git` leads to.
+
+    Raises:
+        SgpuError: git refuses to answer in a repository (`git_refused`), or does not answer in time
+            (`git_silent`). Other files would be code without its answer. Any question may raise.
     """
 
     def __init__(self, top: Path, progress: Progress | None = None) -> None:
         self.top = top
+        self.lacking: str | None = None
         self._progress = progress or Quiet()
 
     @property
@@ -196,8 +220,10 @@ class Repository:
 
     def tracked(self, folder: Path) -> Mapping[str, bool]:
         """The paths below a folder that are in the index, and the folders that hold them; the value
-        says whether the path is that of a submodule. Nothing where git refuses, or is missing."""
-        listed = _awaited_text(folder, self._progress, "ls-files", "--stage", "-z")
+        says whether the path is that of a submodule. Nothing where git cannot be asked."""
+        listed = self._ask(folder, "ls-files", "--stage", "-z")
+        if not listed and self.lacking is None and self._has_lost_index:
+            self.lacking = "its index is missing, so it tracks nothing"
         found: dict[str, bool] = {}
         for line in listed.split("\0"):
             facts, tab, path = line.partition("\t")
@@ -216,18 +242,57 @@ class Repository:
     def _config(self) -> Mapping[str, str]:
         words = ("config", "--null", "--type=path", "--get-regexp")
         names = r"^core\.(excludesfile|ignorecase)$"
-        listed = _awaited_text(self.top, self._progress, *words, names)
+        # Outside of a repository, git knows what is configured for the user.
+        folder = self.top if self._is_there else Path(self.top.anchor)
+        listed = self._ask(folder, *words, names, none=1)
+        if not self._is_there and self.lacking is None:
+            self.lacking = git_refusal(self.top)
         lines = (line.partition("\n") for line in listed.split("\0") if line)
         return {key: value for key, _, value in lines}
+
+    def _ask(self, folder: Path, *words: str, none: int = 0) -> str:
+        """What git prints. It ends with `none` where there is nothing to print."""
+        code, output, said = _awaited(folder, self._progress, *words)
+        if code in (0, none):
+            return output
+        why = _sentence(said) or f"git ended with {code}"
+        if code is not None and self._is_there:
+            raise SgpuError(
+                f"git refuses to answer in `{folder}`, and which files are code depends on its "
+                f"answer; it says: {why}",
+                hint=f"mend the checkout until `{_by_hand(folder, words)}` works, and call this "
+                "again",
+                code="git_refused",
+            )
+        self.lacking = self.lacking or why
+        return ""
+
+    @cached_property
+    def _is_there(self) -> bool:
+        """Whether there is a repository where `.git` leads to, whatever is wrong with it."""
+        return os.path.lexists(self._own / "HEAD") and os.path.exists(self._common / "refs")
+
+    @property
+    def _has_lost_index(self) -> bool:
+        """Whether there is no index though there is a commit; git takes that for an empty one."""
+        head = ("rev-parse", "--verify", "--quiet", "HEAD")
+        is_lost = not os.path.exists(self._own / "index")
+        return is_lost and git_text(self.top, *head, off=_ANY_OWNER) is not None
+
+    @cached_property
+    def _own(self) -> Path:
+        """The folder of git that this checkout has for itself."""
+        folder = self.top / ".git"
+        with suppress(OSError):
+            if folder.is_file():  # of a worktree, or of a submodule
+                text = os.fsdecode(read_regular(folder)).strip()
+                return self.top / text.removeprefix("gitdir:").strip()
+        return folder
 
     @cached_property
     def _common(self) -> Path:
         """The folder of git that all worktrees of the repository share."""
-        folder = self.top / ".git"
         try:
-            if folder.is_file():  # of a worktree, or of a submodule
-                text = os.fsdecode(read_regular(folder)).strip()
-                folder = self.top / text.removeprefix("gitdir:").strip()
-            return folder / os.fsdecode(read_regular(folder / "commondir")).strip()
+            return self._own / os.fsdecode(read_regular(self._own / "commondir")).strip()
         except OSError:
-            return folder
+            return self._own

@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import translate
@@ -244,6 +244,11 @@ class Selection:
     def taken_anew(self) -> Collection[str]:
         """The files and folders that older versions left out."""
         return self._ignoring.taken_anew
+
+    @property
+    def git_lacking(self) -> Mapping[str, str]:
+        """The checkouts whose git could not be asked, each with the reason."""
+        return self._ignoring.lacking
 
 
 def exclusion_of(

@@ -44,13 +44,15 @@ class SnapshotEntry:
 class Snapshot:
     """`entries` is sorted by path; `exclusions` lists the paths that are not code, whole folders as
     one. `root` is where the files lie now. The digest covers the entries only. `taken_anew` are the
-    files, and folders of files, that older versions left out."""
+    files, and folders of files, that older versions left out. `git_lacks`: git could not be asked
+    which files it tracks, so some of them may be left out."""
 
     root: Path
     digest: str
     entries: tuple[SnapshotEntry, ...]
     exclusions: tuple[Exclusion, ...] = ()
     taken_anew: frozenset[str] = frozenset()
+    git_lacks: bool = False
 
     @classmethod
     def of(
@@ -59,6 +61,8 @@ class Snapshot:
         entries: Collection[SnapshotEntry],
         exclusions: Collection[Exclusion],
         taken_anew: Collection[str] = (),
+        *,
+        git_lacks: bool = False,
     ) -> "Snapshot":
         ordered = tuple(sorted(entries, key=lambda entry: entry.path))
         return cls(
@@ -67,6 +71,7 @@ class Snapshot:
             entries=ordered,
             exclusions=tuple(sorted(exclusions, key=lambda item: item.path)),
             taken_anew=frozenset(taken_anew),
+            git_lacks=git_lacks,
         )
 
     @property
@@ -135,7 +140,7 @@ def snapshot(
         The snapshot, or `None` where something is wrong, and the findings.
 
     Raises:
-        SgpuError: git does not answer (`git_silent`).
+        SgpuError: git does not answer (`git_silent`), or refuses to (`git_refused`).
     """
     if not os.path.isdir(root):
         return None, (
@@ -158,8 +163,16 @@ def snapshot(
     walk.run()
     if has_errors(walk.findings):
         return None, tuple(walk.findings)
-    code = Snapshot.of(root, walk.entries, walk.exclusions, selection.taken_anew)
-    warnings = (*_dangling(code), *_large(code), *_not_included(code, include))
+    lacking = selection.git_lacking
+    code = Snapshot.of(
+        root, walk.entries, walk.exclusions, selection.taken_anew, git_lacks=bool(lacking)
+    )
+    warnings = (
+        *_dangling(code),
+        *_large(code),
+        *_not_included(code, include),
+        *(_without_git(code, folder, why) for folder, why in lacking.items()),
+    )
     return code, (*walk.findings, *warnings)
 
 
@@ -224,6 +237,26 @@ def _not_included(code: Snapshot, include: Sequence[str]) -> tuple[Diagnostic, .
             )
         )
     return tuple(findings)
+
+
+def _without_git(code: Snapshot, folder: str, why: str) -> Diagnostic:
+    start = f"{folder}/" if folder else ""
+    ignored = [
+        item.path
+        for item in code.exclusions
+        if item.rule is SelectionRule.GITIGNORE and item.path.startswith(start)
+    ]
+    shown = ", ".join(f"`{path}`" for path in ignored[:3])
+    more = f" and {len(ignored) - 3} more" if len(ignored) > 3 else ""
+    return Diagnostic(
+        code="git_refused",
+        severity=Severity.WARNING,
+        summary=f"git cannot be asked which files of `{code.root / folder}` it tracks: {why}",
+        hint=f"until it can, the ignore files decide alone, and leave out {shown}{more}; name in "
+        "`code.include` what is needed"
+        if ignored
+        else "until it can, the ignore files of the code decide alone",
+    )
 
 
 def _large(code: Snapshot) -> tuple[Diagnostic, ...]:

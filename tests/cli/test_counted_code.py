@@ -127,6 +127,25 @@ def test_what_git_tracks_and_older_versions_left_out_launches_nothing(sgpu: Shel
     assert actions(sgpu) == KEPT
 
 
+def test_a_git_that_cannot_be_asked_launches_nothing(sgpu: Shell, tmp_path: Path) -> None:
+    sgpu.write("run.yaml", RUN)
+    sgpu.write("train.py", "def main(): return 1\n")
+    sgpu.write(".gitignore", "*.csv\n")
+    sgpu.write("data.csv", "1\n")
+    for words in (["init", "-q"], ["add", "-f", "data.csv"]):
+        subprocess.run(["git", "-C", sgpu.folder, *words], check=True)
+    assert sgpu("apply", "-y").code == 0
+    without = replace(sgpu, environ={**sgpu.environ, "PATH": str(tmp_path)})
+    assert actions(without) == KEPT
+    index = sgpu.folder / ".git" / "index"
+    index.write_text("damaged")
+    assert sgpu.here("plan").code == 1
+    (sgpu.folder / ".git" / "HEAD").unlink()
+    assert actions(sgpu) == KEPT
+    sgpu.write("train.py", "def main(): return 2\n")
+    assert actions(sgpu) == CHANGED
+
+
 def test_what_tools_left_and_older_versions_took_for_code_launches_nothing(sgpu: Shell) -> None:
     dated = "outputs/2026-01-02/03-04-05"
     sgpu.write("run.yaml", RUN)

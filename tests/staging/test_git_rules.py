@@ -5,7 +5,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.staging.git_patterns import PatternList, patterns_of
 from sgpu_decl.staging.selection import SelectionRule
@@ -335,3 +336,104 @@ def test_a_git_that_does_not_answer_is_an_error(
         snapshot(slow_git.parent / "checkout")
     assert silent.value.code == "git_silent"
     assert "ls-files --stage -z` to see" in (silent.value.hint or "")
+
+
+def _damage(part: str, text: str) -> Callable[[Path], object]:
+    return lambda root: (root / ".git" / part).write_text(text)
+
+
+def _lead(text: str) -> Callable[[Path], object]:
+    def change(root: Path) -> None:
+        shutil.rmtree(root / ".git")
+        (root / ".git").write_text(text)
+
+    return change
+
+
+_REFUSING: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a damaged index": (_damage("index", "x"), "index file smaller than expected"),
+    "a damaged configuration": (_damage("config", "[core"), "bad config line"),
+    "a newer repository": (
+        _damage("config", "[core]\nrepositoryformatversion = 99\n"),
+        "found 99",
+    ),
+    "an unknown extension": (
+        _damage("config", "[core]\nrepositoryformatversion = 1\n[extensions]\nodd = true\n"),
+        "extension",
+    ),
+    "no objects": (lambda root: shutil.rmtree(root / ".git" / "objects"), "not a git repository"),
+}  # fmt: skip
+_LACKING: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no index": (lambda root: (root / ".git" / "index").unlink(), "its index is missing"),
+    "no HEAD": (lambda root: (root / ".git" / "HEAD").unlink(), "not a git repository"),
+    "a repository that is gone": (
+        _lead("gitdir: /nowhere/x\n"),
+        "not a git repository: /nowhere/x",
+    ),
+    "a file of something else": (_lead("x"), "invalid gitfile format"),
+}
+_ANSWERING: dict[str, Callable[[Path], object]] = {
+    "no work tree": _damage("config", "[core]\nbare = true\n"),
+    "a lock": _damage("index.lock", ""),
+    "a file monitor": lambda root: _git(root, "config", "core.fsmonitor", "false"),
+    "no commit": lambda root: (root / ".git" / "refs" / "heads" / "work").unlink(),
+}
+
+
+@pytest.fixture
+def checkout(plant: Plant) -> Path:
+    """A checkout that tracks a file which it ignores."""
+    root = plant({".gitignore": "*.bin\n", "kept.bin": "", "train.py": ""})
+    _git(root, "init", "-q", "-b", "work", ".")
+    _git(root, "add", "-f", ".", "kept.bin")
+    _git(root, "commit", "-q", "-m", "x")
+    return root
+
+
+@pytest.mark.parametrize("case", _REFUSING)
+def test_a_git_that_refuses_is_an_error_in_its_words(checkout: Path, case: str) -> None:
+    damage, words = _REFUSING[case]
+    damage(checkout)
+    with pytest.raises(SgpuError, match=words) as refused:
+        snapshot(checkout)
+    assert refused.value.code == "git_refused"
+
+
+@pytest.mark.parametrize("case", _LACKING)
+def test_a_checkout_without_its_repository_is_code_by_its_ignore_files_and_says_so(
+    checkout: Path, case: str
+) -> None:
+    damage, words = _LACKING[case]
+    damage(checkout)
+    code, (finding,) = snapshot(checkout)
+    assert code is not None
+    assert [entry.path for entry in code.entries] == ["train.py"]
+    assert (finding.code, finding.severity) == ("git_refused", Severity.WARNING)
+    assert words in finding.summary
+    assert "leave out `kept.bin`" in (finding.hint or "")
+
+
+def test_a_checkout_without_a_program_git_says_so(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    _, (finding,) = snapshot(checkout)
+    assert finding.summary.endswith("tracks: there is no program `git`")
+
+
+@pytest.mark.parametrize("case", _ANSWERING)
+def test_what_git_bears_changes_nothing(checkout: Path, case: str) -> None:
+    _ANSWERING[case](checkout)
+    assert [entry.path for entry in _taken(checkout).entries] == ["kept.bin", "train.py"]
+
+
+def test_an_inner_checkout_whose_repository_is_gone_is_named(checkout: Path) -> None:
+    inner = checkout / "inner"
+    inner.mkdir()
+    (inner / ".git").write_text("gitdir: ../.git/modules/inner\n")
+    (inner / "a.bin").write_text("")
+    code, (finding,) = snapshot(checkout)
+    assert code is not None
+    assert code.takes("kept.bin")
+    assert code.takes("inner/a.bin")  # the rules of the outer checkout end here
+    assert f"which files of `{inner}` it tracks" in finding.summary

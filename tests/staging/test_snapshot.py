@@ -16,7 +16,8 @@ from tests.staging.conftest import Plant
 
 def _paths(root: Path, **options: Any) -> list[str]:
     taken, findings = snapshot(root, **options)
-    assert findings == ()
+    # The `.git` of some trees is no repository.
+    assert {found.code for found in findings} <= {"git_refused"}
     return [entry.path for entry in taken.entries]
 
 
