@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from sgpu_decl.cli.commands import DEV_COMMANDS, LazyGroup
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
 __all__ = ["command", "workspace_command"]
@@ -106,7 +106,7 @@ def workspace_command(
 
     with (
         _stop_signal() as stop_descriptor,
-        tempfile.TemporaryDirectory(prefix="sgpu-workspace-") as spare,
+        scratch_folder("emulator") as spare,
         WorkspaceServer(
             Path(root or spare).absolute(), port=port, execution=execution, profile=measured
         ) as server,

@@ -7,15 +7,16 @@ What lies outside of the project's folder is taken as it is needed: a repository
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.location import Opened, absolute
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.ignore_rules import RULES
 from sgpu_decl.staging.repository import (
     COMMIT_COPY,
@@ -95,8 +96,8 @@ class BaseFiles:
         top = repository_top(opened.root)
         assert top is not None and opened.file is not None  # noqa: S101, PT018  asked before
         self._top, self._commit = top, commit
-        self._folder = TemporaryDirectory(prefix="sgpu-base-")
-        self._copy = Path(os.path.realpath(self._folder.name)) / top.name
+        self._scratch = ExitStack()
+        self._copy = self._scratch.enter_context(scratch_folder("base")) / top.name
         (self._copy / ".git").mkdir(parents=True)  # here the repository ends, for ignored files
         (self._copy / ".git" / COMMIT_COPY).touch()
         inside = Path(os.path.realpath(opened.root)).relative_to(top)
@@ -105,7 +106,7 @@ class BaseFiles:
         root = self._copy / inside
         file = root / os.path.relpath(absolute(opened.file), opened.root)
         if not os.path.lexists(file):
-            self._folder.cleanup()
+            self._scratch.close()
             raise SgpuError(
                 f"the commit `{commit[:12]}` has no `{opened.owner}` in the folder of the project",
                 hint="leave out `--base`: all of it is new",
@@ -118,7 +119,7 @@ class BaseFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
+        self._scratch.close()
 
     def add(self, path: Path) -> None:
         """Take a file or folder of the repository too, such as the root of some code.

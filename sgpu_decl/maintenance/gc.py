@@ -1,9 +1,10 @@
 """Garbage collection: the files of ended attempts, and code and environments without references."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from sgpu_decl.agent.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
@@ -14,7 +15,7 @@ from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.maintenance.store_garbage import (
     UnseenOwner,
-    collect_stores,
+    collect_store,
     delete_leftovers,
     unseen_owners,
 )
@@ -48,11 +49,11 @@ class _Problems:
         self.found: dict[str, str | None] = {}  # the hint of each summary
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Note the error of a backend."""
+    def noted(self, kind: type[SgpuError] = BackendError) -> Iterator[None]:
+        """Note an error of a kind, or of the operating system."""
         try:
             yield
-        except BackendError as error:
+        except kind as error:
             self.found.setdefault(error.message, error.hint)
         except OSError as error:
             self.found.setdefault(error_text(error), advice(error))
@@ -96,18 +97,19 @@ def collect(
         total = sum(found.sizes.values())
         if not dry_run:
             found, total = _free(project, writer.state, attempts, found, problems)
-        try:
+        with suppress(SgpuError):  # what was recorded before each launch keeps all that is needed
             record_references(project, writer.state.lineage, needs_of(writer.state))
-        except SgpuError as error:
-            if error.code != "store_full":
-                raise
-            # What was recorded before each launch keeps all that is needed.
     if not dry_run:
         delete_useless_records()
-        delete_leftovers(project)
+        with problems.noted():
+            delete_leftovers(project)
         reserve_space(project.state_dir)
-    stores = collect_stores(project, dry_run=dry_run)
-    return _answer(found, total, stores, unseen_owners(project), problems)
+    stores, unseen = [0, 0], dict[str, UnseenOwner]()
+    for at, store in enumerate((project.store, project.environments)):
+        with problems.noted(SgpuError):
+            stores[at] = collect_store(store, dry_run=dry_run)
+            unseen |= {owner.record: owner for owner in unseen_owners(store)}
+    return _answer(found, total, stores, sorted(unseen.values(), key=attrgetter("name")), problems)
 
 
 def _garbage(
@@ -211,7 +213,7 @@ def _free(
 def _answer(
     found: _Garbage,
     total: int,
-    stores: tuple[int, int],
+    stores: Sequence[int],
     owners: Iterable[UnseenOwner],
     problems: _Problems,
 ) -> dict[str, Json]:

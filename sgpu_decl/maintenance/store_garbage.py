@@ -11,6 +11,8 @@ from sgpu_decl.atomic_files import delete_left
 from sgpu_decl.environments.declared.build_lock import builds_in, remove_leftovers
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner, Presence
+from sgpu_decl.scratch_folders import delete_left_scratch
+from sgpu_decl.staging.shared_store import SharedStore
 from sgpu_decl.storing.stores import open_state_store
 
 
@@ -25,41 +27,31 @@ class UnseenOwner:
     last_seen: float
 
 
-def collect_stores(project: OpenedProject, *, dry_run: bool) -> tuple[int, int]:
-    """Delete code and environments that nothing refers to, or only count them; returns the bytes
-    of both."""
-    code = project.store.collect(_presence, dry_run=dry_run)
-    if not project.environments.objects.is_dir():
-        return code, 0
-    return code, project.environments.collect(_presence, dry_run=dry_run)
+def collect_store(store: SharedStore, *, dry_run: bool) -> int:
+    """Delete what nothing refers to, or only count it; returns the bytes. Raises SgpuError."""
+    return store.collect(_presence, dry_run=dry_run)
 
 
 def delete_leftovers(project: OpenedProject) -> None:
-    """Delete what killed processes left half-written beside the state, in caches, and where
-    environments are built."""
+    """Delete what killed processes left half-written beside the state, in caches, where
+    environments are built, and in the temporary folder."""
     caches = Path(platformdirs.user_cache_path("sgpu"))
     for top in (project.state_dir.parent, project.state_dir, caches):
         for folder in (top, *(path for path in top.glob("*") if path.is_dir())):
             delete_left(folder)
+    delete_left_scratch()
     remove_leftovers(builds_in(project.environments.objects.parent))
 
 
-def unseen_owners(project: OpenedProject) -> list[UnseenOwner]:
-    """The owners that are not found and for which objects are kept, by name."""
-    return sorted(
-        {item.record: item for item in _unseen_owners(project)}.values(), key=lambda item: item.name
-    )
-
-
-def _unseen_owners(project: OpenedProject) -> Iterator[UnseenOwner]:
-    for store in (project.store, project.environments):
-        for reference, presence in store.absent_owners(_presence):
-            yield UnseenOwner(
-                name=reference.owner.path or reference.owner.store or reference.record.name,
-                record=os.fspath(reference.record),
-                missing=presence is Presence.MISSING,
-                last_seen=reference.last_seen,
-            )
+def unseen_owners(store: SharedStore) -> Iterator[UnseenOwner]:
+    """The owners that are not found and for which a store keeps objects. Raises SgpuError."""
+    for reference, presence in store.absent_owners(_presence):
+        yield UnseenOwner(
+            name=reference.owner.path or reference.owner.store or reference.record.name,
+            record=os.fspath(reference.record),
+            missing=presence is Presence.MISSING,
+            last_seen=reference.last_seen,
+        )
 
 
 def _presence(owner: Owner) -> Presence:

@@ -5,12 +5,13 @@ import os
 import shutil
 import sys
 import sysconfig
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.file_digests import digest_file
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 
@@ -42,8 +43,9 @@ class ModuleFolder:
     """A temporary folder that is deleted with this object."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="sgpu-modules-"))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        scratch = ExitStack()
+        self.folder = scratch.enter_context(scratch_folder("modules"))
+        weakref.finalize(self, scratch.close)
 
 
 def snapshot_of(files: Mapping[str, Path], scratch: Path) -> Snapshot:

@@ -78,6 +78,8 @@ class SharedStore(ABC):
         """
         now = now or time.time()
         try:
+            if not self._root.is_dir():
+                return 0
             self._prepare()
             with self._references.alone():
                 gone = self._references.gone(ask, now=now)

@@ -9,13 +9,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.tracking.stores.client import PATIENCE
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import change_record, read_record
@@ -158,7 +158,7 @@ class _Push:
     def _files(self, here: str, there: str) -> None:
         if not self._here.list_artifacts(here):
             return
-        with TemporaryDirectory() as folder:
-            artifacts = Path(self._here.download_artifacts(here, "", folder))
+        with scratch_folder("sync") as folder:
+            artifacts = Path(self._here.download_artifacts(here, "", os.fspath(folder)))
             self._there.log_artifacts(there, str(artifacts))
             self._artifacts += sum(1 for path in artifacts.rglob("*") if path.is_file())

@@ -1,16 +1,22 @@
 """What `sgpu gc` deletes, keeps, shows and asks."""
 
 import os
+import re
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+from unittest.mock import patch
 
 import pytest
 
+import sgpu_decl
 from sgpu_decl.api import Location, Session
+from sgpu_decl.scratch_folders import Kind, scratch_folder
 from tests.cli.conftest import AtTerminal, Shell
-from tests.mounts import fill, small_disk
+from tests.mounts import bound, fill, mount, small_disk
 
 PROJECT = """\
 project: {name: keeps}
@@ -199,3 +205,80 @@ def test_gc_goes_on_after_a_folder_that_cannot_be_deleted_and_says_it(sgpu: Shel
     assert "freed: 1 attempt, " in freed.out
     assert f"not freed: `{runs}/1` cannot be deleted: " in freed.err
     assert not (runs / "2").exists()
+
+
+def test_gc_deletes_temporary_folders_that_no_command_uses(sgpu: Shell, tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    sgpu.write("run.yaml", HELLO)
+    assert sgpu.here("apply", "-y").code == 0
+    with patch.object(tempfile, "tempdir", os.fspath(temporary)), ExitStack() as used:
+        held = [used.enter_context(scratch_folder(kind)) for kind in get_args(Kind)]
+        left = [temporary / f"sgpu-{kind}-0a1b2c3d" for kind in get_args(Kind)]
+        others = [temporary / name for name in ("sgpu-mine", "sgpu-code", "sgpu-inputs-0a1b2c3d")]
+        young = temporary / "sgpu-upload-aaaaaaaa"
+        for folder in (*left, *others, young):
+            (folder / "deep").mkdir(parents=True)
+            (folder / "deep/code.tar.gz").write_bytes(bytes(100))
+        for folder in (*left, *others, *held):
+            os.utime(folder, (0, 0))
+        (temporary / "sgpu-launch-aaaaaaaa").symlink_to(others[0])
+
+        assert sgpu.here("gc", "--dry-run").code == 0
+        assert all(folder.exists() for folder in left)
+        assert sgpu.here("gc", "-y").code == 0
+
+        assert [folder for folder in left if folder.exists()] == []
+        assert all((folder / "deep/code.tar.gz").exists() for folder in (*others, young))
+        assert all(folder.exists() for folder in held)
+
+
+def test_commands_make_temporary_folders_where_gc_finds_them() -> None:
+    """Those of nodes and of tests of users have their own sweepers."""
+    makers = re.compile(r"\b(mkdtemp|TemporaryDirectory|NamedTemporaryFile)\(")
+    package = Path(sgpu_decl.__file__).parent
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if makers.search(path.read_text())
+    }
+    assert found == {
+        "agent/probe/libraries.py",
+        "backends/ray/cluster/node_actor.py",
+        "backends/ray/cluster/node_folder.py",
+        "scratch_folders.py",
+        "testing/ray_cluster.py",
+    }
+
+
+STORES = ("store", "store/environments")
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("damage", ["read-only", "no lock", "damaged record"])
+def test_gc_goes_on_where_a_store_cannot_be_written_or_read_and_says_it(
+    sgpu: Shell, store: str, damage: str
+) -> None:
+    sgpu.write("run.yaml", HELLO)
+    for _ in range(2):
+        assert sgpu.here("apply", "-y", "--rerun", "run.hello").code == 0
+    folder = Path(sgpu.environ["XDG_DATA_HOME"]) / "sgpu" / store
+    (folder / "objects").mkdir(parents=True, exist_ok=True)
+    (folder / "roots").mkdir(exist_ok=True)
+    with ExitStack() as undone:
+        if damage == "read-only":
+            undone.enter_context(bound(folder))
+            mount("-o", "remount,bind,ro", os.fspath(folder))
+        elif damage == "no lock":
+            (folder / "lock").unlink(missing_ok=True)
+            (folder / "lock").mkdir()
+        else:
+            (folder / "roots/0123.json").write_text("{")
+
+        freed = sgpu.here("gc", "-y", "--all", "--keep-last", "0", "-o", "json")
+
+    assert freed.code == 0, freed.err
+    answer = freed.json["data"]
+    assert answer["attempts"] == ["hello#1", "hello#2"]
+    said = [one["summary"] for one in answer["problems"] if one["hint"]]
+    assert any(os.fspath(folder) in summary for summary in said), answer

@@ -2,12 +2,12 @@
 
 import gzip
 import tarfile
-import tempfile
 from functools import partial
 from pathlib import Path
 
 from sgpu_decl.backends.remote.files import CountingReader
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.code_store import CodeStore
 
 __all__ = ["TOP", "write_archive"]
@@ -30,13 +30,13 @@ def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress)
     """
     snapshot = store.require(digest)
     with (
-        tempfile.TemporaryDirectory(prefix="sgpu-code-") as scratch,
+        scratch_folder("code") as scratch,
         file.open("wb") as raw,
         gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
         tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
     ):
         archive.addfile(_member(TOP, tarfile.DIRTYPE, 0o755))
-        tree = Path(scratch, TOP)
+        tree = scratch / TOP
         store.materialize(snapshot.digest, tree, progress)
         folders = {""}
         total, before = sum(entry.size for entry in snapshot.entries), 0

@@ -1,7 +1,6 @@
 """Uploads of one launch: what launches share, once and by content, and its own folder, whose
 `spec.json` comes last."""
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from sgpu_decl.backends.remote.lease import wait_for_agents
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.code_store import CodeStore
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Prog
     def upload() -> None:
         if area.files.size(path) is not None:
             return
-        with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
-            archive = Path(scratch, "code.tar.gz")
+        with scratch_folder("upload") as scratch:
+            archive = scratch / "code.tar.gz"
             write_archive(store, digest, archive, progress)
             size = archive.stat().st_size
             area.make_folder_once(area.layout.codes)
@@ -128,12 +128,12 @@ def fill_launch_folder(
     folder = area.layout.launch(launching.record)
     commands = area.layout.commands(folder)
     alone = launching.config.gpus <= program.nodes(launching)  # one rank on each node
-    with tempfile.TemporaryDirectory(prefix="sgpu-launch-") as scratch:
-        pickles = Path(scratch, "call")
+    with scratch_folder("launch") as scratch:
+        pickles = scratch / "call"
         pickles.mkdir()
         code = None
         if launching.inputs.code_digest is not None and not alone:
-            code = Path(scratch, "code")
+            code = scratch / "code"
             store.materialize(launching.inputs.code_digest, code, launching.progress)
         files = launch_files(
             launching, program, area.layout, folder, project=project, root=root,

@@ -1,11 +1,9 @@
 """Has uv write a `pylock.toml`: of requirements, or of the `uv.lock` of a project."""
 
-import contextlib
 import os
 import re
-import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sgpu_decl.environments.declared.interpreter_lock import lock_of
@@ -22,6 +20,7 @@ from sgpu_decl.environments.declared.uv_errors import (
 )
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.package_lists.packages import normalise
+from sgpu_decl.scratch_folders import scratch_folder
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
 _YANKED = re.compile(r"is yanked\b")
@@ -70,7 +69,7 @@ def compile_requirements(
     """
     if not inputs.requirements:
         return Resolution(Lock(python=python.python, entries=(), indexes=tuple(inputs.indexes)))
-    with _scratch() as scratch:
+    with scratch_folder("requirements") as scratch:
         output = scratch / "pylock.toml"
         arguments = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
         arguments += ["--format", "pylock.toml", "--output-file", os.fspath(output)]
@@ -134,10 +133,3 @@ def _warned(words: str) -> tuple[UvWarning, ...]:
         )
         for text in read_warnings(words)
     )
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """A temporary folder by its real path: uv writes paths relative to it."""
-    with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
-        yield Path(os.path.realpath(folder))

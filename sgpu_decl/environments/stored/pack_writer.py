@@ -6,7 +6,6 @@ packs around it. An older pack is used again if at least half of its content is 
 
 import hashlib
 import os
-import tempfile
 import threading
 import uuid
 import zlib
@@ -20,6 +19,7 @@ from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, nee
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
+from sgpu_decl.scratch_folders import scratch_folder
 
 _THREADS = 2
 _CHUNK = 1 << 20
@@ -115,7 +115,7 @@ def send(index: Index, objects: Path, place: PackPlace, progress: Progress) -> N
         tell(size)
         file.unlink()
 
-    with tempfile.TemporaryDirectory(prefix="sgpu-packs-") as scratch:
+    with scratch_folder("packs") as scratch:
         with ThreadPoolExecutor(_THREADS) as pool:
             for future in [pool.submit(bring, pack) for pack in missing]:
                 future.result()

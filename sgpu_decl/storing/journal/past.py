@@ -1,10 +1,9 @@
 """The state as it was when one of the entries was the last."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.storing.journal.port import Entries, Stored
 from sgpu_decl.storing.journal.replica import Replica
 
@@ -18,8 +17,8 @@ def replica_up_to(entries: Entries, last: int) -> Iterator[Replica]:
     Raises:
         StateError, Compacted, StoreDown: as `Replica.catch_up`.
     """
-    with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
-        replica = Replica(Path(folder) / "replica.db", _EntriesUpTo(entries, last))
+    with scratch_folder("checkpoint") as folder:
+        replica = Replica(folder / "replica.db", _EntriesUpTo(entries, last))
         replica.catch_up()
         yield replica
 

@@ -349,7 +349,7 @@ def _unpacked(data: bytes, file: Path) -> bool:
 @contextmanager
 def _draft() -> Iterator[Path]:
     """A name for a database that is needed for as long as the block lasts."""
-    import tempfile
+    from sgpu_decl.scratch_folders import scratch_folder
 
-    with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
-        yield Path(folder) / "checkpoint.db"
+    with scratch_folder("checkpoint") as folder:
+        yield folder / "checkpoint.db"

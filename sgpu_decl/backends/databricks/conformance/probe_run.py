@@ -6,12 +6,10 @@ gets the body that the engine makes. There are two differences: `command.sh` sta
 """
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sgpu_decl.agent.probe.probe_report import LINE
@@ -36,6 +34,7 @@ from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.scratch_folders import scratch_folder
 
 Record = dict[str, Any]
 
@@ -129,9 +128,9 @@ class ProbeRun:
         """Have a locked environment in the folder `packs`; return its digest in hex."""
         files = self._workspace.area.files
         files.make_folder(packs)
-        with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
-            digest = pack_tree(self._act.base or DEFAULT_BASE, Path(scratch))
-            for file in sorted(Path(scratch).iterdir()):
+        with scratch_folder("upload") as scratch:
+            digest = pack_tree(self._act.base or DEFAULT_BASE, scratch)
+            for file in sorted(scratch.iterdir()):
                 files.put(f"{packs}/{file.name}", file)
         return digest.removeprefix("sha256:")
 

@@ -1,7 +1,6 @@
 """A locked environment with MLflow's client and nothing else, packed for the nodes of a probe."""
 
 import os
-import tempfile
 from pathlib import Path
 
 from sgpu_decl.backends.databricks.bases import base_named
@@ -9,6 +8,7 @@ from sgpu_decl.config.env import Env
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.scratch_folders import scratch_folder
 
 _CLIENT = "mlflow-skinny"
 
@@ -42,8 +42,7 @@ def pack_tree(base: str, folder: Path) -> str:
     entry = base_named(base)
     version = entry.environment.python if entry is not None else None
     minor = None if version is None else ".".join(version.split(".")[:2])
-    with tempfile.TemporaryDirectory(prefix="sgpu-doctor-") as scratch:
-        here = Path(scratch)
+    with scratch_folder("doctor") as here:
         python = Pythons(os.environ).find(minor, here)
         if isinstance(python, NoPython):
             raise NoTree(python.error.message, python.error.hint)
