@@ -3,7 +3,7 @@
 import click
 
 from sgpu_decl.cli.commands import HELP_OPTIONS
-from sgpu_decl.cli.terminal_output import show
+from sgpu_decl.cli.terminal_output import show, show_exactly
 
 __all__ = ["command"]
 
@@ -43,5 +43,5 @@ def command(context: click.Context, *, shell: str, typed: tuple[str, ...]) -> in
     )
     for item in completer.get_completions(before, current):
         help_text = f"\t{item.help}" if item.help else ""
-        show(f":{item.type}" if item.type != "plain" else f"{item.value}{help_text}")
+        show_exactly(f":{item.type}" if item.type != "plain" else f"{item.value}{help_text}")
     return 0

@@ -11,7 +11,7 @@ import click
 
 from sgpu_decl.cli.commands import DEV_COMMANDS, LazyGroup
 from sgpu_decl.cli.options import output_option
-from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.cli.terminal_output import answer_exactly, note, show_exactly
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
@@ -113,10 +113,12 @@ def workspace_command(
     ):
         environment = {"DATABRICKS_HOST": server.url, "DATABRICKS_TOKEN": server.token()}
         if output == "json":
-            answer({"url": server.url, "root": str(server.root), "environment": environment})
+            answer_exactly(
+                {"url": server.url, "root": str(server.root), "environment": environment}
+            )
         else:
             for name, value in environment.items():
-                show(f"export {name}={value}")
+                show_exactly(f"export {name}={value}")
         note(f"a workspace in `{server.root}` listens at {server.url}; Ctrl-C stops it")
         os.read(stop_descriptor, 1)
         note("stopping")

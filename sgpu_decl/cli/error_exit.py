@@ -12,6 +12,7 @@ import click
 from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
 from sgpu_decl.cli.next_steps import complete_error
 from sgpu_decl.cli.terminal_output import annotate
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _finding(error: SgpuError) -> "Diagnostic":
 def show_error(error: SgpuError) -> None:
     from sgpu_decl.views.errors_text import render_error
 
-    sys.stderr.write(render_error(complete_error(error), read=source_text) + "\n")
+    sys.stderr.write(mask(render_error(complete_error(error), read=source_text)) + "\n")
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
@@ -141,7 +142,7 @@ def _crash(error: BaseException) -> SgpuError:
 
     text = "".join(traceback.format_exception(error))
     file = _keep(text)
-    where = f"the traceback is in `{file}`" if file else text
+    where = f"the traceback is in `{file}`" if file else mask(text)
     return SgpuError(
         f"internal error: {type(error).__name__}: {error}",
         hint=f"this is a fault of sgpu, not yours: please report it; {where}",
@@ -159,7 +160,7 @@ def _keep(text: str) -> Path | None:
             folder.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix="sgpu-crash-", suffix=".txt", dir=folder)
             with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
+                file.write(mask(text))
         except OSError:
             continue
         return Path(name)

@@ -9,6 +9,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from sgpu_decl.cli.terminal_output import now
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.followed_runs import progress
@@ -59,7 +60,7 @@ class LiveScreen:
             self._draw()
 
     def note(self, text: str) -> None:
-        self._lines.append(text)
+        self._lines.append(mask(text))
         self._draw()
 
     def show_state(self, status: AttemptView) -> None:

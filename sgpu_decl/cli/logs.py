@@ -20,7 +20,8 @@ from sgpu_decl.cli.options import (
     whole,
 )
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.terminal_output import answer, note, write_line
+from sgpu_decl.cli.terminal_output import answer_exactly, note, write_line
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import NotFound
 
 if TYPE_CHECKING:
@@ -108,11 +109,11 @@ def command(
     shown = newest_lines(written_since(items, since_ns, untimed), tail)
     if output == "json":
         lines: list[Json] = [
-            {"run": str(log.ref), "rank": log.rank, "stream": log.stream, "text": text}
+            {"run": str(log.ref), "rank": log.rank, "stream": log.stream, "text": mask(text)}
             for log in shown
             for text in log.lines
         ]
-        answer({"lines": lines})
+        answer_exactly({"lines": lines})
     else:
         for log in shown:
             before = prefix(log.ref.address.label, log.rank) if several else ""

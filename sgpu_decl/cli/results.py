@@ -8,7 +8,7 @@ from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.run_table import names_table, show_table, sort_option
-from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.cli.terminal_output import answer_exactly, note, show_exactly
 from sgpu_decl.views.results_text import secrets_note
 from sgpu_decl.views.terminal import json_text
 
@@ -50,10 +50,10 @@ def _show_ranks(session: "Session", ref: "AttemptRef", output: str) -> None:
     if secrets_warning := secrets_note(ref, results):
         note(secrets_warning)
     if output == "json":
-        answer({"results": results})
+        answer_exactly({"results": results})
         return
     for result in results:
-        show(f"rank {result['rank']}: {json_text(result['value'])}")
+        show_exactly(f"rank {result['rank']}: {json_text(result['value'])}")
     if not results:
         state = session.runs.status(ref).state
         returned = "has returned a value yet" if state.active else "returned a value"

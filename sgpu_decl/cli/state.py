@@ -14,7 +14,8 @@ from sgpu_decl.cli.options import (
     output_option,
     project_options,
 )
-from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.cli.terminal_output import answer, answer_exactly, note, show, show_exactly
+from sgpu_decl.views.envelope import shown_values
 from sgpu_decl.views.terminal import json_text
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def show_command(*, source: ProjectSource, address: str, at: int | None, output:
     if output == "json":
         answer(data)
     else:
-        show(json_text(data, indent=2))
+        show(json_text(shown_values(data), indent=2))
     return 0
 
 
@@ -107,9 +108,9 @@ def pull_command(*, source: ProjectSource, at: int | None, output: str) -> int:
     """Print the whole state as JSON that fits schemas/state.v1.schema.json."""
     state = source.recorded().state.pull(at)
     if output == "json":
-        answer(state)
+        answer_exactly(state)
     else:
-        show(json_text(state, indent=2))
+        show_exactly(json_text(state, indent=2))
     return 0
 
 

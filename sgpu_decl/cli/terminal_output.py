@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sgpu_decl.cli.next_steps import complete, complete_error, complete_plan
+from sgpu_decl.diagnostics.masks import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 __all__ = [
     "annotate",
     "answer",
+    "answer_exactly",
     "interactive",
     "note",
     "now",
     "plan_text",
     "show",
+    "show_exactly",
     "show_pieces",
     "takes_colour",
     "write_line",
@@ -32,18 +35,35 @@ __all__ = [
 
 
 def answer(data: "Json" = None, *, error: "SgpuError | None" = None) -> None:
-    """The one object of `-o json`, on stdout."""
-    from sgpu_decl.views.envelope import enveloped
+    """The one object of `-o json`, on stdout. Tokens and passwords in it are masked."""
+    from sgpu_decl.views.envelope import enveloped, shown_values
 
+    data = shown_values(data)
     click.echo(enveloped(data, error=complete_error(error) if error is not None else None))
 
 
+def answer_exactly(data: "Json") -> None:
+    """`answer` for what others need unchanged: results, a state that can be pushed back, and the
+    login of an emulator."""
+    from sgpu_decl.views.envelope import enveloped
+
+    click.echo(enveloped(data))
+
+
 def show(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print text of sgpu, with anything escaped that a terminal would obey. All output of commands
-    goes through here, except lines of ranks (`views.logs_text`)."""
+    """Print text of sgpu, with anything escaped that a terminal would obey, and tokens masked. All
+    output of commands goes through here, except lines of ranks (`views.logs_text`) and what
+    `show_exactly` prints."""
     from sgpu_decl.views.terminal import neutral
 
-    click.echo(neutral(text), err=err, nl=nl, color=True)
+    click.echo(mask(neutral(text)), err=err, nl=nl, color=True)
+
+
+def show_exactly(text: str) -> None:
+    """`show` for what `answer_exactly` gives, and for words that a shell puts on a command line."""
+    from sgpu_decl.views.terminal import neutral
+
+    click.echo(neutral(text), color=True)
 
 
 def show_pieces(pieces: "Iterable[str]") -> None:
@@ -51,7 +71,7 @@ def show_pieces(pieces: "Iterable[str]") -> None:
     from sgpu_decl.views.terminal import neutral
 
     for piece in pieces:
-        sys.stdout.write(neutral(piece))
+        sys.stdout.write(mask(neutral(piece)))
 
 
 def annotate(findings: "Sequence[Diagnostic]") -> None:

@@ -30,8 +30,8 @@ from sgpu_decl.config.run_reader import at_new_places, read_run
 from sgpu_decl.config.target_chain import target_chain
 from sgpu_decl.config.units import Duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
-from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.tokens import find_token, mask_found
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.interpolation import interpolate
@@ -228,7 +228,7 @@ def _masked(node: yaml_nodes.Node) -> yaml_nodes.Node:
 
 def _masked_text(text: str) -> str:
     """Text for a spec, which is stored and shown: tokens are masked, invalid text is escaped."""
-    shown = mask(text.encode("utf-8", "backslashreplace").decode())
+    shown = mask_found(text.encode("utf-8", "backslashreplace").decode())
     return shown if find_token(shown) is None else "***"  # the head of a key still says "key"
 
 

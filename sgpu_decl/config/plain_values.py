@@ -23,7 +23,7 @@ from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.units import Duration, Size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.masks import SHORTEST, find_token, mask
+from sgpu_decl.diagnostics.tokens import SHORTEST, find_token, mask_found
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.core_schema import is_null, resolve
@@ -188,7 +188,7 @@ class Conversion:
                     node,
                     "keep it out of the file: `env: {secrets: {NAME: env:NAME}}`",
                 )
-                return mask(written)
+                return mask_found(written)
         if self.folders and shape is not None and shape.path is not None:
             folder = self.folders.get(node.file)
             if folder and not (node.plain and is_null(written)):

@@ -4,7 +4,7 @@ import ast
 import math
 from collections.abc import Iterable
 
-from sgpu_decl.diagnostics.masks import find_token
+from sgpu_decl.diagnostics.tokens import find_token
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 
 __all__ = ["is_plain_text", "literal", "one_of", "shown_source"]

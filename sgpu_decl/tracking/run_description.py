@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.matrix_cell import cell_values
@@ -56,7 +57,7 @@ def request(
         artifact_location: where a new experiment keeps its artifacts, if the user says so.
         facts: further tags of ours without their prefix: `lineage`, `code_digest`, ...
         git: which commit the code is from: `commit`, `branch`, `dirty`.
-        tags: the user's own tags, recorded as they are.
+        tags: the user's own tags. Tokens in them, and in the spec, are masked: many read a server.
     """
     uri = absolute_uri(tracking_uri, base=base, home=home)
     artifacts = str(artifact_folder(home)) if uri == default_uri(home) else None
@@ -93,7 +94,7 @@ def run_tags(
     }
     return (
         _fit(commit_tags)
-        | _fit(tags)
+        | _fit({name: masked(value, name) for name, value in tags.items()})
         | _fit({f"sgpu.{name}": value for name, value in ours.items()})
     )
 
@@ -115,9 +116,9 @@ def _leaves(value: Json, path: str) -> Iterator[tuple[str, str]]:
         for key in sorted(value):
             yield from _leaves(value[key], f"{path}.{key}" if path else key)
     elif isinstance(value, str):
-        yield path, value
+        yield path, masked(value, path)
     else:
-        yield path, canonical(value)
+        yield path, canonical(masked(value, path))
 
 
 def _fit(fields: Mapping[str, str]) -> dict[str, str]:

@@ -73,18 +73,11 @@ def tracking_links(folder: Path) -> dict[str, Json]:
     record = read_record(folder) or {}
     elsewhere = _elsewhere(folder)
     links = {**record, "elsewhere": elsewhere} if elsewhere else record
-    return {name: _masked(value) for name, value in links.items()}
+    if not links:
+        return links
+    from sgpu_decl.diagnostics.masks import masked
 
-
-def _masked(value: Json) -> Json:
-    """Passwords of URLs hidden: somebody may have exported one in MLFLOW_TRACKING_URI."""
-    if isinstance(value, str):
-        from sgpu_decl.diagnostics.masks import mask
-
-        return mask(value)
-    if isinstance(value, dict):
-        return {name: _masked(below) for name, below in value.items()}
-    return [_masked(below) for below in value] if isinstance(value, list) else value
+    return masked(links)  # somebody may have exported a password in MLFLOW_TRACKING_URI
 
 
 def _elsewhere(folder: Path) -> list[Json]:

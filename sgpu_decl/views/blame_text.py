@@ -33,7 +33,7 @@ def _lines(plan: Plan, origins: Origins) -> Iterator[str]:
         if known:
             yield f"{escape(str(change.address))}:"
         for field in known:
-            shown = value(field.after)
+            shown = value(field.after, field.path)
             shown = shown if len(shown) <= _WIDEST else f"{shown[: _WIDEST - 1]}…"
             chain = "   ".join(map(_words, origins[change.address, field.path]))
             yield f"  {path_words(field.path)} = {shown}   {chain}"

@@ -10,7 +10,7 @@ from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.times import to_text
 from sgpu_decl.staging.selection import EVENT_ENDINGS
-from sgpu_decl.views.envelope import error_to_json
+from sgpu_decl.views.envelope import error_to_json, shown_values
 from sgpu_decl.views.status_json import attempt_object
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _TYPES: Mapping[Step, str] = MappingProxyType(
 def event_line(kind: str, fields: Mapping[str, Json], *, now: datetime) -> bytes:
     """Return one line, in ASCII."""
     event = {"v": 1, "ts": to_text(now), "type": kind, **fields}
-    return json.dumps(event).encode() + b"\n"
+    return json.dumps(shown_values(event)).encode() + b"\n"
 
 
 def change_event(event: ApplyEvent) -> tuple[str, dict[str, Json]] | None:

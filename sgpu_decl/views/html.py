@@ -3,6 +3,7 @@
 import html
 from collections.abc import Iterable, Sequence
 
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.views.terminal import escape
 
 __all__ = ["code", "page", "prose", "table"]
@@ -12,14 +13,14 @@ _CELL = ' style="text-align:left"'
 
 def prose(text: str) -> str:
     """Words with literals in backticks."""
-    parts = html.escape(escape(text)).split("`")
+    parts = html.escape(escape(mask(text))).split("`")
     if len(parts) % 2 == 0:
         return "`".join(parts)
     return "".join(f"<code>{item}</code>" if at % 2 else item for at, item in enumerate(parts))
 
 
 def code(text: str) -> str:
-    return f"<code>{html.escape(escape(text))}</code>"
+    return f"<code>{html.escape(escape(mask(text)))}</code>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 import re
 
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.views.terminal import escape
 
 __all__ = ["clean", "clean_lines", "prefix"]
@@ -34,8 +35,9 @@ def clean(text: str) -> str:
 def clean_lines(text: str, before: str = "") -> str:
     """`clean` for each line of a text, with `before` in front of each.
 
-    A text that is plain but for colours, as most are, is looked at as one.
+    A text that is plain but for colours, as most are, is looked at as one. Tokens are masked.
     """
+    text, before = mask(text), mask(before)
     if not _plain(text):
         if "\r" not in text and _plain(_COLOUR.sub("", text)):
             text = _LEFT_ON.sub("\\g<0>\x1b[0m", text)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json, canonical
@@ -43,8 +44,8 @@ class ChangedLines:
 def sides(field: FieldChange | FieldDifference, room: int) -> tuple[str, str]:
     """Return the old and the new value of a field in one line each, at most `room` columns wide;
     long ones are cut around the first difference."""
-    before = _ABSENT if field.added else value(field.before)
-    after = _ABSENT if field.removed else value(field.after)
+    before = _ABSENT if field.added else value(field.before, field.path)
+    after = _ABSENT if field.removed else value(field.after, field.path)
     if field.added or field.removed:
         return shorten(before, room), shorten(after, room)
     return _around(before, after, room)
@@ -67,7 +68,7 @@ def changed_entrypoint(change: Change) -> list[str]:
 def changed_lines(field: FieldChange | FieldDifference, room: int) -> ChangedLines | None:
     """Return the lines that differ, each at most `room` columns wide, where both sides are text and
     one has several lines, or both are lists: an element is a line then. Else None."""
-    before, after = field.before, field.after
+    before, after = (masked(side, field.path) for side in (field.before, field.after))
     if isinstance(before, list) and isinstance(after, list):
         pairs = _pairs([_element(item) for item in before], [_element(item) for item in after])
         kind = "element"

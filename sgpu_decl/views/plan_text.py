@@ -250,7 +250,7 @@ class _Paper:
         room = self._width - 6
         line, used = "", 0
         for path, after in values:
-            item = shorten(f"{path_words(path)}: {value(after)}", room - 1)
+            item = shorten(f"{path_words(path)}: {value(after, path)}", room - 1)
             width = columns(item)
             if line and used + width + 3 > room:
                 yield f"      {line},"

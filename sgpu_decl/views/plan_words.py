@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
+from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
@@ -295,11 +296,11 @@ def _always(change: Change) -> bool:
     return change.launch is not None and parse(change.launch.inputs.spec).get("until") == "always"
 
 
-def value(item: Json) -> str:
-    """Return a value as one line of JSON, safe to show; a secret by its reference."""
+def value(item: Json, path: str) -> str:
+    """Return the value of a field as one line of JSON, safe to show; a secret by its reference."""
     if isinstance(item, dict) and item.keys() == {"secret"}:
         return f"(secret {escape(str(item['secret']))})"
-    return escape(canonical(item))
+    return escape(canonical(masked(item, path)))
 
 
 def path_words(path: str) -> str:

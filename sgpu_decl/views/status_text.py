@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.model.attempt import BACKOFF, AttemptState
 from sgpu_decl.model.attempt_view import SKIPPED, AttemptView, RankView
 from sgpu_decl.model.jsonable import Json, canonical
@@ -202,7 +203,10 @@ def run_details(
         _section("metrics", metric_lines(view)),
         _section("links", [f"{name}: {escape(target)}" for name, target in links(view)]),
         _section("tracking", list(map(hints, tracking_notes(view)))),
-        _section("spec", [f"{path}: {escape(text)}" for path, text in _flat(json.loads(run.spec))]),
+        _section(
+            "spec",
+            [f"{path}: {escape(text)}" for path, text in _flat(masked(json.loads(run.spec), ""))],
+        ),
         _section("history", _history(run, now)),
     ]
     return "\n\n".join(filter(None, parts))

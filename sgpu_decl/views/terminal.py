@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sgpu_decl.diagnostics.escapes import OBEYED, escape
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.jsonable import Json
 
@@ -71,6 +72,7 @@ def shorten(text: str, limit: int) -> str:
     """Cut `text` to `limit` columns, the last of which is then an ellipsis."""
     if columns(text) <= limit:
         return text
+    text = mask(text)  # half a token is no token to whoever masks it later
     used = 0
     for index, character in enumerate(text):
         used += _columns_of(character)
