@@ -2,7 +2,8 @@
 
 A program in Python ends with the traceback of its exception, and exits with 1. Programs that start
 others, such as `torchrun`, then end with an exception of their own, which says no more than that.
-Bash names the line of an unset variable and of a program that it does not find.
+Bash names the line of an unset variable and of a program that it does not find. Other programs, and
+`sys.exit("text")`, write their reason last.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ _WINDOWS = re.compile(r"^[^\n]*(?:\\r['\u2019]|\^M|: -\r): [^\n]*$", re.MULTILIN
 _NOT_STARTED = re.compile(
     r"(.+): (?:cannot execute: required file not found|No such file or directory)$"
 )
+# Lines that come after the reason, or beside it: traces, logs of torchrun, warnings, bars of
+# progress, and what Rust, Node.js and Julia write last.
+_NO_REASON = re.compile(
+    r"\s|\+ |wandb: |[EWIF]\d{4} |\[[EWI]\d|.*\b\w*Warning: |.*\d%\||note: run with `RUST_BACKTRACE"
+    r"|Node\.js v|Stacktrace:|in expression starting at |Exception ignored |exit status \d+$"
+)
+_PANIC = re.compile(r"^(?:panic|fatal error): .+$", re.MULTILINE)  # of Go, before its goroutines
+_RUST = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at .+:$")
 _SIGPIPE = 141  # 128 + SIGPIPE, as a shell says it
 
 
@@ -65,16 +74,34 @@ def read_command_error(folder: str, code: int, spec: Mapping[str, Any]) -> dict[
     found = last_exception(text) if code == 1 else None
     if found is not None:
         kind, message, trace = found
+        summary = f"{kind}: {message}" if message else kind
+        if kind.rpartition(".")[2] in _OF_A_CHILD and (reason := _reason(text[: text.find(trace)])):
+            summary += f"; last on stderr before it: {reason}"
         return _error(
             "exception",
-            f"{kind}: {message}" if message else kind,
+            summary,
             user_paths(spec)(trace),
             collateral=is_collateral([kind.rpartition(".")[2]], message),
         )
+    reason, why = _reason(text), None
     if spec["entry"]["kind"] == "shell":
-        why = _by_bash(text, code, str(spec["entry"]["shell"]), spec["code_dir"])
-        return _error("exit_code", why, None) if why else None
-    return None
+        why = _by_bash(text, reason, code, str(spec["entry"]["shell"]), spec["code_dir"])
+    if why is None and reason:
+        why = f"exited with {code}; last on stderr: {reason}"
+    return _error("exit_code", why, None) if why else None
+
+
+def _reason(text: str) -> str:
+    """The last line of a text that may say why its program ended; empty where there is none."""
+    panics = _PANIC.findall(text)
+    if panics and "\ngoroutine " in text:
+        return str(panics[-1])
+    lines = [line.rpartition("\r")[2].rstrip() for line in text[-_TRACEBACK:].splitlines()]
+    for at in range(len(lines) - 1, -1, -1):
+        if lines[at] and _NO_REASON.match(lines[at]) is None:
+            rust = _RUST.match(lines[at - 1]) if at else None
+            return f"{lines[at - 1]} {lines[at]}" if rust else lines[at]
+    return ""
 
 
 def _error(
@@ -150,19 +177,19 @@ def _line_before(text: str, end: int) -> str:
     return text[text.rfind("\n", 0, end) + 1 : end]
 
 
-def _by_bash(text: str, code: int, script: str, cwd: str) -> str | None:
+def _by_bash(text: str, reason: str, code: int, script: str, cwd: str) -> str | None:
     windows = [*_WINDOWS.finditer(text)]
     if windows:
         line = windows[-1][0].replace("\r", "\\r")
         return f"exited with {code}: `{line}`: the lines of a script end as on Windows (CRLF)"
     lines = script.splitlines()
-    said = [found for line in text.splitlines() if (found := _BY_BASH.match(line))]
-    if said:
-        number = int(said[-1][1])
+    said = _BY_BASH.match(reason)
+    if said is not None:
+        number = int(said[1])
         where = f": `{lines[number - 1].strip()}`" if 0 < number <= len(lines) else ""
-        program = _NOT_STARTED.fullmatch(said[-1][2])
+        program = _NOT_STARTED.fullmatch(said[2])
         why = first_line_error(os.path.join(cwd, program[1])) if program is not None else ""
-        return f"exited with {code}: line {number} of `command`, {said[-1][2]}{where}{why}"
+        return f"exited with {code}: line {number} of `command`, {said[2]}{where}{why}"
     piped = [number for number, line in enumerate(lines, 1) if "|" in line.replace("||", "")]
     if code == _SIGPIPE and piped:
         named = " or ".join(f"{number} (`{lines[number - 1].strip()}`)" for number in piped[:3])

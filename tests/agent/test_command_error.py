@@ -42,6 +42,22 @@ thread.start()
 thread.join()
 sys.exit(1)
 """
+TEXT_AMONG_OTHERS = """
+import atexit, sys, warnings
+atexit.register(lambda: print("wandb: Find logs at: x", file=sys.stderr))
+atexit.register(lambda: warnings.warn("leaked"))
+sys.stderr.write("100%|####| 5/5\\r")
+sys.exit("no data\\n  in ./x")
+"""
+RUST = r"""
+cat >&2 <<'EOF'
+thread 'main' panicked at m.rs:2:5:
+boom
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+EOF
+exit 101
+"""
+GO = r"printf 'panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/x.go:4\n' >&2; exit 2"
 CASES = {
     "plain": ("raise KeyError('boom')", "KeyError: 'boom'"),
     "of a module": ("import json; json.loads('{')", "json.decoder.JSONDecodeError: Expecting"),
@@ -59,8 +75,21 @@ CASES = {
     "deep": ("def f(n): return f(n + 1)\nf(0)", "RecursionError: maximum recursion depth"),
     "long": (LONG, "KeyError: 'deepxxx"),
     "after one that was printed": (f"{PRINTED}\nraise KeyError('last')", "KeyError: 'last'"),
-    "not that of a thread": (THREAD, "rank 0 exited with 1"),
+    "not that of a thread": (THREAD, "exited with 1; last on stderr: Zero"),
     "another exit code": ("import sys\nsys.exit(7)", "rank 0 exited with 7"),
+    "a text": ("import sys\nsys.exit('no data in ./x')", "exited with 1; last on stderr: no data"),
+    "a text before others": (
+        TEXT_AMONG_OTHERS,
+        "exited with 1; last on stderr: no data",
+    ),
+    "of argparse": (
+        "import argparse\nargparse.ArgumentParser().parse_args(['--lr'])",
+        "exited with 2; last on stderr: main.py: error: unrecognized arguments: --lr",
+    ),
+    "of a child that exits with a text": (
+        "import subprocess as s\ns.run(['python', '-c', 'exit(\"no data\")'], check=True)",
+        "subprocess.CalledProcessError: Command",
+    ),
 }
 
 
@@ -82,7 +111,7 @@ def test_the_exception_that_ended_a_command_is_its_cause(make_attempt: Make, cas
     cause = attempt.wait()["first_cause"]
 
     assert cause["summary"].startswith(expected), cause
-    if "Error" in expected or "Group" in expected:
+    if "Error" in expected.split(";")[0] or "Group" in expected:
         assert cause["class"] == "exception"
         assert 'File "/home/me/code/main.py", line ' in cause["traceback"]
         assert str(attempt.folder) not in cause["traceback"]
@@ -90,6 +119,8 @@ def test_the_exception_that_ended_a_command_is_its_cause(make_attempt: Make, cas
         assert (cause["class"], cause["traceback"]) == ("exit_code", None)
     if case in ("chained", "caused", "a group"):
         assert "ZeroDivisionError" in cause["traceback"] or "OSError: " in cause["traceback"]
+    if case.startswith("of a child"):
+        assert cause["summary"].endswith("; last on stderr before it: no data")
     if case == "a group":
         assert "KeyError: 'k'" in cause["traceback"]
 
@@ -193,6 +224,26 @@ def test_what_ended_a_text_of_bash_is_named_with_its_line(
 ) -> None:
     cause = run(make_attempt, "", Entry(kind="shell", shell=text)).wait()["first_cause"]
     assert named in cause["summary"]
+    assert cause["class"] == "exit_code"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("echo first >&2; echo 'no space left' >&2; exit 3", "no space left"),
+        ("set -x; echo 'no space left' >&2; false", "no space left"),
+        ("nosuchprogram || true; echo 'no data' >&2; exit 4", "no data"),
+        ("ls /no/such/folder", "cannot access '/no/such/folder': No such file or directory"),
+        (RUST, "thread 'main' panicked at m.rs:2:5: boom"),
+        (GO, "panic: boom"),
+    ],
+)
+def test_the_last_line_that_may_be_a_reason_is_the_cause(
+    make_attempt: Make, text: str, reason: str
+) -> None:
+    cause = run(make_attempt, "", Entry(kind="shell", shell=text)).wait()["first_cause"]
+    assert "; last on stderr: " in cause["summary"]
+    assert cause["summary"].endswith(reason)
     assert cause["class"] == "exit_code"
 
 
