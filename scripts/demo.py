@@ -55,8 +55,7 @@ def main() -> int:
     say(f"checkpoints  {folder / 'output' / 'checkpoints'}")
     if tracked:
         say(f"MLflow run   {tracked['run_id']} in experiment `{tracked['experiment']}`")
-        mlflow = SGPU.with_name("mlflow")
-        say(f"             {mlflow} ui --backend-store-uri {tracked['tracking_uri']}")
+        say(f"             {SGPU} mlflow ui --project {EXAMPLE}")
     first, last = histories[0][0], histories[0][-1]
     say(f"loss         {first:.4f} in the first epoch, {last:.4f} in the last")
     if not all(history[-1] < history[0] for history in histories):

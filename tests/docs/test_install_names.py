@@ -148,3 +148,13 @@ def test_hints_name_the_requirements_of_an_extra(extra: str) -> None:
     said = [line.partition(";")[0] for line in PROJECT["optional-dependencies"][extra]]
     assert list(EXTRAS[extra]) == said
     assert {re.split(r"[\[<>=]", line)[0] for line in said} <= {*OTHERS}
+
+
+def test_the_pages_of_mlflow_are_served_by_our_command() -> None:
+    """It finds the store by itself, and prints what a machine that is reached by ssh needs."""
+    named = [
+        name
+        for name, text in _texts()
+        if name != "CHANGELOG.md" and re.search(r"\bui --backend-store-uri", text)
+    ]
+    assert not named
