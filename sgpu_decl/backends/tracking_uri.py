@@ -18,8 +18,9 @@ _STORE = "MLFLOW_TRACKING_URI"
 
 def store_of(config: "RunConfig", environ: Mapping[str, str]) -> str | None:
     """Return the tracking URI of a run, as it is written; None for the project's own store."""
-    variables = {**environ, **config.env.variables}
-    return config.mlflow.tracking_uri or variables.get(_STORE) or None
+    variables = config.env.variables
+    of_ranks = variables[_STORE] if _STORE in variables else environ.get(_STORE)
+    return config.mlflow.tracking_uri or of_ranks or None
 
 
 def uri_findings(

@@ -1,6 +1,7 @@
 """Keys of runs that need the same checks: of the cells of a matrix, one cell is checked for all."""
 
 import json
+import re
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,14 @@ _UNCHECKED = ("description", "parameters", "tags")
 each cell where it differs until it is named here."""
 
 
+# A word of a command, or what stands behind its `=`, that is a number.
+_NUMBER = re.compile(r"(?<=[\s=\"])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?=[\s\"])", re.IGNORECASE)
+
+
 def check_key(run: "LoadedRun") -> Hashable:
     """Return what decides which checks a run needs. Of arguments and variables the names count, and
-    the values do not: they differ from cell to cell, but not in a way that matters to a check."""
+    the values do not: they differ from cell to cell, but not in a way that matters to a check.
+    Neither do the numbers of a command."""
     if not run.address.key:
         return run.address
     spec = json.loads(run.spec)
@@ -25,4 +31,5 @@ def check_key(run: "LoadedRun") -> Hashable:
     for block, field in ((spec, "args"), (spec.get("env", {}), "variables")):
         if isinstance(block.get(field), dict):
             block[field] = list(block[field])
-    return run.address.name, json.dumps(spec)
+    command = _NUMBER.sub("0", json.dumps(spec.pop("command", None)))
+    return run.address.name, command, json.dumps(spec)

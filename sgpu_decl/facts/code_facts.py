@@ -2,7 +2,7 @@
 arguments. Runs that select the same files share one snapshot."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,22 +14,25 @@ from sgpu_decl.facts.needed_files import (
     files_of_arguments,
     files_of_source,
     folders_of_source,
+    words_of,
 )
 from sgpu_decl.model.desired import CodeFacts
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.code_store import CodeStore
+from sgpu_decl.staging.command_scripts import ExecutedCode
 from sgpu_decl.staging.counted_code import CodeTree, CountedCode, RunUses
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.selection import Exclusion, SelectionRule, exclusion_of
-from sgpu_decl.staging.signatures import check_entrypoint
+from sgpu_decl.staging.signatures import EntrypointChecks
 from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
 if TYPE_CHECKING:
     from sgpu_decl.config.code import Code
     from sgpu_decl.config.loaded import LoadedRun
     from sgpu_decl.staging.modules import ModuleFolder
+    from sgpu_decl.staging.sources import Source
 
 __all__ = ["CodeReader", "entrypoint_findings"]
 
@@ -77,6 +80,10 @@ class CodeReader:
         self._snapshots: dict[Code, Snapshot | None] = {}
         self._refused: set[Code] = set()
         self._searched: set[tuple[object, ...]] = set()
+        self._executed: dict[Path, ExecutedCode] = {}
+        self._checks: dict[Path, EntrypointChecks] = {}
+        self._lacking: dict[str, dict[str, bool]] = {}
+        self._left_out: dict[tuple[str, str], tuple[Diagnostic, ...]] = {}
         self._facts: dict[object, CodeFacts] = {}
         self._trees: dict[str, CodeTree] = {}
         self._cache = HashCache.open()
@@ -200,27 +207,59 @@ class CodeReader:
         if self._is_refused(run):
             return
         root = self.root(run.config.code)
-        self.findings.extend(_entrypoint_left_out(root, run, code))
-        self.findings.extend(entrypoint_findings(run, root, self._shown, installed))
+        if code is not None:
+            left_out = self._entrypoint_left_out(root, run.config.entrypoint or "", code)
+            self.findings.extend(placed(left_out, run.places, "entrypoint"))
+        if root not in self._checks:
+            self._checks[root] = EntrypointChecks(root)
+        self.findings.extend(entrypoint_findings(run, self._checks[root], self._shown, installed))
+
+    def _entrypoint_left_out(
+        self, root: Path, entrypoint: str, code: Snapshot
+    ) -> tuple[Diagnostic, ...]:
+        key = (code.digest, entrypoint)
+        if key not in self._left_out:
+            self._left_out[key] = _entrypoint_left_out(root, entrypoint, code)
+        return self._left_out[key]
 
     def check_files(self, run: "LoadedRun", code: Snapshot) -> None:
         """Warn of files that a run reads and that are not part of its code. Runs that share their
         source are searched once."""
         config = run.config
-        command = str(config.command)
-        key = (code.digest, config.entrypoint, command, config.backend.kind)
-        findings = list(files_of_arguments(config, locator(run.places), code))
-        if (config.entrypoint or ".py" in command) and key not in self._searched:
+        words = words_of(config.command)
+        lacking = self._lacking.setdefault(code.digest, {})
+
+        def lacks(path: str) -> bool:
+            if path not in lacking:
+                file = os.path.join(code.root, path)
+                lacking[path] = os.path.isfile(file) and not code.takes(os.path.normpath(path))
+            return lacking[path]
+
+        findings = list(files_of_arguments(config, words, locator(run.places), code, lacks))
+        started = (config.entrypoint,) if config.entrypoint is not None else _scripts_among(words)
+        key = (code.digest, started, config.backend.kind)
+        if key not in self._searched:
             self._searched.add(key)
-            findings += files_of_source(config, code)
-            findings += folders_of_source(config, code)
+            executed = self.executed(code, started)
+            findings += files_of_source(executed, config, code)
+            findings += folders_of_source(executed, code)
         if findings:
             root = self.root(config.code)
             self.findings += [from_here(root, finding, self._shown) for finding in findings]
 
+    def executed(self, code: Snapshot, started: Iterable[str]) -> "tuple[Source, ...]":
+        """The files of the code that entrypoints, scripts and modules execute."""
+        if code.root not in self._executed:
+            self._executed[code.root] = ExecutedCode(code.root)
+        return self._executed[code.root].of(started)
+
     def save(self) -> None:
         """Write the digests of files to the cache."""
         self._cache.save()
+
+
+def _scripts_among(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if word.endswith(".py"))
 
 
 def _too_wide(project: Path, root: Path, *, named: bool) -> Diagnostic | None:
@@ -271,19 +310,18 @@ def _outside(project: Path, root: Path) -> list[Diagnostic]:
 
 
 def entrypoint_findings(
-    run: "LoadedRun", root: Path, shown: str, installed: Callable[[str], bool]
+    run: "LoadedRun", checks: EntrypointChecks, shown: str, installed: Callable[[str], bool]
 ) -> list[Diagnostic]:
-    """What is wrong with a run's entrypoint and arguments, by the source below `root`."""
+    """What is wrong with a run's entrypoint and arguments, by the source."""
     config = run.config
-    findings = check_entrypoint(
-        root,
+    findings = checks.findings(
         config.entrypoint,
         config.command,
         config.args,
         locator(run.places),
         installed=lambda top: "PYTHONPATH" in config.env.variables or installed(top),
     )
-    return [from_here(root, finding, shown) for finding in findings]
+    return [from_here(checks.root, finding, shown) for finding in findings]
 
 
 def _values_among_code(root: Path, path: str) -> Diagnostic:
@@ -314,29 +352,28 @@ def _left_out(code: Snapshot) -> list[Diagnostic]:
     ]
 
 
-def _entrypoint_left_out(root: Path, run: "LoadedRun", code: Snapshot | None) -> list[Diagnostic]:
+def _entrypoint_left_out(root: Path, entrypoint: str, code: Snapshot) -> tuple[Diagnostic, ...]:
     """Find an entrypoint that lies in the code root and is not part of the code. Ranks would not
     find it."""
-    target = (run.config.entrypoint or "").partition(":")[0]
-    if code is None or not target.endswith(".py"):
-        return []
+    target = entrypoint.partition(":")[0]
+    if not target.endswith(".py"):
+        return ()
     whole = (root / target).resolve()
     if not whole.is_file() or not whole.is_relative_to(root):
-        return []
+        return ()
     inside = whole.relative_to(root).as_posix()
     if any(entry.path in (inside, target) for entry in code.entries):
-        return []
+        return ()
     exclusion = code.exclusion(inside)
     if exclusion is None:
-        return []
-    return [
+        return ()
+    return (
         Diagnostic(
             code="entrypoint_left_out",
             summary=f"the entrypoint `{target}` is not part of the code: {exclusion}",
-            place=run.places.get("entrypoint"),
             hint=_way_in(inside, exclusion),
-        )
-    ]
+        ),
+    )
 
 
 def _way_in(path: str, exclusion: Exclusion) -> str:

@@ -2,7 +2,7 @@
 checked once."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import LoadedRun
+    from sgpu_decl.staging.sources import Source
 
 __all__ = ["EnvironmentChecks"]
 
@@ -60,6 +61,7 @@ class EnvironmentChecks:
         environment: DesiredEnvironment | None,
         interpreter: Interpreter | None,
         importable: Callable[[str], bool],
+        executed: "Callable[[Snapshot, Sequence[str]], Sequence[Source]]",
     ) -> tuple[Diagnostic, ...]:
         """Check that the code and its environment go together.
 
@@ -68,6 +70,7 @@ class EnvironmentChecks:
 
         Args:
             importable: says whether the interpreter may find a top-level package.
+            executed: gives the files of the code that an entrypoint executes.
         """
         config, env = run.config, run.config.env
         if config.entrypoint is None and env.base is None and not may_install(config.command or ""):
@@ -107,6 +110,7 @@ class EnvironmentChecks:
                 config,
                 place,
                 code=code,
+                executed=executed(code, (config.entrypoint,)) if config.entrypoint else (),
                 packages=environment.packages if environment else None,
                 manifest=manifest,
                 importable=importable,

@@ -27,6 +27,7 @@ from sgpu_decl.facts.shared_state import misplaced_state
 from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import run_checks
+from sgpu_decl.staging.signatures import EntrypointChecks
 
 __all__ = ["check_file"]
 
@@ -148,9 +149,12 @@ def _known(
             place=check.place,
             hint=check.hint,
         )
+    checks: dict[str, EntrypointChecks] = {}
     for run in {check_key(run): run for run in reversed(loaded.runs)}.values():
-        root = (folder / (run.config.code.root or ".")).resolve()
-        yield from entrypoint_findings(run, root, shown, lambda _: True)
+        root = run.config.code.root or "."
+        if root not in checks:
+            checks[root] = EntrypointChecks((folder / root).resolve())
+        yield from entrypoint_findings(run, checks[root], shown, lambda _: True)
         backend = survey(str(run.config.backend.kind))
         if backend is not None:
             for finding in backend.rules(run.config, run.places, folder):

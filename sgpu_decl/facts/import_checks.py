@@ -1,7 +1,7 @@
 """Checks of what a run's code imports and installs against the environment of its ranks."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import bases_of, is_remote
@@ -13,6 +13,7 @@ from sgpu_decl.staging.snapshot import Snapshot
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.staging.sources import Source
 
 __all__ = ["examine", "on_base"]
 
@@ -24,6 +25,7 @@ def examine(
     place: Locate,
     *,
     code: Snapshot,
+    executed: "Sequence[Source]",
     packages: PackageList | None,
     manifest: "Manifest | None",
     importable: Callable[[str], bool],
@@ -34,6 +36,7 @@ def examine(
 
     Args:
         place: gives the place of a dotted field path.
+        executed: the files that its entrypoint executes.
         packages: those of a declared environment.
         manifest: that of a snapshot, which knows what can be imported.
         importable: says whether the interpreter that runs sgpu may find a top-level package.
@@ -53,9 +56,7 @@ def examine(
         lacking_in_snapshot,
     )
     from sgpu_decl.staging.imports import code_names, outside_imports
-    from sgpu_decl.staging.sources import sources
 
-    executed = sources(code.root, config.entrypoint)
     yield from installs_in_code(executed)
     yield from _unused_header(config, code)
     if "PYTHONPATH" in config.env.variables:

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.opened_files import opened_files, written_files
 from sgpu_decl.staging.selection import Exclusion, SelectionRule
 from sgpu_decl.staging.snapshot import Snapshot
-from sgpu_decl.staging.sources import Source, sources
+from sgpu_decl.staging.sources import Source
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -24,6 +25,7 @@ __all__ = [
     "folder_hint",
     "folders_of_source",
     "way_out",
+    "words_of",
 ]
 
 OUTSIDE_HINT = "set `code.root` to a folder that holds both, or give the whole path of the file"
@@ -44,11 +46,13 @@ _REPORTED = frozenset(
 )
 
 
-def files_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
-    """Warn of files that the source opens by a literal path, and that exist but are not part of the
-    code. Places are relative to the root of the code."""
+def files_of_source(
+    executed: Iterable[Source], config: "RunConfig", code: Snapshot
+) -> tuple[Diagnostic, ...]:
+    """Warn of files that executed source opens by a literal path, and that exist but are not part
+    of the code. Places are relative to the root of the code."""
     findings: dict[str, Diagnostic | None] = {}
-    for source in _executed(config, code.root):
+    for source in executed:
         for file in opened_files(source):
             # A folder that is the default of an option may be one that the program writes to.
             if file.path not in findings and (
@@ -60,10 +64,10 @@ def files_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ..
     return _first_few(findings)
 
 
-def folders_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
-    """Warn of folders that the source writes into by a literal path, and that exist but are not
-    part of the code, so that ranks do not find them. Places are relative to its root."""
-    written = [(source, written_files(source)) for source in _executed(config, code.root)]
+def folders_of_source(executed: Iterable[Source], code: Snapshot) -> tuple[Diagnostic, ...]:
+    """Warn of folders that executed source writes into by a literal path, and that exist but are
+    not part of the code, so that ranks do not find them. Places are relative to its root."""
+    written = [(source, written_files(source)) for source in executed]
     made = {path for _, one in written for path in one.made}
     findings: dict[str, Diagnostic | None] = {}
     for source, one in written:
@@ -106,19 +110,27 @@ def folder_hint(folder: str) -> str:
 
 
 def files_of_arguments(
-    config: "RunConfig", place: Locate, code: Snapshot
+    config: "RunConfig",
+    command: Iterable[str],
+    place: Locate,
+    code: Snapshot,
+    lacks: Callable[[str], bool],
 ) -> tuple[Diagnostic, ...]:
     """Warn of files that the arguments or the command of a run name, and that exist but are not
-    part of the code."""
+    part of the code.
+
+    Args:
+        command: the words of the command.
+        lacks: whether a path is that of a file which the code lacks.
+    """
     args = config.args or ()
     items = args.items() if isinstance(args, Mapping) else enumerate(args)
     words = [(f"args.{name}", value) for name, value in items]
-    words += [("command", word) for word in _words(config.command)]
-    root = os.fspath(code.root)
+    words += [("command", word) for word in command]
     findings: dict[str, Diagnostic | None] = {}
     for field, value in words:
         text = value.rpartition("=")[2] if isinstance(value, str) else ""
-        if text and os.path.isfile(os.path.join(root, text)):
+        if text and lacks(text):
             path = os.path.normpath(text)
             by = f"`{field}` names"
             findings.setdefault(path, _finding(path, by, place(field), config, code))
@@ -130,18 +142,15 @@ def _first_few(findings: Mapping[str, Diagnostic | None]) -> tuple[Diagnostic, .
     return tuple(finding for finding in findings.values() if finding is not None)[:_MOST]
 
 
-def _executed(config: "RunConfig", root: Path) -> Iterable[Source]:
-    if config.entrypoint is not None:
-        return sources(root, config.entrypoint)
-    scripts = [word for word in _words(config.command) if word.endswith(".py")]
-    return {source.path: source for script in scripts for source in sources(root, script)}.values()
+def words_of(command: Sequence[str] | str | None) -> Sequence[str]:
+    """The words of a command; none of a text that cannot be split."""
+    return _split(command) if isinstance(command, str) else command or ()
 
 
-def _words(command: Sequence[str] | str | None) -> Sequence[str]:
-    if not isinstance(command, str):
-        return command or ()
+@lru_cache(maxsize=256)  # runs that differ in variables and arguments share a text
+def _split(text: str) -> Sequence[str]:
     try:
-        return shlex.split(command, comments=True)
+        return tuple(shlex.split(text, comments=True))
     except ValueError:
         return ()
 

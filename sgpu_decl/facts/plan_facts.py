@@ -32,6 +32,7 @@ from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.fingerprint import fingerprint
+from sgpu_decl.staging.command_scripts import scripts_of
 from sgpu_decl.staging.counted_code import CountedCode
 from sgpu_decl.staging.snapshot import Snapshot
 
@@ -226,7 +227,12 @@ class _FactReader:
         if origins:
             environment = self.environment_checks.environment(run, interpreter)
         findings = self.environment_checks.examine(
-            run, code, environment, interpreter, importable=_importable_by(interpreter)
+            run,
+            code,
+            environment,
+            interpreter,
+            importable=_importable_by(interpreter),
+            executed=self.code_reader.executed,
         )
         if findings:
             root = self.code_reader.root(config.code)
@@ -403,9 +409,9 @@ class _FactReader:
             return () if source is None else (source,)
         if code is None:
             return ()
-        from sgpu_decl.staging.command_scripts import executed_sources
-
-        return executed_sources(code.root, run.config.entrypoint, run.config.command)
+        config = run.config
+        started = scripts_of(config.command) if config.entrypoint is None else (config.entrypoint,)
+        return self.code_reader.executed(code, started)
 
 
 def _importable_by(interpreter: Interpreter | None) -> Callable[[str], bool]:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sgpu_decl.text.shell_text import ASSIGNMENT, SHELLS
 
@@ -87,19 +88,28 @@ def _text(text: str, read: ReadScript, reach: CommandReach, depth: int) -> None:
 
 def _commands(text: str, reach: CommandReach) -> Iterator[list[str]]:
     """The simple commands of a text, each as its words."""
+    (*commands, last), is_whole = _split(text)
+    yield from map(list, commands)
+    if not is_whole:
+        reach.unknown = reach.unknown or "the command cannot be read"
+    yield list(last)
+
+
+@lru_cache(maxsize=256)  # thousands of runs may start the same shell script
+def _split(text: str) -> tuple[tuple[tuple[str, ...], ...], bool]:
+    """The simple commands of a text, and whether these are all: a quote may have no end."""
     lexer = shlex.shlex(_COMMENT.sub("", text), posix=True, punctuation_chars=";&|()<>\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    words: list[str] = []
+    commands: list[list[str]] = [[]]
     try:
         for word in lexer:
             if _OPERATOR.fullmatch(word):
-                yield words
-                words = []
+                commands.append([])
             else:
-                words.append(word)
+                commands[-1].append(word)
     except ValueError:
-        reach.unknown = reach.unknown or "the command cannot be read"
-    yield words
+        return tuple(map(tuple, commands)), False
+    return tuple(map(tuple, commands)), True
 
 
 def _simple(words: list[str], read: ReadScript, reach: CommandReach, depth: int) -> None:

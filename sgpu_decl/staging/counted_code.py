@@ -181,6 +181,8 @@ class CodeTree:
         self._ends = {
             path.rpartition("/")[2] for path in (*self.kind_folders, *self.kinds, *followed)
         }
+        self._reaches: dict[str, CommandReach] = {}
+        self._texts: dict[str, str | None] = {}
         self._may: dict[str, bool] = {}
         self._matching: dict[str, tuple[str, ...]] = {}
         self._have_spaces = any(" " in path for path in self.kinds)
@@ -207,7 +209,7 @@ class CodeTree:
         if entrypoint is not None:
             started = ((entrypoint.partition(":")[0], "the entrypoint"),)
         elif command is not None:
-            reach = command_reach(command, self._text)
+            reach = self._reach(command)
             started = tuple((one, "the command") for one in reach.started)
             pieces += [("command", piece) for word in reach.words for piece in _pieces(word)]
         return RunUses(
@@ -218,6 +220,14 @@ class CodeTree:
             tests=reach.tests,
             unclear=reach.unknown,
         )
+
+    def _reach(self, command: Sequence[str] | str) -> CommandReach:
+        """Runs that differ in variables and arguments share a text, which is read once."""
+        if not isinstance(command, str):
+            return command_reach(command, self._text)
+        if command not in self._reaches:
+            self._reaches[command] = command_reach(command, self._text)
+        return self._reaches[command]
 
     def settings(self) -> list[str]:
         """The settings and lists that count, whose words are read."""
@@ -295,7 +305,11 @@ class CodeTree:
             return b""
 
     def _text(self, path: str) -> str | None:
-        path = os.path.normpath(path)
+        if path not in self._texts:
+            self._texts[path] = self._read(os.path.normpath(path))
+        return self._texts[path]
+
+    def _read(self, path: str) -> str | None:
         if path not in self.paths:
             return None
         try:

@@ -7,14 +7,16 @@ import ast
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.staging.bindings import Follow, Function, binding_of
+from sgpu_decl.staging.bindings import Binding, Function, binding_of
 from sgpu_decl.staging.syntax_trees import parse_source
 from sgpu_decl.text.shape import TEXT, Shape
 
@@ -27,55 +29,95 @@ _SEQUENCES = frozenset({"list", "List", "Sequence", "Iterable", "Collection", "s
 _MAPPINGS = frozenset({"dict", "Dict", "Mapping"})
 
 
-def check_entrypoint(
-    root: Path,
-    entrypoint: str | None,
-    command: Sequence[str] | str | None,
-    args: Mapping[str, Json] | Sequence[Json] | None,
-    place: Locate,
-    *,
-    installed: Callable[[str], bool],
-) -> tuple[Diagnostic, ...]:
-    """The findings about the entrypoint of a run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """What an entrypoint names in the source.
 
-    Args:
-        root: the code root, absolute.
-        entrypoint: `FILE.py`, `FILE.py:FUNCTION` or `package.module:FUNCTION`; `None`
-            for a command.
-        args: as written.
-        place: gives the place of a dotted field path.
-        installed: whether ranks may find a top-level package outside of the root.
+    Attributes:
+        findings: what is wrong with it. A finding that has no place in the source is about the
+            field.
+        elsewhere: whether its top package is not below the root.
+        tree: that of its file, if arguments can be compared with it.
+        binding: of the name of its function.
     """
-    if entrypoint is None:
-        return _check_command_args(command, args, place)
+
+    findings: tuple[Diagnostic, ...] = ()
+    elsewhere: bool = False
+    file: str = ""
+    tree: ast.Module | None = None
+    binding: Binding | None = None
+
+
+class EntrypointChecks:
+    """Checks entrypoints below a folder of code, and reads each of them once: thousands of runs may
+    call the same function."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` is absolute."""
+        self.root = root
+        self._targets: dict[str, _Target] = {}
+
+    def findings(
+        self,
+        entrypoint: str | None,
+        command: Sequence[str] | str | None,
+        args: Mapping[str, Json] | Sequence[Json] | None,
+        place: Locate,
+        *,
+        installed: Callable[[str], bool],
+    ) -> tuple[Diagnostic, ...]:
+        """The findings about the entrypoint of a run.
+
+        Args:
+            entrypoint: `FILE.py`, `FILE.py:FUNCTION` or `package.module:FUNCTION`; `None`
+                for a command.
+            args: as written.
+            place: gives the place of a dotted field path.
+            installed: whether ranks may find a top-level package outside of the root.
+        """
+        if entrypoint is None:
+            return _check_command_args(command, args, place)
+        if entrypoint not in self._targets:
+            self._targets[entrypoint] = _target(self.root, entrypoint)
+        target = self._targets[entrypoint]
+        module, _, function = entrypoint.partition(":")
+        if target.elsewhere:  # an installed package, or a mistake
+            top = module.partition(".")[0]
+            return () if installed(top) else (_not_installed(self.root, top, place("entrypoint")),)
+        findings = tuple(_at(one, place("entrypoint")) for one in target.findings)
+        if target.tree is None:
+            return findings
+        if target.binding is None:
+            return (*findings, *_check_script_args(args, place))
+        return (*findings, *_check_function(target, target.binding, function, args, place))
+
+
+def _target(root: Path, entrypoint: str) -> _Target:
     target, _, function = entrypoint.partition(":")
-    at = place("entrypoint")
+    findings: tuple[Diagnostic, ...] = ()
     if target.endswith(".py"):
         written = root / target
         path = Path(os.path.realpath(written))
         if not os.path.isfile(path):
-            return (_missing_file(root, target, at),)
-        findings: list[Diagnostic] = []
+            return _Target(findings=(_missing_file(root, target),))
         named_inside = path == written and not os.path.isabs(
             target
         )  # most are: no links to resolve
         if not named_inside and not path.is_relative_to(os.path.realpath(root)):
-            findings.append(_outside(target, at))
+            findings = (_outside(target),)
     else:
         module = _module_file(root, target)
-        if isinstance(module, Diagnostic):
-            return (_at(module, at),)
-        if module is None:  # an installed package, or a mistake
-            top = target.partition(".")[0]
-            return () if installed(top) else (_not_installed(root, top, at),)
-        path, findings = module, []
+        if not isinstance(module, Path):
+            return _Target(findings=(module,)) if module is not None else _Target(elsewhere=True)
+        path = module
     tree, problem = _parse(path, root)
     if tree is None:
-        return (*findings, *problem)
-    if not function:
-        return (*findings, *_check_script_args(args, place))
-    follow = partial(_imported, root, path)
-    return (*findings, *_check_function(tree, path.name, function, args, place, follow))
+        return _Target(findings=(*findings, *problem))
+    binding = None
+    if function:
+        first = function.partition(".")[0]
+        binding = binding_of(tree, first, partial(_imported, root, path))
+    return _Target(findings=findings, file=path.name, tree=tree, binding=binding)
 
 
 def text_arguments(root: Path, entrypoint: str) -> dict[str, Shape]:
@@ -182,14 +224,14 @@ def _joined_words(words: Sequence[object], field: str, place: Locate) -> tuple[D
 
 
 def _check_function(
-    tree: ast.Module, file: str, name: str, args: object, place: Locate, follow: Follow
+    target: _Target, binding: Binding, name: str, args: object, place: Locate
 ) -> tuple[Diagnostic, ...]:
-    first, _, inner = name.partition(".")
-    binding = binding_of(tree, first, follow)
-    if inner and not binding.missing:
+    file = target.file
+    if "." in name and not binding.missing:
         return ()  # members of a class or module are known only at run time
     if binding.missing:
-        functions = [node.name for node in tree.body if isinstance(node, Function)]
+        body = target.tree.body if target.tree is not None else []
+        functions = [node.name for node in body if isinstance(node, Function)]
         close = nearest(name, sorted(functions))
         return (
             Diagnostic(
@@ -331,7 +373,7 @@ def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic,
         )
 
 
-def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
+def _missing_file(root: Path, target: str) -> Diagnostic:
     folder = (root / target).parent
     names = (
         sorted(path.name for path in folder.glob("*.py") if path.is_file())
@@ -342,7 +384,6 @@ def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
     return Diagnostic(
         code="entrypoint_missing",
         summary=f"the entrypoint `{target}` does not exist",
-        place=at,
         hint=f"did you mean `{close}`?" if close else f"it is looked for in `{root}`",
     )
 
@@ -361,17 +402,14 @@ def _not_installed(root: Path, top: str, at: Place | None) -> Diagnostic:
     )
 
 
-def _outside(target: str, at: Place | None) -> Diagnostic:
+def _outside(target: str) -> Diagnostic:
     return Diagnostic(
         code="entrypoint_unpinned",
         severity=Severity.WARNING,
         summary=f"`{target}` lies outside of the code root, so the plan does not pin it",
-        place=at,
         hint="move it into the root, or set `code.root` to a folder that holds it",
     )
 
 
 def _at(finding: Diagnostic, at: Place | None) -> Diagnostic:
-    from dataclasses import replace
-
-    return replace(finding, place=at)
+    return finding if finding.place is not None else replace(finding, place=at)

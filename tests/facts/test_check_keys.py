@@ -40,6 +40,22 @@ def test_cells_that_differ_in_arguments_share_a_key() -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "count"),
+    [
+        ("python train.py --lr ${matrix.lr} seed=${matrix.lr}", 1),
+        ("[python, train.py, --lr, '${matrix.lr}e-3', '-${matrix.lr}.5']", 1),
+        ("python train${matrix.lr}.py", 2),
+        ("python train.py --config ${matrix.lr}.yaml", 2),
+        ("python train.py ${matrix.axis}", 2),
+    ],
+)
+def test_numbers_of_a_command_do_not_count(command: str, count: int) -> None:
+    axis = "" if "axis" in command else "a: '${matrix.axis}', "
+    lr = "" if "lr" in command else "lr: '${matrix.lr}'"
+    assert keys(RUN.replace("[train]", command) + f"tags: {{{axis}{lr}}}") == count
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         "code: {root: '${matrix.axis}'}",

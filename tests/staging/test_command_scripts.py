@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.staging.command_scripts import executed_sources, scripts_of
+from sgpu_decl.staging.command_scripts import ExecutedCode, scripts_of
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_a_module_that_is_started_is_its_package_and_its_main(tmp_path: Path) ->
     package.mkdir()
     for name in ("__init__.py", "__main__.py", "other.py"):
         (package / name).touch()
-    found = executed_sources(tmp_path, None, ["python", "-m", "package"])
+    found = ExecutedCode(tmp_path).of(scripts_of(["python", "-m", "package"]))
     assert [source.shown for source in found] == ["package/__init__.py", "package/__main__.py"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.command_scripts import executed_sources
+from sgpu_decl.staging.command_scripts import ExecutedCode, scripts_of
 from sgpu_decl.staging.ray_calls import ray_calls
 from sgpu_decl.staging.sources import function_source, sources
 
@@ -124,7 +124,7 @@ def test_an_imported_file_is_no_script(
 ) -> None:
     (tmp_path / "train.py").write_text(f"import ray\nif __name__ == '__main__':\n    {INIT}\n")
     (tmp_path / "other.py").write_text("import train\n")
-    findings = ray_calls(executed_sources(tmp_path, None, command))
+    findings = ray_calls(ExecutedCode(tmp_path).of(scripts_of(command)))
     assert [str(one.severity) for one in findings] == severities
 
 

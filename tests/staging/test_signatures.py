@@ -6,7 +6,7 @@ import pytest
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.signatures import check_entrypoint
+from sgpu_decl.staging.signatures import EntrypointChecks
 from tests.staging.conftest import Plant
 
 
@@ -21,8 +21,8 @@ def check(plant: Plant) -> Callable[..., tuple[Diagnostic, ...]]:
         root = plant({"train.py": source, **files})
         lines = {"entrypoint": 4, "args": 5, "args.n": 6, "args.epohcs": 7}
         place = {key: Place("run.yaml", line, 1) for key, line in lines.items()}
-        return check_entrypoint(
-            root, entrypoint, None, args, place.get, installed=lambda top: top == "json"
+        return EntrypointChecks(root).findings(
+            entrypoint, None, args, place.get, installed=lambda top: top == "json"
         )
 
     return _check
@@ -222,7 +222,7 @@ def test_a_changed_file_is_read_again(check: Callable[..., tuple[Diagnostic, ...
 
 def test_a_command_takes_no_list_of_arguments(plant: Plant) -> None:
     place = {"args": Place("run.yaml", 5, 1)}
-    findings = check_entrypoint(
-        plant({}), None, ("true",), ["x"], place.get, installed=lambda _: False
+    findings = EntrypointChecks(plant({})).findings(
+        None, ("true",), ["x"], place.get, installed=lambda _: False
     )
     assert _codes(findings) == ["args_of_command"]

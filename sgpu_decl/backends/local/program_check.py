@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ _QUIET = frozenset(
 )
 
 
+@lru_cache(maxsize=256)  # runs that differ in variables and arguments share a text
 def _first_program(text: str) -> str | None:
     """The first program that the text of a command starts, if that is clear: its name is neither
     quoted nor expanded, the text does not go on without it (`||`), and sets no PATH before."""
@@ -79,6 +81,7 @@ class ProgramCheck:
     def __init__(self, environ: Mapping[str, str]) -> None:
         """`environ` is the environment of this process, which ranks inherit."""
         self._environ = environ
+        self._found: dict[tuple[str, str], bool] = {}
         self._closest: dict[tuple[str, str], str | None] = {}
 
     def check(
@@ -117,7 +120,9 @@ class ProgramCheck:
         if env.origins or env.use or "PATH" in env.secrets:
             return None
         path = env.variables.get("PATH") or self._environ.get("PATH") or os.defpath
-        if shutil.which(program, path=path) is not None:
+        if (program, path) not in self._found:
+            self._found[program, path] = shutil.which(program, path=path) is not None
+        if self._found[program, path]:
             return None
         beside = os.path.join(os.path.dirname(sys.executable), program)
         if os.access(beside, os.X_OK):
