@@ -9,6 +9,8 @@ Times are wall clock; memory is the peak of the one process. Start-up and plans 
 alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
 apply is taken once. Beside `terraform` where it is on the PATH: as many built-in `terraform_data`,
 so no plugin takes part: blocks against as many blocks, a matrix against one block with a `count`.
+These runs are bare: a program that is on each machine, without tracking. Runs as people write them,
+which start programs of the project and are tracked, stand beside as many bare ones.
 """
 
 import argparse
@@ -250,9 +252,11 @@ def main() -> int:
             rows.append(formatting(scratch, SGPU, options.repeats))
         if "plans" in parts:
             from included_files import included_files
+            from real_runs import real_runs
             from reviews import reviews
 
             rows.append(planning(scratch, options.sizes, terraform=terraform))
+            rows.append(real_runs(scratch, SGPU, max(options.sizes)))
             rows.append(included_files(scratch, SGPU, options.repeats))
             rows.append(reviews(scratch, SGPU, options.repeats))
         if "applies" in parts:

@@ -14,6 +14,8 @@ __all__ = [
     "blocks",
     "fragments",
     "matrix",
+    "real_blocks",
+    "real_matrix",
     "remember_apart",
     "remember_as_succeeded",
     "terraform_blocks",
@@ -64,6 +66,110 @@ def matrix(folder: Path, count: int) -> Path:
         "timeout: 5m\n"
         "mlflow: {enabled: false}\n",
     )
+
+
+_PROGRAMS = {
+    "train.py": """\
+import argparse
+import json
+import os
+
+import yaml
+
+from models.net import Net
+from prompts import system
+
+
+def main(lr: float, seed: int, data: str = "/data", epochs: int = 1) -> dict[str, float]:
+    with open("config.yaml") as file:
+        settings = yaml.safe_load(file)
+    print(os.environ["MODE"], system(), settings, json.dumps({"lr": lr, "seed": seed}))
+    return {"loss": Net(seed).loss(lr) / epochs}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--epochs", type=int, default=1)
+    options = parser.parse_args()
+    main(options.lr, options.seed, epochs=options.epochs)
+""",
+    "models/__init__.py": "",
+    "models/net.py": """\
+import math
+import random
+
+
+class Net:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def loss(self, lr: float) -> float:
+        return math.exp(-lr) * self.random.random()
+""",
+    "prompts.py": """\
+from pathlib import Path
+
+
+def system() -> str:
+    return Path("prompts/system.md").read_text()
+""",
+    "prompts/system.md": "Answer briefly.\n",
+    "config.yaml": "layers: 2\n",
+    "prepare.sh": "set -eu\nmkdir -p out\n",
+    "README.md": "A sweep.\n",
+    "tests/test_net.py": "from models.net import Net\n\ndef test(): assert Net(1).loss(0.1) > 0\n",
+}
+# What starts a run: a function, a script, a program and a line of a shell, in turn.
+_STARTS = (
+    ("entrypoint: train.py:main", "args: {{lr: 0.001, seed: {seed}, epochs: 3}}"),
+    ("entrypoint: train.py", 'args: ["--lr", "0.001", "--seed", "{seed}"]'),
+    ('command: ["python", "train.py", "--lr", "0.001", "--seed", "{seed}"]',),
+    ('command: "bash prepare.sh && python train.py --lr $LR --seed $SEED --epochs 3"',),
+)
+
+
+def real_blocks(folder: Path, count: int) -> Path:
+    """Write a project of `count` runs as people write them: tracked, of programs that are here."""
+    lines = ["project: {name: bench}", "runs:"]
+    for number in range(count):
+        starts = _STARTS[number % len(_STARTS)]
+        lines += [
+            f"  r{number:05}:",
+            "    gpus: 1",
+            "    type: CPU",
+            *(f"    {line.format(seed=number)}" for line in starts),
+            "    timeout: 5m",
+            "    mlflow: {experiment: sweep}",
+            f'    env: {{variables: {{SEED: "{number}", LR: "0.001", DATA: /data, MODE: train}}}}',
+            f'    tags: {{team: vision, stage: sweep, number: "{number}"}}',
+        ]
+    return _real(folder / "sgpu.yml", "\n".join(lines) + "\n")
+
+
+def real_matrix(folder: Path, count: int) -> Path:
+    """Write one run as people write it, with a matrix of `count` cells by two axes."""
+    seeds = 10
+    return _real(
+        folder / "run.yaml",
+        "name: many\n"
+        "gpus: 1\n"
+        "type: CPU\n"
+        "command: bash prepare.sh && python train.py --lr ${matrix.lr} --seed ${matrix.seed}\n"
+        f"matrix: {{lr: {[at / 10_000 for at in range(1, count // seeds + 1)]},"
+        f" seed: {list(range(seeds))}}}\n"
+        "timeout: 5m\n"
+        "mlflow: {experiment: sweep}\n"
+        'env: {variables: {LR: "${matrix.lr}", DATA: /data, MODE: train}}\n'
+        "tags: {team: vision, stage: sweep}\n",
+    )
+
+
+def _real(file: Path, text: str) -> Path:
+    for name, program in _PROGRAMS.items():
+        _write(file.parent / name, program)
+    return _write(file, text)
 
 
 def remember_apart(file: Path) -> None:
