@@ -9,9 +9,10 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from sgpu_decl.agent.node.code_tree import code_digest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.sizes import size
-from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.regular_files import NotRegular, special_kind
 from sgpu_decl.staging.file_digests import HashCache
@@ -67,7 +68,7 @@ class Snapshot:
         ordered = tuple(sorted(entries, key=lambda entry: entry.path))
         return cls(
             root=root,
-            digest=digest(canonical([entry.to_json() for entry in ordered])),
+            digest=f"sha256:{code_digest(entry.to_json() for entry in ordered)}",
             entries=ordered,
             exclusions=tuple(sorted(exclusions, key=lambda item: item.path)),
             taken_anew=frozenset(taken_anew),

@@ -1,9 +1,11 @@
 """Launches for tests of backends: what a test does not say is the least that a launch has."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.agent.node.code_tree import code_digest
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
 from sgpu_decl.backends.remote.launch_folder import launch_files
@@ -13,7 +15,14 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
-__all__ = ["launching_of", "workspace_files_of"]
+__all__ = ["code_of", "launching_of", "workspace_files_of"]
+
+
+def code_of(source: str) -> str:
+    """The digest of code that is a `main.py` with that source."""
+    content = source.encode()
+    entry = ("main.py", hashlib.sha256(content).hexdigest(), len(content), False, None)
+    return f"sha256:{code_digest([entry])}"
 
 
 def launching_of(

@@ -8,6 +8,7 @@ It prints its progress as lines of JSON, and the result last:
     {"phase": "linking", "done": 4096, "total": 81920}
     {"tree": "/path"}
     {"error": "damaged", "message": "…", "objects": ["ab12…"]}
+    {"error": "packs", "message": "…", "damaged": ["/path"]}
 
 The errors are `damaged`, `mismatch`, `manifest`, `packs` and `system`; the exit code is 1 then.
 """
@@ -40,8 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     gc.disable()  # a manifest is many small values, which are used until the end
     options = _parser().parse_args(arguments[1:])
     try:
-        with open(options.manifest, "rb") as file:
-            manifest = Manifest.from_bytes(file.read(), options.digest)
+        manifest = _manifest(options.manifest, options.digest)
         progress = _Progress()
         if options.packs is not None:
             unpack(
@@ -64,13 +64,24 @@ def main(arguments: Sequence[str]) -> int:
     except InterpreterMismatch as error:
         return _failed("mismatch", error)
     except BadManifest as error:
-        return _failed("manifest", error)
+        return _failed("manifest", error, damaged=[os.path.abspath(options.manifest)])
     except BadPack as error:
-        return _failed("packs", error)
+        return _failed("packs", error, damaged=error.damaged)
     except OSError as error:
         return _failed("system", error, errno=error.errno)
     _say({"tree": os.path.abspath(options.tree)})
     return 0
+
+
+def _manifest(path: str, digest: str | None) -> Manifest:
+    try:
+        with open(path, "rb") as file:
+            return Manifest.from_bytes(file.read(), digest)
+    except FileNotFoundError:
+        why = f"there is no manifest `{path}`: the transfer was not completed"
+        raise BadManifest(why) from None
+    except BadManifest as error:
+        raise BadManifest(f"the manifest `{path}` is refused: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -69,7 +69,7 @@ def unpack(
     def note(task: Task, refused: list[str]) -> None:
         nonlocal done
         if refused:
-            raise BadPack(refused[0])
+            raise BadPack(*refused)
         done += sum(size for _, size in task[1])
         advance("unpacking", done, total)
 
@@ -93,6 +93,8 @@ def _index(manifest: Manifest, packs: str) -> Index:
             return Index.from_bytes(file.read(), manifest)
     except FileNotFoundError:
         raise BadPack(f"there is no index `{path}`: the transfer was not completed") from None
+    except BadPack as error:
+        raise BadPack(f"the index `{path}` is refused: {error}", path) from None
 
 
 def _task(pack: Pack, missing: set[str], packs: str, place: str, objects: str) -> Task:
@@ -110,7 +112,8 @@ def _task(pack: Pack, missing: set[str], packs: str, place: str, objects: str) -
 
 
 def unpack_task(task: Task) -> list[str]:
-    """Unpack one pack in a worker; returns the reason if the pack is refused."""
+    """Unpack one pack in a worker; returns the reason if the pack is refused, and its path unless
+    it is missing."""
     path, contents, missing, place, objects = task
     pack = Pack(tuple((key, size) for key, size in contents))
     os.mkdir(place, 0o700)
@@ -120,7 +123,7 @@ def unpack_task(task: Task) -> list[str]:
     except FileNotFoundError:
         return [f"there is no pack `{path}`: the transfer was not completed"]
     except BadPack as error:
-        return [f"the pack `{path}` is refused: {error}"]
+        return [f"the pack `{path}` is refused: {error}", path]
     for key in missing:
         folder = os.path.join(objects, key[:2])
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -29,7 +29,12 @@ _KEY = re.compile(r"[0-9a-f]{64}(\.x)?")
 
 
 class BadPack(ValueError):
-    """A pack or an index is missing, cut off, or has wrong content."""
+    """A pack or an index is missing, cut off, or has wrong content. `damaged` are the files that
+    are there and must not be."""
+
+    def __init__(self, message: str, *damaged: str) -> None:
+        super().__init__(message)
+        self.damaged = damaged
 
 
 class Pack(NamedTuple):

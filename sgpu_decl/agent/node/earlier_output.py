@@ -178,7 +178,8 @@ def _split(node: str) -> dict[str, Mapping[str, Any]]:
 
 def output_files(nodes: Sequence[str]) -> dict[str, Sources]:
     """The files that nodes uploaded of their output, by the names that they have in one folder.
-    Each consists of the files at these paths; beside that of a part is its SHA-256.
+    Each consists of the files at these paths; beside each of these is its SHA-256, but for what an
+    older node wrote whole.
 
     Args:
         nodes: their folders, as `last_output` gives them.
@@ -205,12 +206,13 @@ def _files(node: str) -> dict[str, Sources]:
         OSError: one is not as long as the node wrote it.
     """
     output = os.path.join(node, _OUTPUT)
+    digests = (attempt_files.read_json(node, DONE) or {}).get("sha256") or {}
     files: dict[str, Sources] = {}
     for name, size in _sizes(node).items():
         path = os.path.join(output, name)
         if os.path.getsize(path) != size:
             raise OSError(f"`{path}` is not what the node wrote there")
-        files[name] = [(path, None)]
+        files[name] = [(path, digests.get(f"{_OUTPUT}/{name}"))]
     for name, split in _split(node).items():
         folder = os.path.join(node, split["folder"])
         files[name] = [
@@ -236,7 +238,7 @@ def _bring(nodes: Sequence[str], target: str) -> None:
 
 def pieces(sources: Sources, *, most: int) -> Iterator[bytes]:
     """The content of a file, at most so many bytes at once. Raises OSError, also after the last
-    piece of a part which is not what its node wrote."""
+    piece of what is not as its node wrote it."""
     for path, digest in sources:
         hashed = hashlib.sha256()
         with open(path, "rb") as file:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.node_group import Node
 
-__all__ = ["PlatformTable"]
+__all__ = ["ELSEWHERE", "PlatformTable"]
+
+ELSEWHERE = "a storage that outlives the nodes"
+"""Where large files can be written on a platform that does not say it."""
 
 
 class PlatformTable:
@@ -32,7 +35,8 @@ class PlatformTable:
         starts: how often at most the platform starts a launch, if many launches share their folder,
             as those of a job do; None for a folder of one launch.
         most_files: how many files of SGPU_OUTPUT_DIR a node brings back.
-        large_files: where a user can write what is too large for that.
+        large_files: where a user can write what is too large for that, in words of the platform.
+        own_objects: whether a node keeps what launches share on its own disk.
         stops_others: whether the platform stops all nodes once one of them fails.
         cancellation: the request by which node 0 cancels the run if its own code fails, so that the
             platform does not start it again: see `run_cancellation`. None if it does not cancel.
@@ -51,8 +55,9 @@ class PlatformTable:
         stdout_mark: str = "[rank {}] ",
         stderr_mark: str = "[rank {} err] ",
         starts: int | None = None,
-        most_files: int = 1_000,
-        large_files: str = "/Volumes",
+        most_files: int = 10_000,
+        large_files: str = ELSEWHERE,
+        own_objects: bool = False,
         stops_others: bool = True,
         cancellation: Mapping[str, str] | None = None,
     ) -> None:
@@ -68,6 +73,7 @@ class PlatformTable:
         self.starts = starts
         self.most_files = most_files
         self.large_files = large_files
+        self.own_objects = own_objects
         self.stops_others = stops_others
         self.cancellation = cancellation
 

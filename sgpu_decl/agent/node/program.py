@@ -28,7 +28,7 @@ from sgpu_decl.agent.node.node_inputs import NodeInputs
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, settled_code
 from sgpu_decl.agent.node.run_cancellation import cancel_run
-from sgpu_decl.agent.node.setup import TREE, prepare
+from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
@@ -138,7 +138,8 @@ class _NodeRun:
             problem = prepare(
                 spec, options.run, self._stopping,
                 self._platform, code=options.code, environment=options.environment,
-                objects=options.objects, back=self._back,
+                objects=SharedObjects(options.objects, own=self._platform.own_objects),
+                back=self._back,
             )  # fmt: skip
         if problem is not None:
             failure, why = problem

@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from sgpu_decl.agent.node.agent_process import ARCHIVE
+from sgpu_decl.agent.node.code_tree import BadCode, copy_code, extract_code
 from sgpu_decl.agent.node.earlier_output import bring_earlier_output
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.previous_output import BROUGHT
@@ -24,15 +26,45 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["CODE_TOP", "TREE", "hydrate", "prepare"]
+__all__ = ["TREE", "SharedObjects", "hydrate", "prepare"]
 
 TREE = "environment/tree"
 
-CODE_TOP = "code"
-"""The one folder at the top of an archive of code."""
-
 _PATIENCE = 60.0  # seconds that shared objects may take to become visible
 _PAUSE = 2.0
+
+
+class SharedObjects:
+    """The folder of what launches share, by content.
+
+    Args:
+        own: whether nodes keep it on their own disks. There is nothing to wait for then, and what
+            is damaged is deleted, so that it is sent again.
+        patience: the seconds that a file may take to become visible elsewhere.
+    """
+
+    def __init__(self, folder: str, *, own: bool = False, patience: float = _PATIENCE) -> None:
+        self.patience = 0.0 if own else patience
+        self.packs = os.path.join(folder, "packs")
+        self._folder = folder
+        self._own = own
+
+    def code(self, digest: str) -> str:
+        """The archive of code."""
+        return os.path.join(self._folder, "code", f"{digest}.tar.gz")
+
+    def way_out(self, *damaged: str) -> str:
+        """What to do about files that are not what they should be, or what was done."""
+        there = [path for path in dict.fromkeys(damaged) if os.path.lexists(path)]
+        if not there:
+            return "apply again, which uploads it"
+        if not self._own:
+            files = " and ".join(f"`{path}`" for path in there)
+            return f"delete {files} and apply again, which uploads what is missing"
+        for path in there:
+            with suppress(OSError):
+                os.unlink(path)
+        return "this node deleted its copy: apply again, which sends another one"
 
 
 def prepare(
@@ -43,7 +75,7 @@ def prepare(
     *,
     code: str | None,
     environment: str | None,
-    objects: str,
+    objects: SharedObjects,
     back: str,
 ) -> tuple[str, str] | None:
     """Prepare a run's folder; if that fails, return the class of the failure and the reason.
@@ -51,7 +83,6 @@ def prepare(
     Args:
         code: the hex of the digest of its code, if it has any.
         environment: the hex of the digest of its manifest, if one is declared.
-        objects: the folder of shared objects.
         back: the folder that nodes of this launch upload to.
     """
     for name in spec["secrets"]:
@@ -64,72 +95,78 @@ def prepare(
             os.mkdir(folder)
             problem = None
         elif platform.code is not None:
-            problem = _copy_code(folder, platform.code)
+            problem = _copy_code(folder, platform.code, code, objects, stopping)
         else:
-            problem = _extract_code(
-                folder, os.path.join(objects, "code", f"{code}.tar.gz"), stopping
-            )
+            problem = _extract_code(folder, code, objects, stopping)
         if problem is None and spec.get("resume"):
             bring_earlier_output(back, os.path.join(run_dir, BROUGHT))
         if problem is None and environment is not None:
             os.mkdir(os.path.join(run_dir, SITE))  # Python remembers missing folders
             secrets = {name: os.environ[name] for name in secret_names(spec) if name in os.environ}
-            packs = os.path.join(objects, "packs")
             return hydrate(
-                run_dir, environment, packs, stopping, without_secrets(os.environ, secrets)
+                run_dir, environment, objects, stopping, without_secrets(os.environ, secrets)
             )
     except (OSError, shutil.Error) as error:
         return "staging_failed", f"the run cannot be written to the node's disk: {error}"
     return problem
 
 
-def _copy_code(folder: str, variable: str) -> tuple[str, str] | None:
-    """Copy the code that the platform extracted."""
+def _copy_code(
+    folder: str, variable: str, code: str, objects: SharedObjects, stopping: StopRequest
+) -> tuple[str, str] | None:
+    """Copy the code that the platform extracted, or extract it here if that is not as pinned."""
     source = os.environ.get(variable, "")
     if not os.path.isdir(source):
         return "staging_failed", f"the platform brought no code: {variable} is `{source}`"
-    shutil.copytree(source, folder, symlinks=True)
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = os.path.join(place, name)
-            if not os.path.islink(path):
-                os.chmod(path, os.stat(path).st_mode | 0o600)
-    os.chmod(folder, 0o700)
+    try:
+        copy_code(source, folder, code)
+    except BadCode as error:
+        say(f"`{source}`, which {variable} names, is not the code of this run: {error}; "
+            "this node extracts the archive itself")  # fmt: skip
+        shutil.rmtree(folder)
+        return _extract_code(folder, code, objects, stopping)
     return None
 
 
-def _extract_code(folder: str, archive: str, stopping: StopRequest) -> tuple[str, str] | None:
+def _extract_code(
+    folder: str, code: str, objects: SharedObjects, stopping: StopRequest
+) -> tuple[str, str] | None:
     """Extract the code, as soon as all of its archive is visible."""
     import gzip
     import tarfile
     import zlib
 
-    deadline = time.monotonic() + _PATIENCE
+    archive = objects.code(code)
     scratch = f"{folder}.partial"
-    torn = (FileNotFoundError, EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error)
+    damaged = (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error, ValueError, OverflowError)
+    deadline = time.monotonic() + objects.patience
     while True:
         try:
-            with tarfile.open(archive, "r:gz") as packed:
-                if hasattr(tarfile, "fully_trusted_filter"):  # not in each Python 3.10
-                    packed.extraction_filter = tarfile.fully_trusted_filter  # our own archive
-                packed.extractall(scratch)  # noqa: S202
-            os.rename(os.path.join(scratch, CODE_TOP), folder)
-            os.rmdir(scratch)
-        except torn as error:
-            if time.monotonic() > deadline:
-                return "staging_failed", f"the code cannot be read: `{archive}`: {error}"
+            extract_code(archive, scratch, code)
+            os.rename(scratch, folder)
+        except BadCode as error:
+            problem, late = f"is not the code of this run: {error}", False
+        except FileNotFoundError as error:
+            if error.filename != archive:
+                raise
+            problem, late = "is missing", True
+        except damaged as error:
+            problem, late = f"is cut short or damaged: {error}", True
         else:
             return None
         shutil.rmtree(scratch, ignore_errors=True)
         if stopping.asked:
             return None
+        if not late or time.monotonic() >= deadline:
+            why = f"the archive of the code, `{archive}`, {problem}; {objects.way_out(archive)}"
+            return "staging_failed", why
         stopping.wait(_PAUSE)
 
 
 def hydrate(
     run_dir: str,
     environment: str,
-    packs: str,
+    objects: SharedObjects,
     stopping: StopRequest,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[str, str] | None:
@@ -144,8 +181,8 @@ def hydrate(
     tree = os.path.join(run_dir, TREE)
     os.mkdir(os.path.dirname(tree))
     argv = [sys.executable, "-I", "-S", os.path.join(run_dir, ARCHIVE), "hydrate"]
-    argv += ["--manifest", os.path.join(packs, f"{environment}.manifest")]
-    argv += ["--digest", f"sha256:{environment}", "--packs", packs]
+    argv += ["--manifest", os.path.join(objects.packs, f"{environment}.manifest")]
+    argv += ["--digest", f"sha256:{environment}", "--packs", objects.packs]
     argv += ["--objects", os.path.join(os.path.dirname(tree), "objects"), "--tree", tree]
     argv += ["--python", sys.executable]
     while True:
@@ -163,7 +200,11 @@ def hydrate(
         why = answer.get("message") or f"it ended with {worker.returncode}"
         if kind == "mismatch":
             return "launch_failed_user", f"the environment does not fit this node: {why}"
-        if seconds > _PATIENCE or kind not in ("packs", "system", "manifest"):
+        if seconds >= objects.patience or kind not in ("packs", "system", "manifest"):
+            if kind in ("packs", "manifest"):
+                # Whoever uploads an environment takes one that has its index for whole.
+                index = os.path.join(objects.packs, f"{environment}.packs")
+                why += "; " + objects.way_out(index, *answer.get("damaged", ()))
             return "staging_failed", f"the environment cannot be made: {why}"
         stopping.wait(_PAUSE)
 

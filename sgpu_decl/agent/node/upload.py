@@ -5,7 +5,8 @@ files in SGPU_OUTPUT_DIR, are not changed. The results of all ranks of a node ar
 `MOST_BYTES`, and so are its files: what is more ends with the node.
 
 If their readers cannot read large files, these are written in parts: `parts/K/J` is part J of the
-K-th of them, and `done` has the index of all parts, and the sizes of the other files.
+K-th of them, and `done` has the index of all parts, and the sizes and the SHA-256 of the other
+files.
 
 A file is written beside its place and renamed, and `done` is the last one: a node may be lost at
 any byte. Without `done`, readers take the outcome alone, and that only if it is a whole JSON
@@ -78,6 +79,7 @@ class NodeUpload:
         self._part = part
         self._parts: dict[str, dict[str, object]] = {}
         self._sizes: dict[str, int] = {}  # of files that are not in parts
+        self._digests: dict[str, str] = {}  # of the same
         self._run_dir = run_dir
         self._folder = folder
         self._target = target
@@ -105,11 +107,12 @@ class NodeUpload:
         return self._output(os.path.join(self._run_dir, output))
 
     def finish(self, **facts: object) -> None:
-        """Mark the upload as complete, with the sizes of files and the index of parts. Raises
-        OSError."""
+        """Mark the upload as complete, with the sizes and digests of files, the index of parts, and
+        where what is too large can be written. Raises OSError."""
         masked = {"masked": self._masked} if self._masked else {}
+        files = {"files": self._sizes, "sha256": self._digests, "parts": self._parts}
         index = attempt_files.encode(
-            {"v": 1, **masked, **facts, "files": self._sizes, "parts": self._parts}
+            {"v": 1, **masked, **facts, **files, "large_files": self._platform.large_files}
         )
         self._retry(DONE, lambda path: self._write(path, BytesIO(index), len(index)))
 
@@ -201,8 +204,8 @@ class NodeUpload:
     def _store(self, target: str, file: BinaryIO, size: int) -> None:
         """Write a file, in parts where it is large."""
         if self._part is None or size <= self._part:
-            self._retry(target, lambda path: self._write(path, file, size))
-            self._sizes[target] = size
+            digest = self._retry(target, lambda path: self._write(path, file, size))
+            self._sizes[target], self._digests[target] = size, digest
             return
         digests: list[str] = []
         folder = os.path.join(_PARTS, str(len(self._parts)))

@@ -22,7 +22,7 @@ import time
 from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.platform import PlatformTable
-from sgpu_decl.agent.node.setup import TREE, hydrate
+from sgpu_decl.agent.node.setup import TREE, SharedObjects, hydrate
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.probe.between_nodes import Meeting, collectives, position
 from sgpu_decl.agent.probe.libraries import INDEX, MLFLOW, SDK, run_program
@@ -80,8 +80,8 @@ def _report(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int
 
 def _tree(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int:
     """Use MLflow from an interpreter without packages of the platform, as ranks would."""
-    packs = os.path.join(options.objects, "packs")
-    problem = hydrate(options.run, options.environment, packs, StopRequest())
+    objects = SharedObjects(options.objects)
+    problem = hydrate(options.run, options.environment, objects, StopRequest())
     record.say("tree", {"problem": None if problem is None else problem[1]})
     if problem is None:
         fill_missing_variables(os.environ, node, options.platform)

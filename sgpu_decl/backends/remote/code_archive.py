@@ -5,15 +5,13 @@ import tarfile
 from functools import partial
 from pathlib import Path
 
+from sgpu_decl.agent.node.code_tree import CODE_TOP
 from sgpu_decl.backends.remote.files import CountingReader
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.code_store import CodeStore
 
-__all__ = ["TOP", "write_archive"]
-
-TOP = "code"
-"""The one folder at the top of an archive: the platform refuses any other number."""
+__all__ = ["write_archive"]
 
 _LEVEL = 6
 
@@ -35,8 +33,8 @@ def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress)
         gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
         tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
     ):
-        archive.addfile(_member(TOP, tarfile.DIRTYPE, 0o755))
-        tree = scratch / TOP
+        archive.addfile(_member(CODE_TOP, tarfile.DIRTYPE, 0o755))
+        tree = scratch / CODE_TOP
         store.materialize(snapshot.digest, tree, progress)
         folders = {""}
         total, before = sum(entry.size for entry in snapshot.entries), 0
@@ -44,8 +42,8 @@ def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress)
             for folder in _folders(entry.path):
                 if folder not in folders:
                     folders.add(folder)
-                    archive.addfile(_member(f"{TOP}/{folder}", tarfile.DIRTYPE, 0o755))
-            name = f"{TOP}/{entry.path}"
+                    archive.addfile(_member(f"{CODE_TOP}/{folder}", tarfile.DIRTYPE, 0o755))
+            name = f"{CODE_TOP}/{entry.path}"
             if entry.target is not None:
                 link = _member(name, tarfile.SYMTYPE, 0o777)
                 link.linkname = entry.target

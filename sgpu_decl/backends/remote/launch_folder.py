@@ -3,7 +3,8 @@
 All paths are below the staging folder:
 
     objects/agent/SHA256.zip            `agent_zip`; the name is the SHA-256 of the bytes
-    objects/code/SHA256.tar.gz          the code, by the digest of its manifest: `code_archive`
+    objects/code/SHA256.tar.gz          the code, by the digest of its list of files, with which
+                                        nodes compare what they have extracted: `code_archive`
     objects/packs/                      packs and indexes, as `environments.stored.pack_writer`
                                         sends them, and beside them each manifest: `manifest_name`
     runs/LINEAGE/RUN/ATTEMPT/           a launch folder, three levels below `runs`: `launch_files`
@@ -31,7 +32,8 @@ the launch folder, for each attempt of the platform's own (it may start a failed
     back/N/node_K/parts/P/J             part J of the P-th file that is too large to be read whole
     back/N/node_K/done                  last: JSON with `exit_code`, `mlflow_run_id` (which attempt
                                         of the platform's this was), `left`, what was not brought,
-                                        and `parts`: the files in parts, with the SHA-256 of each
+                                        `files` and `sha256`: the sizes and digests of files, and
+                                        `parts`: the files in parts, with the SHA-256 of each
 
 N counts from 0 the attempts of the platform that got as far as a node. One that comes after a
 failure which `retry` does not cover brings nothing back and ends with the exit code of that.

@@ -15,7 +15,12 @@ from typing import Any, TypeVar
 
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.backends.remote.files import RemoteFiles
-from sgpu_decl.backends.remote.split_files import SplitFile, split_files
+from sgpu_decl.backends.remote.split_files import (
+    SplitFile,
+    changed_there,
+    file_digest,
+    split_files,
+)
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
@@ -33,12 +38,14 @@ Download = Callable[[Sent], None]
 @dataclass(frozen=True, slots=True)
 class _File:
     """One file: where it lies there, its name here, and its parts where it is in some. Its size is
-    `exact` if its node says it: a listing need not know it, or may be late."""
+    `exact` if its node says it: a listing need not know it, or may be late. Older nodes say no
+    SHA-256."""
 
     source: str
     name: str
     size: int
     exact: bool
+    sha256: str | None = None
     split: SplitFile | None = None
 
     def downloads(self, files: RemoteFiles, target: Path, scratch: Path) -> list[Download]:
@@ -58,6 +65,9 @@ class _File:
         if self.exact and scratch.stat().st_size != self.size:
             scratch.unlink()
             raise cut_short(self.source)
+        if self.sha256 not in (None, file_digest(scratch)):
+            scratch.unlink()
+            raise changed_there(self.source)
         scratch.rename(target)
 
     def missing(self, target: Path, scratch: Path) -> int:
@@ -94,7 +104,7 @@ def fetch_output(
             be as long as names can be.
 
     Raises:
-        BackendError: the workspace does not answer.
+        BackendError: the storage does not answer.
     """
     outputs = _name_outputs(files, remote, nodes)
     private_folder(folder)
@@ -125,7 +135,7 @@ def _download_all(
     here = total - sum(item.missing(*places[item]) for item in items)
 
     def report(received: int) -> None:
-        received_in_all = here + received  # a workspace need not know the sizes of its files
+        received_in_all = here + received  # a storage need not know the sizes of its files
         progress.advance("fetching", received_in_all, max(total, received_in_all))
 
     failed = run_downloads(
@@ -216,7 +226,11 @@ def _name_outputs(
             sized, exact = dict(_below(files, above, "")), False
         else:
             sized, exact = _of_output(sizes), True
-        whole = [_File(f"{above}{path}", path, size, exact) for path, size in sized.items()]
+        digests = _of_output(report.get("sha256") or {})
+        whole = [
+            _File(f"{above}{path}", path, size, exact, digests.get(path))
+            for path, size in sized.items()
+        ]
         parts = [
             _File(item.folder, name, item.bytes, exact=True, split=item)
             for name, item in _of_output(split_files(report, f"{remote}/node_{node}")).items()

@@ -3,9 +3,10 @@ of the attempt here. Which files there are: see `launch_folder`.
 
 A node may be lost while it writes a file, and a shared folder may show a file before its content.
 So a report counts, and is kept here, if it is a whole JSON object, and all else if the node wrote
-`done`, which it does last, and if it is as long as that says.
+`done`, which it does last, and if it is what that says, by its length and its SHA-256.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.agent.attempt_files import parse_object
+from sgpu_decl.agent.node.platform import ELSEWHERE
 from sgpu_decl.agent.node.upload import OPEN_RUN
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
@@ -23,7 +25,7 @@ from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
 from sgpu_decl.backends.remote.output_download import cut_short, fetch_output, run_downloads
 from sgpu_decl.backends.remote.remote_layout import BACK
-from sgpu_decl.backends.remote.split_files import split_files
+from sgpu_decl.backends.remote.split_files import changed_there, split_files
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
@@ -112,7 +114,8 @@ class RemoteResults:
                     f"`{remote}/node_{node}`, and may be incomplete"
                 )
             elif left:
-                reasons.append("its node did not bring it back: write what is large to a volume")
+                place = report.get("large_files") or ELSEWHERE
+                reasons.append(f"its node did not bring it back: write large files to {place}")
             lacking += left
         return replace(output, lacking=tuple(sorted({*lacking})), why="; ".join(reasons[:1]))
 
@@ -175,6 +178,9 @@ class RemoteResults:
                 return None
             if len(content) != (report.get("files") or {}).get(name, len(content)):
                 raise cut_short(f"{self._remote}/{path}")
+            digest = (report.get("sha256") or {}).get(name)
+            if digest not in (None, hashlib.sha256(content).hexdigest()):
+                raise changed_there(f"{self._remote}/{path}")
             _keep(file, content)
             return content
         scratch = file.with_name(f".{file.name}.parts")

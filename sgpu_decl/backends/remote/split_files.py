@@ -1,4 +1,5 @@
-"""Large files that nodes brought back in parts: workspace files are read up to 10 MiB only.
+"""Large files that nodes brought back in parts, where a storage is read in small files only, and
+the check that a file is the one that a node wrote.
 
 `done` of a node has the index. Each part is checked by its SHA-256 and kept until the file is
 whole, so a fetch that was interrupted goes on with the part that it was at.
@@ -16,7 +17,7 @@ from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
 
-__all__ = ["SplitFile", "split_files"]
+__all__ = ["SplitFile", "changed_there", "file_digest", "split_files"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +43,15 @@ class SplitFile:
         """Bring one part to the folder `scratch`; `received` is told of its bytes.
 
         Raises:
-            BackendError: the workspace does not answer, or the part is damaged.
+            BackendError: the storage does not answer, or the part is damaged.
         """
         source, target = f"{self.folder}/{number}", self._part(scratch, number)
         private_folder(scratch)
         partial = target.with_suffix(".partial")
         files.fetch(source, partial, received)
-        with partial.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != self.sha256[number]:
+        if file_digest(partial) != self.sha256[number]:
             partial.unlink()
-            raise BackendError(
-                f"reading `{source}`: it is not what the node wrote there",
-                hint="try again; if that does not help, somebody changed it in the workspace",
-                code="remote_broken",
-            )
+            raise changed_there(source)
         partial.rename(target)
 
     def join(self, scratch: Path, target: Path) -> None:
@@ -72,6 +67,21 @@ class SplitFile:
 
     def _part(self, scratch: Path, number: int) -> Path:
         return scratch / f"{number}-{self.sha256[number][:16]}"
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file here, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def changed_there(source: str) -> BackendError:
+    """The error of a file whose content is not what its node wrote."""
+    return BackendError(
+        f"reading `{source}`: it is not what the node wrote there",
+        hint="try again; if that does not help, it is damaged there, or somebody changed it",
+        code="remote_broken",
+    )
 
 
 def split_files(report: Mapping[str, Any], folder: str) -> dict[str, SplitFile]:

@@ -97,7 +97,7 @@ def test_what_goes_wrong_is_said_in_one_word_and_a_sentence(
     assert said["objects"] == [made.object(HELD).name]
     refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"digest": "sha256:" + "0" * 64}, "manifest"),
-        ({"manifest": "/nowhere"}, "system"),
+        ({"manifest": "/nowhere"}, "manifest"),
         ({"python": "/nowhere/python"}, "system"),
     )
     for options, error in refused:

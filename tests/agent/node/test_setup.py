@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.node.agent_process import ARCHIVE
-from sgpu_decl.agent.node.setup import prepare
+from sgpu_decl.agent.node.setup import SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from tests.backends.remote.conftest import PLATFORM
 
@@ -32,7 +32,8 @@ def test_the_environment_is_made_by_a_process_that_has_no_secrets(
 
     problem = prepare(
         SPEC, str(tmp_path), stopping, PLATFORM,
-        code=None, environment="0" * 64, objects=str(tmp_path), back=str(tmp_path / "back"),
+        code=None, environment="0" * 64, objects=SharedObjects(str(tmp_path)),
+        back=str(tmp_path / "back"),
     )  # fmt: skip
 
     assert problem is None

@@ -1,6 +1,7 @@
 """Reports that a node uploads, without the values of secrets."""
 
 import json
+import re
 from binascii import crc32
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.secret_environ import secret_names
+from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.backends.remote.remote_results import RemoteResults
+from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
 
 SECRETS = ["failed", "state", "ranks", 'quo"ted']
@@ -102,3 +106,25 @@ def test_results_beyond_the_limit_of_a_node_are_named_and_the_others_come(
     assert shown == ["<it>", large, "<it>"]
     said = capfd.readouterr()
     assert "what rank 1 returned (600.0 MB) is not uploaded" in said.out + said.err
+
+
+@pytest.mark.parametrize("declared", [{}, {"large_files": "the attic"}])
+def test_what_a_node_leaves_is_said_here_in_words_of_its_own_platform(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], declared: dict[str, Any]
+) -> None:
+    run, launch = tmp_path / "run", tmp_path / "launch"
+    (run / "output").mkdir(parents=True)
+    with (run / "output/large").open("wb") as file:
+        file.truncate(600_000_000)
+    files = NodeUpload(
+        str(run), str(tmp_path), str(launch / "back/0/node_0"), str, PlatformTable(**declared)
+    )
+    files.finish(left=files.upload("output"))
+    said = "".join(capfd.readouterr())
+
+    output = RemoteResults(FolderFiles(launch), str(launch), tmp_path / "local").output(0, Quiet())
+
+    assert output.lacking == ("large",)
+    for words in (said, output.why):
+        assert declared.get("large_files", "a storage that outlives the nodes") in words
+        assert not re.search("volume|databricks|workspace|ray|cluster", words, re.IGNORECASE)

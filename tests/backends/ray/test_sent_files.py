@@ -28,7 +28,16 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
     SentFiles,
     _batches,
 )
+from sgpu_decl.backends.remote.code_archive import write_archive
+from sgpu_decl.backends.remote.launch_folder import manifest_name
+from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
+from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.staging.code_store import CodeStore
+from sgpu_decl.staging.snapshot import snapshot
+from tests.agent.environments.conftest import make_environment
 from tests.support import until
+
+__all__ = ["make_environment"]
 
 
 class Head:
@@ -89,6 +98,52 @@ def test_an_environment_that_was_deleted_in_part_is_sent_again_by_the_next_apply
 
     entries = json.loads((packs / ".index").read_text())["entries"]
     assert entries.keys() == {"e4.manifest"}
+
+
+def test_content_that_is_damaged_is_deleted_and_named(
+    tmp_path: Path, make_environment: Any
+) -> None:
+    """The files of a real environment and real code, each damaged in turn."""
+    made = make_environment({"one.py": "x = 1\n" * 100})
+    digest = made.manifest.digest.removeprefix("sha256:")
+    head = Head(tmp_path, environment=digest)
+    packs = head.objects / "packs"
+    send(make_index(made.manifest), made.objects, FolderPlace(packs), Quiet())
+    manifest = packs / manifest_name(made.manifest.digest)
+    manifest.write_bytes(made.manifest.to_bytes())
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "main.py").write_text("print(1)\n")
+    code, _ = snapshot(source)
+    assert code is not None
+    store = CodeStore(tmp_path / "code-store")
+    store.put(code)
+    head.code = head.code.with_name(f"{code.digest.removeprefix('sha256:')}.tar.gz")
+    head.launch["sent"]["code"] = code.digest.removeprefix("sha256:")
+    write_archive(store, code.digest, head.code, Quiet())
+    whole = {path: path.read_bytes() for path in (head.code, *packs.iterdir())}
+    index = packs / index_name(made.manifest.digest)
+
+    assert head.files.delete_damaged() is None
+    for path, content in whole.items():
+        middle = len(content) // 2
+        flipped = bytes([content[middle] ^ 0x10])
+        for damaged in (
+            content[:middle],
+            content[:middle] + flipped + content[middle + 1 :],
+            b"{}",
+        ):
+            path.write_bytes(damaged)
+            said = head.files.delete_damaged()
+            assert said == f"`{path}` on the head node was damaged and is deleted now: apply again"
+            left = set(whole) - {path, *(() if path == head.code else (index,))}
+            assert {file for file in whole if file.exists()} == left  # an apply sends the others
+            for file, before in whole.items():
+                file.write_bytes(before)
+        path.write_bytes(content)
+    index.write_bytes(b"{")
+    assert head.files.missing_content() is not None
+    assert not index.exists()
 
 
 def test_content_that_was_looked_for_is_in_use(head: Head) -> None:

@@ -109,16 +109,19 @@ def test_a_file_that_is_seen_before_its_content_is_not_taken_for_whole(
         file = node / index["folder"] / "1"
     content = file.read_bytes()
 
-    for length in [-1, *range(0, len(content), 1 + len(content) // 40)]:
-        local = tmp_path / "here" / str(length)
+    lengths = range(0, len(content), 1 + len(content) // 40)
+    seen = [None, *(content[:length] for length in lengths)]
+    seen += [content[:length] + bytes(len(content) - length) for length in lengths]
+    for number, shown in enumerate(seen):
+        local = tmp_path / "here" / str(number)
         file.unlink()
-        if length >= 0:  # else it is missing
-            file.write_bytes(content[:length])
+        if shown is not None:
+            file.write_bytes(shown)
         cut = read(launch, local)
-        assert all(cut[key] in (None, WHOLE[key]) for key in WHOLE), (length, cut)
-        assert cut != WHOLE or json.loads(content[:length] or b"0")  # all but the line feed
+        assert all(cut[key] in (None, WHOLE[key]) for key in WHOLE), (shown, cut)
+        assert cut != WHOLE or json.loads(shown or b"0")  # all but the line feed
         file.write_bytes(content)
-        assert read(launch, local) == WHOLE, length
+        assert read(launch, local) == WHOLE, shown
 
 
 LOST = """

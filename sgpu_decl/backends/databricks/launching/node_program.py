@@ -45,6 +45,8 @@ def platform_table(*, starts: int | None = None, ends: bool = False) -> Platform
         mlflow_run="MLFLOW_RUN_ID",
         mlflow_uri="databricks",
         starts=starts,
+        most_files=1_000,
+        large_files="/Volumes",
         cancellation=_CANCELLATION if ends else None,
     )
 

@@ -127,7 +127,12 @@ class _Driver:
         if missing is not None:
             return _failed("staging_failed", missing)
         with self._sent.kept_content():
-            return self._attempts(self._variables)
+            outcome = self._attempts(self._variables)
+        if outcome.get("class") == "staging_failed":
+            damaged = self._sent.delete_damaged()
+            if damaged is not None:
+                attempt_files.say(damaged)
+        return outcome
 
     def _await_gc(self, sent: SentFiles) -> None:
         while sent.gc_goes_on() and not self._stop_requested():

@@ -35,6 +35,7 @@ from sgpu_decl.backends.ray.cluster.actor_answers import (
     large_answer,
     stored,
 )  # fmt: skip
+from sgpu_decl.backends.ray.cluster.content_check import damaged_content
 from sgpu_decl.backends.ray.cluster.content_limit import NEEDED, use
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
@@ -95,10 +96,29 @@ class SentFiles:
             missing = [path for path in self._objects().values() if not use(path)]
         except FileNotFoundError as error:
             missing = [str(error.filename)]
+        except (ValueError, LookupError, TypeError):  # of the index
+            return self.delete_damaged()
         if missing:
             self._forget_environment(missing)
             return f"`{missing[0]}` was deleted from the head node: apply again"
         return None
+
+    def delete_damaged(self) -> str | None:
+        """Delete content from the head that is damaged, so that the next apply sends it again; say
+        so if there is some."""
+        sent = self._sent
+        try:
+            damaged = damaged_content(sent["objects"], sent["code"], sent["environment"])
+        except OSError as error:
+            return f"whether content of the head node is damaged cannot be told: {error}"
+        if not damaged:
+            return None
+        for path in damaged:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+                index_folder(os.path.dirname(path))
+        self._forget_environment(damaged)
+        return f"`{damaged[0]}` on the head node was damaged and is deleted now: apply again"
 
     @contextlib.contextmanager
     def kept_content(self) -> Iterator[None]:
@@ -119,7 +139,7 @@ class SentFiles:
             over.set()
 
     def _forget_environment(self, missing: Sequence[str]) -> None:
-        """Delete the index of an environment if some of its files are `missing`: an apply takes one
+        """Delete the index of an environment if some of its files are `missing`. An apply takes one
         that has its index for whole, and sends nothing of it."""
         folder = self._object("packs")
         if not any(os.path.dirname(path) == folder for path in missing):

@@ -26,9 +26,8 @@ LAUNCH = "launch.json"
 
 _INFEASIBLE = 60.0  # seconds until a cluster that does not grow is known to have no such nodes
 
-_PLATFORM = PlatformTable(
-    stops_others=False, most_files=10_000, large_files="a storage that outlives the nodes"
-)
+_PLATFORM = PlatformTable(stops_others=False)
+_WITHOUT_STORAGE = PlatformTable(stops_others=False, own_objects=True)
 
 
 class RayNodes(NodeProgram):
@@ -55,6 +54,7 @@ class RayNodes(NodeProgram):
         files = self._launches.area(launching.record).files
         upstreams = [self._upstream(launching, upstream, start) for upstream in launching.upstreams]
         sent: dict[str, Json] | None = None
+        platform = _PLATFORM
         launch_folder, back = start.launch, start.back
         if isinstance(files, RayFiles):
             launch_folder, back, objects = map(
@@ -73,6 +73,7 @@ class RayNodes(NodeProgram):
                 "gc_lock": {"name": LOCK, "seconds": STALE},
                 "marker": MARKER,
             }
+            platform = _WITHOUT_STORAGE
             # The words stand for folders of each node (`NodeFiles.folders`).
             start = replace(start, launch="LAUNCH", objects="OBJECTS", back="BACK", outputs=())
         launch: dict[str, Json] = {
@@ -83,7 +84,7 @@ class RayNodes(NodeProgram):
             "logs": LOGS,
             "sent": sent,
             "start": {
-                "arguments": list[Json](start.arguments("RUN", _PLATFORM)),
+                "arguments": list[Json](start.arguments("RUN", platform)),
                 "python": options_of(launching.config).python,
             },
             "placement": {

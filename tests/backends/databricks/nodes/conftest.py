@@ -21,7 +21,7 @@ from sgpu_decl.agent.processes import carriers, descendants, send_signal
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.testing.workspace.executing.node_environment import Position, node_environment
 from tests.agent.environments.conftest import make_environment
-from tests.backends.launches import launching_of, workspace_files_of
+from tests.backends.launches import code_of, launching_of, workspace_files_of
 from tests.support import PATIENCE, until
 
 __all__ = ["make_environment"]
@@ -133,7 +133,7 @@ def make_hosted(tmp_path: Path) -> Iterator[Callable[..., Hosted]]:
             "entrypoint": "main.py:main", **config,
         }  # fmt: skip
         launching = launching_of(
-            token=token, spec=json.dumps(given), code_digest=f"sha256:{'0' * 64}" if code else None,
+            token=token, spec=json.dumps(given), code_digest=code_of(source) if code else None,
             call=call,
         )  # fmt: skip
         (home / "scratch").mkdir()

@@ -1,5 +1,6 @@
 """Nodes of a run as the platform starts them: what ranks find there, and what is brought back."""
 
+import hashlib
 import json
 import os
 import pickle
@@ -264,9 +265,13 @@ def test_a_rank_that_crashes_says_so_to_the_platform(make_hosted: Any) -> None:
         "mlflow_run_id": None,
         "left": [],
         "parts": {},
+        "large_files": "/Volumes",
     }
     found = hosted.read("done")
-    assert {name: hosted.back(name).stat().st_size for name in found["files"]} == found.pop("files")
+    brought = {name: hosted.back(name).read_bytes() for name in found["files"]}
+    assert {name: len(content) for name, content in brought.items()} == found.pop("files")
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in brought.items()}
+    assert digests == found.pop("sha256")
     assert found == done
 
 

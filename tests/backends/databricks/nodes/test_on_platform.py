@@ -12,7 +12,7 @@ import pytest
 
 from sgpu_decl.agent.processes import carriers
 from sgpu_decl.backends.archives import agent_zip
-from tests.backends.launches import launching_of, workspace_files_of
+from tests.backends.launches import code_of, launching_of, workspace_files_of
 from tests.testing.workspace.conftest import client, no_profile, server, token
 from tests.testing.workspace.executing.conftest import User, user
 
@@ -60,9 +60,7 @@ def submit(user: User, tmp_path: Path) -> Callable[..., Submitted]:
         (tmp_path / "main.py").write_text(source)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        launching = launching_of(
-            token=token, spec=json.dumps(given), code_digest=f"sha256:{'0' * 64}"
-        )
+        launching = launching_of(token=token, spec=json.dumps(given), code_digest=code_of(source))
         staging = f"{user.home}/.sgpu"
         folder = f"{staging}/runs/lineage/test/1-{token[:8]}"
         files = workspace_files_of(
