@@ -1,7 +1,9 @@
 """What a node's output says: which rank a line is of, and which lines were seen before."""
 
 import re
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sgpu_decl.model.attempt import AttemptRef
@@ -10,6 +12,7 @@ from sgpu_decl.model.rank_output import LogLines
 __all__ = ["Deduplicator", "NodeLine", "line_of"]
 
 _LARGEST_NUMBER = 10**15  # of a line; as a time, 1970
+_SPAN = 10_000_000_000  # ns whose records are compared at a time
 _RANK = re.compile(r"\[rank (\d+)( err)?\] ?(.*)", re.DOTALL)
 
 
@@ -36,27 +39,24 @@ def line_of(ref: AttemptRef, record: NodeLine) -> LogLines:
 
 class Deduplicator:
     """Tells new records from those that an overlapping question brings once more. Equal lines of
-    one moment are as many as they are: they are counted."""
+    one moment are as many as they are: they are counted. It keeps eight bytes of each record."""
 
     def __init__(self) -> None:
-        self._counts: Counter[NodeLine] = Counter()
+        self._known: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
         self.last_ns = 0
 
-    def new(self, records: list[NodeLine], since_ns: int) -> list[NodeLine]:
-        """Those of an answer that were not there before; all of it is at or after `since_ns`."""
-        counts: Counter[NodeLine] = Counter()
-        fresh = []
+    def new(self, records: Iterable[NodeLine]) -> Iterator[NodeLine]:
+        """Those records of one answer that were in none before."""
+        awaited: dict[int, Counter[int]] = {}
         for record in records:
-            counts[record] += 1
-            if counts[record] > self._counts[record]:
-                fresh.append(record)
-        for record in fresh:
-            self._counts[record] += 1
+            span, key = record.time_ns // _SPAN, hash(record)
+            known = self._known[span]
+            if span not in awaited:
+                awaited = {at: counts for at, counts in awaited.items() if at >= span - 1}
+                awaited[span] = Counter(known)
+            if awaited[span][key]:
+                awaited[span][key] -= 1
+                continue
+            known.append(key)
             self.last_ns = max(self.last_ns, record.time_ns)
-        self._forget(since_ns)
-        return fresh
-
-    def _forget(self, before_ns: int) -> None:
-        """What is older than the last question asked for is not asked for again."""
-        for record in [count for count in self._counts if count.time_ns < before_ns]:
-            del self._counts[record]
+            yield record

@@ -1,11 +1,15 @@
 """Logs: every page, node and attempt; and without the platform's log service."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sgpu_decl.api import Session
 from sgpu_decl.backends.databricks.watching import logs
@@ -13,9 +17,10 @@ from sgpu_decl.backends.remote.log_lines import Deduplicator, NodeLine, line_of
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.rank_output import LogLines
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from tests.cli.conftest import Shell
-from tests.support import PATIENCE
+from tests.support import PATIENCE, until
 
 REF = AttemptRef(Address.run("hello"), 1)
 
@@ -39,9 +44,112 @@ def test_which_rank_a_line_is_of(body: str, rank: int | None, stream: str, text:
 def test_equal_lines_of_one_moment_are_as_many_as_they_are() -> None:
     seen = Deduplicator()
     same = NodeLine(5, 0, "x")
-    assert seen.new([same, same], 0) == [same, same]
-    assert seen.new([same, same, same, NodeLine(6, 1, "x")], 0) == [same, NodeLine(6, 1, "x")]
-    assert seen.new([NodeLine(6, 1, "x")], 6) == []
+    assert list(seen.new([same, same])) == [same, same]
+    assert list(seen.new([same, same, same, NodeLine(6, 1, "x")])) == [same, NodeLine(6, 1, "x")]
+    assert list(seen.new([NodeLine(6, 1, "x")])) == []
+
+
+LINES = st.builds(NodeLine, st.integers(0, 5).map(lambda at: at * 7 * 10**9), st.integers(0, 1),
+                  st.sampled_from("ab"))  # fmt: skip
+
+
+@given(st.lists(st.tuples(LINES, st.integers(0, 3)), max_size=25), st.lists(st.integers(0, 5)))
+def test_each_line_is_new_once_whenever_it_comes(
+    arriving: list[tuple[NodeLine, int]], backs: list[int]
+) -> None:
+    """Each line is there from one question on. Questions go back to any time, the last to all."""
+    seen = Deduplicator()
+    shown: list[NodeLine] = []
+    for number, back in enumerate([*backs[:5], 0]):
+        there = [
+            line for line, arrival in arriving if arrival <= number or number == len(backs[:5])
+        ]
+        there.sort(key=lambda line: line.time_ns)
+        shown += seen.new([line for line in there if line.time_ns >= back * 7 * 10**9])
+    assert Counter(shown) == Counter(line for line, _ in arriving)
+
+
+@pytest.mark.expensive
+def test_lines_that_come_late_to_the_log_service_are_shown_once(
+    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
+) -> None:
+    """The index of the emulated service gets some lines later than others that are newer: 20 s,
+    31 s and 10 minutes. Another one comes after lines of the same moment."""
+    go = project.parent / "go"
+    (project / "train.py").write_text(
+        "import os, time\n"
+        "def main(n):\n"
+        "    for number in range(40):\n"
+        "        print(number, flush=True)\n"
+        f"    while not os.path.exists({str(go)!r}):\n"
+        "        time.sleep(0.05)\n"
+        "    print('end')\n"
+    )
+    opened = session()
+    (ref,) = opened.apply(opened.plan()).launched
+    index = server.tenants.of_token(token).folder / "attempts"
+
+    def entries() -> list[tuple[int, ...]]:
+        (file,) = index.glob("*/lines.index")
+        return list(Struct("<QIIII").iter_unpack(file.read_bytes()))
+
+    def put(found: list[tuple[int, ...]]) -> None:
+        (file,) = index.glob("*/lines.index")
+        file.write_bytes(b"".join(Struct("<QIIII").pack(*entry) for entry in found))
+
+    until(lambda: list(index.glob("*/lines.index")) and len(entries()) >= 80)
+    second = 10**9
+    newest = entries()[-1][0]
+    ages = [900 - 10 * at for at in range(80)]  # the oldest is 15 minutes old, the newest 110 s
+    whole = [
+        (newest - age * second, *entry[1:]) for age, entry in zip(ages, entries(), strict=True)
+    ]
+    late = {10, 11, 40, len(whole) - 4, len(whole) - 3, len(whole) - 2}
+    put([entry for at, entry in enumerate(whole) if at not in late])
+
+    shown: list[tuple[int | None, str]] = []
+    for item in opened.runs.follow([ref], ranks=(0, 1)):
+        if isinstance(item, LogLines):
+            shown.append((item.rank, item.text))
+        if len(shown) == len(whole) - len(late) and not go.exists():
+            put(whole)
+            go.touch()
+
+    wanted = [(rank, str(number)) for rank in (0, 1) for number in range(40)]
+    assert sorted(shown) == sorted([*wanted, (0, "end"), (1, "end")])
+
+
+@pytest.mark.expensive
+def test_lines_are_looked_for_far_back_now_and_then(
+    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(logs, "_SOMETIMES", 0.0)
+    go, index = project.parent / "go", server.tenants.of_token(token).folder / "attempts"
+    (project / "train.py").write_text(
+        "import os, time\n"
+        "def main(n):\n"
+        "    print('one', flush=True)\n"
+        "    print('two', flush=True)\n"
+        f"    while not os.path.exists({str(go)!r}):\n"
+        "        time.sleep(0.05)\n"
+    )
+    opened = session()
+    (ref,) = opened.apply(opened.plan()).launched
+    until(lambda: [path for path in index.glob("*/lines.index") if path.stat().st_size >= 4 * 24])
+    (file,) = index.glob("*/lines.index")
+    found = list(Struct("<QIIII").iter_unpack(file.read_bytes()))
+    old = [(found[0][0] - 600 * 10**9, *found[0][1:]), *found[1:]]
+    file.write_bytes(b"".join(Struct("<QIIII").pack(*entry) for entry in old[1:]))
+
+    shown = 0
+    for item in opened.runs.follow([ref], ranks=(0, 1)):
+        shown += isinstance(item, LogLines)
+        if shown == 3:
+            file.write_bytes(b"".join(Struct("<QIIII").pack(*entry) for entry in old))
+        if shown == 4:  # while the run goes on
+            go.touch()
+    assert shown == 4
 
 
 def ended(opened: Session) -> AttemptRef:

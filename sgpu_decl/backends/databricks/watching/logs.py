@@ -3,6 +3,10 @@
 The platform's log service is asked; where a workspace has none, or where it has nothing of an
 attempt that has ended, the chunks are read that the platform keeps beside the MLflow run. Some
 workspaces have the one, some the other, and some lose both.
+
+The service gives lines by their time, and some come to it late. So each question goes back a little
+behind the newest line, now and then one goes far back, and the last one asks for all lines: those
+that were not shown before are shown then.
 """
 
 import time
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.workspace import Workspace
 
 _BACK = 30  # seconds that are asked for once more: lines of some nodes come late
+_FAR_BACK = 900  # the same, once in so many seconds:
+_SOMETIMES = 60.0
 _PAGE = 5_000
 _SECOND = 1_000_000_000
 _SELDOM = 10.0  # seconds between two looks for chunks of an attempt that ended without a log
@@ -74,7 +80,7 @@ class WorkspaceLog(LogReader):
             if number not in self._readers:
                 log_id = self._part.log_id(task)
                 self._readers[number] = _AttemptLog(self._workspace, log_id, task)
-            for record in self._readers[number].records(task):
+            for record in self._readers[number].records(task, last=over):
                 line = line_of(self._ref, record)
                 if self._ranks is None or line.rank in self._ranks:
                     yield line
@@ -115,18 +121,21 @@ class _AttemptLog:
         self._task_run_id = int(task["run_id"])
         self._number = attempt_number(task)
         self._deduplicator = Deduplicator()
+        self._new: list[NodeLine] = []  # what came before an answer broke off comes with the next
+        self._went_far_back = time.monotonic()
         self._from_chunks = False
         self._artifacts: Artifacts | None = None
         self._chunks_read_at = float("-inf")
         self.has_log = False
 
-    def records(self, task: dict[str, Any]) -> list[NodeLine]:
+    def records(self, task: dict[str, Any], *, last: bool) -> list[NodeLine]:
         """What is new since the last call, in the order of time.
 
         Args:
             task: how this attempt stands.
+            last: nobody asks again.
         """
-        records = [] if self._from_chunks else self._service_records()
+        records = [] if self._from_chunks else self._service_records(last=last)
         ended = has_ended(task)
         due = time.monotonic() - self._chunks_read_at > _SELDOM
         if not records and (self._from_chunks or (ended and not self.has_log and due)):
@@ -135,9 +144,18 @@ class _AttemptLog:
         self.has_log = self.has_log or bool(records)
         return records
 
-    def _service_records(self) -> list[NodeLine]:
+    def _since(self, *, last: bool) -> int:
+        """Where the next question begins, in seconds of the epoch; 0 for all lines."""
+        if last:
+            return 0
+        back, now = _BACK, time.monotonic()
+        if now - self._went_far_back >= _SOMETIMES:
+            self._went_far_back, back = now, _FAR_BACK
+        return max(0, self._deduplicator.last_ns // _SECOND - back)
+
+    def _service_records(self, *, last: bool) -> list[NodeLine]:
         """What the log service has, as long as there is one."""
-        since = max(0, self._deduplicator.last_ns // _SECOND - _BACK)
+        since = self._since(last=last)
         query: dict[str, Json] = {
             "ref.attempt_number": self._number,
             "page_size": _PAGE,
@@ -150,7 +168,8 @@ class _AttemptLog:
             **query,
         )
         try:
-            records = [_record(item) for page in pages for item in page.get("log_records") or ()]
+            found = (_record(item) for page in pages for item in page.get("log_records") or ())
+            self._new.extend(self._deduplicator.new(found))
         except RemoteMissing as error:  # or it has not come to a log yet
             self._from_chunks = getattr(error.__cause__, "error_code", None) in _NO_API
             return []
@@ -159,7 +178,8 @@ class _AttemptLog:
                 raise
             self._from_chunks = True
             return []
-        return self._deduplicator.new(records, since * _SECOND)
+        records, self._new = self._new, []
+        return records
 
     def _chunk_records(self, *, whole: bool) -> list[NodeLine]:
         run = self._workspace.run_cache.output(self._task_run_id).get("mlflow_run_id")
@@ -173,7 +193,7 @@ class _AttemptLog:
             records += node_records(self._artifacts, node, chunks, whole=whole)
         # Further lines come from where the first did: times of the service are others.
         self._from_chunks = self._from_chunks or bool(records)
-        return self._deduplicator.new(records, 0)
+        return list(self._deduplicator.new(records))
 
 
 def _record(item: dict[str, Any]) -> NodeLine:
