@@ -1,7 +1,7 @@
 """What of a run's code counts, and which earlier code differs in nothing that counts."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -9,7 +9,7 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.counted_code import CodeTree, RunUses, counted_code, kinds_of
 from sgpu_decl.staging.file_digests import digest_file
-from sgpu_decl.staging.selection import SelectionRule
+from sgpu_decl.staging.selection import SelectionRule, never_code
 from sgpu_decl.staging.snapshot import Snapshot, changed
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ class CodeComparison:
                     same[record] = None
                 continue
             before = store.manifest(inputs.code_digest)
-            counting, others = self._differences(before, is_old=inputs.counted is None)
+            left = frozenset(self._left_out_now(before))
+            counting, others = self._differences(before, left, is_old=inputs.counted is None)
             if number == 0:
                 self.changed, self.uncounted = counting, others
-            by_other_rules = inputs.counted is None or tree.code.git_lacks
+            by_other_rules = inputs.counted is None or left or tree.code.git_lacks
             if inputs.counted == self.counted.record or (
                 by_other_rules and before is not None and not counting
             ):
@@ -116,14 +117,15 @@ class CodeComparison:
             )
 
     def _differences(
-        self, before: Snapshot | None, *, is_old: bool
+        self, before: Snapshot | None, left: Collection[str], *, is_old: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The files that differ: those that count, and the others; nothing for unknown code.
 
         Args:
+            left: the files that are no code by the rules of this version.
             is_old: whether an older version launched it, which chose the files of code otherwise.
         """
-        paths = changed(before, self._code)
+        paths = tuple(path for path in changed(before, self._code) if path not in left)
         if not paths or before is None:
             return (), ()
         digests = {entry.path: entry.digest for entry in before.entries}
@@ -147,6 +149,22 @@ class CodeComparison:
             tuple(path for path in paths if path in uncounted),
         )
 
+    def _left_out_now(self, before: Snapshot | None) -> Iterator[str]:
+        """The files of an earlier launch that an older version took for code and this one takes for
+        what tools leave. Those that are gone are known by their names."""
+        now = {entry.path for entry in self._code.entries}
+        for path in changed(before, self._code):
+            if path in now:
+                continue
+            exclusion = self._code.exclusion(path)
+            if exclusion is not None:
+                leaves = exclusion.rule in _NO_CODE_NOW
+            else:
+                name = path.rpartition("/")[2]
+                leaves = not self._uses.include and never_code(name, folder=False)
+            if leaves:
+                yield path
+
     def _is_chosen_anew(self, path: str, digest: str | None, *, is_here: bool) -> bool:
         """Whether a file differs only since other files are chosen now than by older versions."""
         if is_here:
@@ -155,8 +173,6 @@ class CodeComparison:
         exclusion = self._code.exclusion(path)
         if exclusion is None:
             return False
-        if exclusion.rule in _NO_CODE_NOW:
-            return True
         file = exclusion.pattern.file if exclusion.pattern is not None else None
         return file is not None and os.path.isabs(file) and self._is_as_before(path, digest)
 

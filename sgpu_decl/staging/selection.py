@@ -30,9 +30,14 @@ _NEVER_FILES = re.compile("|".join(map(translate, (
 # These may be named by `code.include`.
 _USUALLY_NEVER_FILES = re.compile("|".join(map(translate, (
     "mlflow.db", "mlflow.db-*", "mlflow.db.*", "*.log", "nohup.out", "slurm-[0-9]*.out",
-    "events.out.tfevents.*",
-))))  # fmt: skip
+    "events.out.tfevents.*", "*.nsys-rep", "*.ncu-rep", ".coverage", ".coverage.*",
+    # of editors: Vim's swap files, Emacs' locks and copies
+    ".*.sw[a-p]", "*~", ".#*", "#*#",
+    # of systems: macOS and Windows, files that are deleted and still open
+    "._*", "Thumbs.db", "desktop.ini", ".nfs[0-9a-f]*", ".fuse_hidden*",
+))) + r"|core\.\d+\Z")  # fmt: skip
 _DATED = re.compile(r"(^|/)\d{4}-\d\d-\d\d/\d\d-\d\d-\d\d(/\d+)?")  # a folder that Hydra makes
+_VERSION = re.compile(r"version_\d+")
 _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
 _KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
 # `project` is a mapping with a `name`, in one line or in several.
@@ -327,13 +332,19 @@ def _is_environment(folder: str, names: Collection[str]) -> bool:
 
 
 def _is_tool_output(folder: str, names: Collection[str]) -> bool:
-    """Whether a tool has surely left a folder: Weights & Biases, Lightning or Hydra."""
+    """Whether a tool has surely left a folder: Weights & Biases, SwanLab, DVCLive, Lightning (whose
+    loggers have a folder for each version below any name, such as `tb_logs`) or Hydra."""
     name = folder.rpartition("/")[2]
-    if name == "wandb":
+    if name in ("wandb", "swanlog"):
         runs = any(one.startswith(("run-", "offline-run-", "latest-run")) for one in names)
         return runs and "__init__.py" not in names
+    if name == "dvclive":
+        return "metrics.json" in names and "__init__.py" not in names
     if name == "lightning_logs":
         return all(one.startswith("version_") for one in names)
+    if _VERSION.fullmatch(name) and "hparams.yaml" in names:
+        events = any(one.startswith("events.out.tfevents.") for one in names)
+        return events or "metrics.csv" in names
     return bool(_DATED.search(folder)) and not {".hydra", "multirun.yaml"}.isdisjoint(names)
 
 

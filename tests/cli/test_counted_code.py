@@ -146,17 +146,23 @@ def test_a_git_that_cannot_be_asked_launches_nothing(sgpu: Shell, tmp_path: Path
     assert actions(sgpu) == CHANGED
 
 
-def test_what_tools_left_and_older_versions_took_for_code_launches_nothing(sgpu: Shell) -> None:
+@pytest.mark.parametrize("counted", [True, False])
+def test_what_tools_left_and_older_versions_took_for_code_launches_nothing(
+    sgpu: Shell, *, counted: bool
+) -> None:
     dated = "outputs/2026-01-02/03-04-05"
     sgpu.write("run.yaml", RUN)
     sgpu.write("train.py", "def main(): return 1\n")
     for folder in ("wandb", dated, "lib"):
         sgpu.write(f"{folder}/a.txt", "a\n")
     assert sgpu("apply", "-y").code == 0
-    forget_what_counted(sgpu)
+    if not counted:
+        forget_what_counted(sgpu)
     for mark in ("wandb/run-1/a", f"{dated}/.hydra/a", "lib/conda-meta/a"):  # now they are known
         sgpu.write(mark, "")
     assert actions(sgpu) == KEPT
+    sgpu.write("train.py", "def main(): return 2\n")
+    assert actions(sgpu) == CHANGED
 
 
 @pytest.mark.expensive
