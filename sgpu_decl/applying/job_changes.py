@@ -1,20 +1,22 @@
 """Carrying out the change of one job: one effect, remembered at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.launch_records import incomplete
 from sgpu_decl.applying.release import free_old_versions
-from sgpu_decl.backends.job_backend import JobBackend
+from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
-from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
+from sgpu_decl.facts.job_spec import JobBackends, applied_job, job_backend_for, launching_in
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource, State
 from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.jobs.job_diff import ignored_by, taking
 from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.storing.state_store import StateWriter
 
@@ -55,11 +57,13 @@ class Jobs:
         launch, recorded = _launch(change), self.state.resources.get(change.address)
         if launch.token is None:
             raise incomplete(change)
+        backend = job_backend_for(launch.inputs.spec, None, self.backends, None)
+        spec = self._stage(change, backend, None)
         resource = Resource(
             address=change.address,
             backend=change.backend,
             owner=launch.owner,
-            spec=launch.inputs.spec,
+            spec=canonical(spec),
             last=None,
             numbered=(recorded.numbered if recorded else 0) + 1,
         )
@@ -73,12 +77,10 @@ class Jobs:
             created_at=self.clock(),
             job=resource,
         )
-        backend = job_backend_for(launch.inputs.spec, None, self.backends, None)
-        self._stage(change, backend)
         self.writer.begin(intent)
         self.writer.check_held()
         try:
-            job_id = backend.create(parse(launch.inputs.spec), launch.token)
+            job_id = backend.create(spec, launch.token)
         except OutcomeUnknown:
             raise  # the intent stays open: the next apply looks for the job
         except SgpuError:
@@ -91,16 +93,17 @@ class Jobs:
     def _update(self, change: Change) -> str:
         launch = _launch(change)
         recorded, handle = self._recorded(change)
+        spec = launch.inputs.spec
         # Settings that merely follow from what the run takes along are not among the fields.
         follows = change.code is not None or change.environment is not None
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
             backend = job_backend_for(launch.inputs.spec, handle, self.backends, None)
-            self._stage(change, backend)
+            applied = applied_job(recorded, self.state.lineage)
+            located = self._stage(change, backend, applied)
             self.writer.check_held()
-            backend.reset(handle.id, parse(launch.inputs.spec), handle.token)
-        resource = replace(
-            recorded, backend=change.backend, owner=launch.owner, spec=launch.inputs.spec
-        )
+            backend.reset(handle.id, located, handle.token)
+            spec = canonical(located)
+        resource = replace(recorded, backend=change.backend, owner=launch.owner, spec=spec)
         self.writer.record_resource(resource)
         free_old_versions(resource, self.state.lineage, self.backends)
         return ""
@@ -123,8 +126,13 @@ class Jobs:
         self.writer.record_resource(replace(recorded, gone=True))
         return f"the job {handle.id} stays where it is"
 
-    def _stage(self, change: Change, backend: JobBackend) -> None:
+    def _stage(
+        self, change: Change, backend: JobBackend, applied: AppliedJob | None
+    ) -> Mapping[str, Json]:
+        """Have there what the job takes along, and return its spec, with where that is: another
+        user may have made the plan."""
         launch = _launch(change)
+        spec = parse(launch.inputs.spec)
         launching = launching_in(
             launch.inputs.spec,
             change.address,
@@ -132,8 +140,11 @@ class Jobs:
             owner=launch.owner,
             lineage=self.state.lineage,
         )
-        if launching is not None:
-            backend.stage(launching)
+        if launching is None:
+            return spec
+        located = backend.located(spec, launching, applied)
+        backend.stage(launching, located)
+        return taking(located, spec, ignored_by(spec))
 
     def _recorded(self, change: Change) -> tuple[Resource, JobHandle]:
         recorded = self.state.resources.get(change.address)

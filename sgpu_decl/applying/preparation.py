@@ -334,7 +334,7 @@ def _jobs(
         return select is None or address in select
 
     job_backends = project.job_backend
-    desired = desire(declared, job_backends, planned, state.lineage)
+    desired = desire(declared, job_backends, planned, state.lineage, state.resources)
     observed = observe_jobs(
         declared, desired, state.resources, job_backends, planned, state.lineage
     )

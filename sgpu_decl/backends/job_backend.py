@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.model.target import Mode
 
-__all__ = ["JobBackend", "JobDescription", "ListedJob"]
+__all__ = ["AppliedJob", "JobBackend", "JobDescription", "ListedJob"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,15 @@ class ListedJob:
     token: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedJob:
+    """A job as it was applied last: its spec, and what it launches, where it launches a run. Users
+    who plan it later leave it where it is."""
+
+    spec: Mapping[str, Json]
+    launching: LaunchRequest | None
+
+
 class JobBackend(Protocol):
     """One workspace. Documents are those of `model.job`; a token marks a job that is ours.
 
@@ -47,13 +56,30 @@ class JobBackend(Protocol):
         """Its URL."""
 
     def describe(
-        self, job: "Job", name: str, mode: "Mode", launching: LaunchRequest | None
+        self,
+        job: "Job",
+        name: str,
+        mode: "Mode",
+        launching: LaunchRequest | None,
+        applied: AppliedJob | None = None,
     ) -> JobDescription:
-        """What a declared job, which is called `name` in the file, means here; `launching` is the
-        run that it launches, where it launches one."""
+        """What a declared job means here. What depends on the user who plans stays as it was
+        `applied`.
 
-    def stage(self, launching: LaunchRequest) -> None:
-        """Have there what the run of a job takes along; harmless when it is there.
+        Args:
+            name: what it is called in the file.
+            launching: the run that it launches, where it launches one.
+        """
+
+    def located(
+        self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None
+    ) -> dict[str, Json]:
+        """The spec of a job that another user may have planned, with the places from which this
+        user launches it, unless it was `applied` with others."""
+
+    def stage(self, launching: LaunchRequest, spec: Mapping[str, Json]) -> None:
+        """Have there what the run of a job takes along, unless its spec says that it lies in the
+        staging folder of another user; harmless when it is there.
 
         Raises:
             SgpuError: it is missing here, or is not taken there.
@@ -65,8 +91,8 @@ class JobBackend(Protocol):
     def last(self, job_id: str) -> JobLaunch | None:
         """The newest launch of a job; None where it was never launched, or is none."""
 
-    def staged(self, launching: LaunchRequest) -> bool:
-        """Whether it is there."""
+    def staged(self, applied: AppliedJob) -> bool:
+        """Whether it is there, as far as this user sees."""
 
     def free(self, launching: LaunchRequest, *, gone: bool) -> None:
         """Delete what earlier versions of a job's run took along, and this one too where the job is

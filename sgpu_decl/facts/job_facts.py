@@ -75,15 +75,20 @@ def desire(
     job_backends: "JobBackends",
     is_planned: Callable[[Address], bool],
     lineage: str,
+    recorded: Mapping[Address, Resource],
 ) -> "tuple[DesiredJob, ...]":
     """What each job should be. A job for which `is_planned` is false gets its address and little
     else.
+
+    Args:
+        recorded: what was applied. Of that stays what depends on the user who plans.
 
     Raises:
         BackendError: the backend does not say which user applies the plan.
     """
     return tuple(
-        _desired(declared, job, job_backends, is_planned, lineage) for job in declared.jobs
+        _desired(declared, job, job_backends, is_planned, lineage, recorded.get(job.address))
+        for job in declared.jobs
     )
 
 
@@ -112,29 +117,22 @@ def observe_jobs(
 def _observed(
     job: "DesiredJob", resource: Resource | None, backend: "JobBackend", lineage: str
 ) -> "ObservedJob":
-    from sgpu_decl.facts.job_spec import launching_in
-    from sgpu_decl.model.job import JobHandle, ObservedJob
+    from sgpu_decl.facts.job_spec import applied_job, handle_of
+    from sgpu_decl.model.job import ObservedJob
 
-    if resource is None or resource.gone or resource.remote is None:
+    handle = handle_of(resource)
+    if resource is None or handle is None:
         others = tuple(item.id for item in backend.named(job.title))
         return ObservedJob(workspace=backend.workspace, namesakes=others)
-    handle = JobHandle.parse(resource.remote)
     if handle.workspace != backend.workspace:
         return ObservedJob(workspace=backend.workspace)
     document = backend.read(handle.id)
     if document is None:
         return ObservedJob(workspace=backend.workspace)
-    launching = launching_in(
-        resource.spec,
-        resource.address,
-        backend=resource.backend,
-        owner=resource.owner,
-        lineage=lineage,
-    )
     return ObservedJob(
         workspace=backend.workspace,
         document=canonical(document),
-        staged=launching is None or backend.staged(launching),
+        staged=backend.staged(applied_job(resource, lineage)),
     )
 
 
@@ -144,8 +142,9 @@ def _desired(
     job_backends: "JobBackends",
     is_planned: Callable[[Address], bool],
     lineage: str,
+    resource: Resource | None,
 ) -> "DesiredJob":
-    from sgpu_decl.facts.job_spec import launching_in
+    from sgpu_decl.facts.job_spec import applied_in, launching_in
     from sgpu_decl.model.job import DesiredJob
     from sgpu_decl.planning.jobs.launched_run import run_part
 
@@ -174,9 +173,9 @@ def _desired(
         launching = launching_in(
             canonical(whole), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
         )
-        description = job_backends(backend).describe(
-            config, job.address.name, declared.mode, launching
-        )
+        there = job_backends(backend)
+        applied = applied_in(there, resource, lineage)
+        description = there.describe(config, job.address.name, declared.mode, launching, applied)
         return description, canonical({**description.document, **whole})
 
     try:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sgpu_decl.backends.base import LaunchRequest
-from sgpu_decl.backends.job_backend import JobBackend
+from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -18,7 +18,17 @@ from sgpu_decl.planning.jobs.launched_run import launched_by, mark_of
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
 
-__all__ = ["JobBackends", "backend_in", "job_backend_for", "launching_in", "made_by", "title_in"]
+__all__ = [
+    "JobBackends",
+    "applied_in",
+    "applied_job",
+    "backend_in",
+    "handle_of",
+    "job_backend_for",
+    "launching_in",
+    "made_by",
+    "title_in",
+]
 
 
 class JobBackends(Protocol):
@@ -62,6 +72,29 @@ def job_backend_for(
             code="other_workspace",
         )
     return backend
+
+
+def handle_of(resource: Resource | None) -> JobHandle | None:
+    """Where a recorded job is kept; None where there is none, or it is gone."""
+    if resource is None or resource.gone or resource.remote is None:
+        return None
+    return JobHandle.parse(resource.remote)
+
+
+def applied_job(job: Resource, lineage: str) -> AppliedJob:
+    """A recorded job as its backend wants it."""
+    launching = launching_in(
+        job.spec, job.address, backend=job.backend, owner=job.owner, lineage=lineage
+    )
+    return AppliedJob(spec=parse(job.spec), launching=launching)
+
+
+def applied_in(backend: JobBackend, resource: Resource | None, lineage: str) -> AppliedJob | None:
+    """The same where the job is kept there; else None."""
+    handle = handle_of(resource)
+    if resource is None or handle is None or handle.workspace != backend.workspace:
+        return None
+    return applied_job(resource, lineage)
 
 
 def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:

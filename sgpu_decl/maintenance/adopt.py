@@ -41,6 +41,7 @@ def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str
         project.job_backend,
         lambda _: True,
         project.state().lineage,
+        {},
     )
     if has_errors(desired.findings):
         raise InvalidInput(f"`{desired.address}` cannot be kept", diagnostics=desired.findings)

@@ -113,10 +113,16 @@ class Workspace:
             policy=policy_of(self.connection, budget) if budget is not None else None,
         )
 
-    def make_experiment_folder(self, config: RunConfig) -> None:
+    def make_experiment_folder(self, config: RunConfig, home: str | None = None) -> None:
         """Have the folder in which the platform makes a run's experiment. Users have their own.
-        Raises BackendError."""
-        folder = experiment_of(config, self.experiments).folder
+
+        Args:
+            home: the folder of experiments that name none; that of this user unless given.
+
+        Raises:
+            BackendError: it cannot be made.
+        """
+        folder = experiment_of(config, home or self.experiments).folder
         if folder != f"/Workspace/Users/{self.user}":
             self.area.once(f"experiments {folder}", lambda: make_folder(self.connection, folder))
 

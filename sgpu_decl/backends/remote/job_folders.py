@@ -7,7 +7,13 @@ from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_gc import free_launch
-from sgpu_decl.backends.remote.remote_layout import BACK, MARKER, render_marker, uses_in
+from sgpu_decl.backends.remote.remote_layout import (
+    BACK,
+    MARKER,
+    RemoteLayout,
+    render_marker,
+    uses_in,
+)
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.uploader import Uploader
 
@@ -27,20 +33,48 @@ class JobFolders:
         """The path of the folder of a job's run, filled or not."""
         return self._area.layout.launch(launching.record)
 
-    def staged(self, launching: LaunchRequest) -> bool:
-        """Whether the folder is complete, and the shared objects that it needs are there. Raises
-        BackendError."""
-        files, folder = self._area.files, self.of(launching)
+    def commands(self, launching: LaunchRequest) -> str:
+        """The path of the folder that its command lies in."""
+        return self._area.layout.commands(self.of(launching))
+
+    def layout_elsewhere(self, launching: LaunchRequest, commands: str) -> RemoteLayout | None:
+        """The layout of the staging folder of another user, where that folder of commands is there
+        for the same version of a job's run. None where it is another version, or this area's."""
+        own = self.commands(launching)
+        if commands == own or commands.split("/")[-3:] != own.split("/")[-3:]:
+            return None
+        return self._area.layout.around(commands)
+
+    def staged(self, launching: LaunchRequest, layout: RemoteLayout | None = None) -> bool:
+        """Whether the folder is complete, and the shared objects that it needs are there.
+
+        Args:
+            layout: that of the staging folder to look into; that of this area unless given.
+
+        Raises:
+            BackendError: they cannot be looked at.
+        """
+        files, layout = self._area.files, layout or self._area.layout
+        folder = layout.launch(launching.record)
         try:
             marker = files.get(f"{folder}/{MARKER}")
         except RemoteMissing:
             return False
         uses = uses_in(marker)
-        commands = self._area.layout.commands(folder)
-        there = {command.name for command in self._area.command_files.list(commands)}
+        there = {one.name for one in self._area.command_files.list(layout.commands(folder))}
         if uses is None or not there.issuperset(json.loads(marker).get("files", ())):
             return False
-        return all(files.size(path) is not None for path in self._area.layout.shared(uses))
+        return all(files.size(path) is not None for path in layout.shared(uses))
+
+    def may_be_staged(self, launching: LaunchRequest, layout: RemoteLayout) -> bool:
+        """The same of the staging folder of another user. Where nothing at all is to be seen, this
+        user may not be allowed to look. Raises BackendError."""
+        if self.staged(launching, layout):
+            return True
+        files, folder = self._area.files, layout.launch(launching.record)
+        if files.size(f"{folder}/{MARKER}") is None:
+            return not files.list(layout.runs)
+        return not self._area.command_files.list(layout.command_root or layout.runs)
 
     def stage(self, launching: LaunchRequest) -> None:
         """Fill the folder, unless it is staged. Raises SgpuError."""
@@ -49,8 +83,9 @@ class JobFolders:
                 return
             uses = self._uploader.fill(launching)
             # The marker says that the folder is complete, and protects its objects from gc.
-            commands = self._area.layout.commands(self.of(launching))
-            filled = [command.name for command in self._area.command_files.list(commands)]
+            filled = [
+                command.name for command in self._area.command_files.list(self.commands(launching))
+            ]
             files = [name for name in filled if name not in (LEASE, BACK)]
             marker = render_marker(uses, token=launching.record.token, files=files)
             self._area.files.put(f"{self.of(launching)}/{MARKER}", marker)

@@ -109,6 +109,13 @@ class RemoteLayout:
             return launch
         return f"{self.command_root}{launch.removeprefix(self.runs)}"
 
+    def around(self, commands: str) -> "RemoteLayout":
+        """The layout of the launch whose command lies in a folder: it may be that of another user,
+        who has a staging folder or a folder of commands of their own."""
+        if self.command_root is None:
+            return RemoteLayout(self.root_around(commands))
+        return RemoteLayout(self.root, commands.rsplit("/", 3)[0])
+
     @staticmethod
     def root_around(launch: str) -> str:
         """The root that a launch folder lies below, perhaps of another staging folder."""

@@ -230,19 +230,27 @@ def _with_ignored(desired: DesiredJob, live: str, ignored: Collection[str]) -> s
     """What is wanted, with what is seen at the paths whose changes are not acted upon."""
     if not ignored:
         return desired.spec
-    return canonical(_taking(parse(desired.spec), parse(live), "", ignored))
+    return canonical(taking(parse(desired.spec), parse(live), ignored))
 
 
-def _taking(
-    mine: Mapping[str, Json], theirs: Mapping[str, Json], parent: str, ignored: Collection[str]
+def ignored_by(spec: Mapping[str, Json]) -> list[str]:
+    """The paths of settings that the spec of a job leaves to others."""
+    paths = _mapping(spec.get("lifecycle")).get("ignore_changes")
+    named = map(str, paths) if isinstance(paths, list) else ()
+    return [path for path in named if not is_ours(path)]
+
+
+def taking(
+    mine: Mapping[str, Json], theirs: Mapping[str, Json], ignored: Collection[str], parent: str = ""
 ) -> dict[str, Json]:
+    """What is mine, with what is theirs at the paths that are ignored."""
     result: dict[str, Json] = {}
     for key in mine.keys() | theirs.keys():
         path = join(parent, key)
         if covered(path, ignored):
             result |= {key: theirs[key]} if key in theirs else {}
         elif any(item.startswith(f"{path}.") for item in ignored):
-            below = _taking(_mapping(mine.get(key)), _mapping(theirs.get(key)), path, ignored)
+            below = taking(_mapping(mine.get(key)), _mapping(theirs.get(key)), ignored, path)
             result |= {key: below} if below or key in mine else {}
         elif key in mine:
             result[key] = mine[key]

@@ -1,8 +1,11 @@
 """From a job's config to its document: a pure function."""
 
+import posixpath
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from sgpu_decl.backends.databricks.jobs.documents import DEPLOYMENTS
 from sgpu_decl.backends.databricks.launching.submit import (
@@ -28,6 +31,10 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import USER, Mode
 
 _NO_NAME = re.compile(r"[^\w]|_", re.UNICODE)
+
+_TASK = "ai_runtime_task"
+_EXPERIMENTS = "mlflow_experiment_directory"
+_PLACES = ("code_source_path", _EXPERIMENTS)
 
 # Which field of the YAML leads to what; `*` is the task.
 _ORIGINS: Mapping[str, str] = MappingProxyType(
@@ -67,7 +74,12 @@ _ORIGINS: Mapping[str, str] = MappingProxyType(
 
 
 def describe(
-    job: Job, name: str, mode: Mode, user: str, run: StagedLaunch | None = None
+    job: Job,
+    name: str,
+    mode: Mode,
+    user: str,
+    run: StagedLaunch | None = None,
+    applied_title: str = "",
 ) -> JobDescription:
     """The document of a declared job. Its permissions, budget and notifications win over those of
     its run.
@@ -77,6 +89,8 @@ def describe(
         user: who applies it; part of the title and the tags if `mode` is development, and in the
             place of `${user}` in the title.
         run: what it launches, unless that is a notebook.
+        applied_title: what the job was called when it was applied last. Whoever that names goes on
+            to be named, so that it does not change with who plans it.
 
     Raises:
         BackendError: the platform has nothing of the kind.
@@ -84,12 +98,12 @@ def describe(
     title = job.name or name
     tags: dict[str, Json] = dict(job.tags)
     paused = job.paused or False
-    if USER in title:
-        title = title.replace(USER, short_name(user))
-    elif mode is Mode.DEVELOPMENT:
-        title = f"[dev {short_name(user)}] {title}"
+    if USER not in title and mode is Mode.DEVELOPMENT:
+        title = f"[dev {USER}] {title}"
+    who = _named_in(applied_title, title) or short_name(user)
+    title = title.replace(USER, who)
     if mode is Mode.DEVELOPMENT:
-        tags.setdefault("dev", short_name(user))
+        tags.setdefault("dev", who)
         paused = job.paused is not False
     config = run.config if run is not None else None
     on_finish = job.on_finish or (config.on_finish if config is not None else None)
@@ -105,7 +119,7 @@ def describe(
         "name": title,
         "max_concurrent_runs": 1,
         "queue": {"enabled": job.on_overlap == "queue"},
-        "tasks": {name: _run_task(run) if run is not None else _notebook_task(job)},
+        "tasks": {name: run_task(run) if run is not None else _notebook_task(job)},
         "description": job.description,
         "tags": tags or None,
         "schedule": schedule if job.schedule is not None else None,
@@ -119,9 +133,55 @@ def describe(
     return JobDescription(title=title, document=present(document), origins=_origins(name, run))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlaces:
+    """Where a job's run is launched from, and where its experiment lies: the folder of its command
+    and that of the experiment. Empty in a job that launches no run."""
+
+    commands: str = ""
+    experiments: str = ""
+
+
+def places_in(spec: Mapping[str, Json]) -> JobPlaces:
+    """The places that the spec of a job names."""
+    tasks = spec.get("tasks")
+    for task in tasks.values() if isinstance(tasks, Mapping) else ():
+        match task:
+            case {"ai_runtime_task": {"deployments": {"0": {"command_path": str(path)}}, **more}}:
+                folder = more.get(_EXPERIMENTS)
+                return JobPlaces(commands=posixpath.dirname(path), experiments=str(folder or ""))
+    return JobPlaces()
+
+
+def with_places(spec: Mapping[str, Json], run: StagedLaunch) -> dict[str, Json]:
+    """The spec of a job with the places of what it launches."""
+    launched: Any = run_task(run)[_TASK]
+    (command,) = (item["command_path"] for item in launched[DEPLOYMENTS].values())
+    tasks: Any = spec.get("tasks")
+    located: dict[str, Json] = {}
+    for key, task in tasks.items():
+        match task.get(_TASK):
+            case {"deployments": {"0": {"command_path": str()} as deployment}} as ai:
+                places = {name: launched[name] for name in _PLACES if name in ai}
+                deployments = {"0": {**deployment, "command_path": command}}
+                located[key] = {**task, _TASK: {**ai, **places, DEPLOYMENTS: deployments}}
+            case _:
+                located[key] = task
+    return {**spec, "tasks": located}
+
+
 def short_name(user: str) -> str:
     """A user's name as bundles shorten it: what is before the `@`, letters and digits alone."""
     return _NO_NAME.sub("_", user.partition("@")[0])
+
+
+def _named_in(title: str, template: str) -> str | None:
+    """Who stands in a title in the place of `${user}` of its template."""
+    first, *more = map(re.escape, template.split(USER))
+    if not more:
+        return None
+    found = re.fullmatch(first + r"(\w+)" + r"\1".join(more), title)
+    return found[1] if found is not None else None
 
 
 def _origins(name: str, run: StagedLaunch | None) -> dict[str, str]:
@@ -144,11 +204,12 @@ def _environment(job: Job, run: StagedLaunch | None) -> dict[str, Json] | None:
     return None
 
 
-def _run_task(run: StagedLaunch) -> dict[str, Json]:
+def run_task(run: StagedLaunch) -> dict[str, Json]:
+    """The task that launches a run."""
     task = task_of(run, run_name=run.config.name)
     (deployment,) = task.pop("deployments")  # type: ignore[misc]  # a list of one
     return {
-        "ai_runtime_task": {**task, DEPLOYMENTS: {"0": deployment}},
+        _TASK: {**task, DEPLOYMENTS: {"0": deployment}},
         "environment_key": ENVIRONMENT,
         "max_retries": retries_of(run.config),
         "timeout_seconds": timeout_of(run.config),

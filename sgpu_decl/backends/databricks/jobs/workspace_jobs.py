@@ -1,6 +1,7 @@
 """The jobs of one workspace, through the Jobs API."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,14 +15,17 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     permissions_of,
     settings_of,
 )
-from sgpu_decl.backends.databricks.jobs.job_settings import describe
+from sgpu_decl.backends.databricks.jobs.job_settings import describe, places_in, with_places
+from sgpu_decl.backends.databricks.launching.experiment import home_in
+from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.job_backend import JobDescription, ListedJob
+from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.config.job import Job
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import PERMISSIONS
@@ -32,6 +36,7 @@ from sgpu_decl.model.target import USER, Mode
 
 _API = "/api/2.2/jobs"
 _PAGE = 100
+_REFUSED = "permission_denied"
 
 
 class WorkspaceJobs:
@@ -50,7 +55,12 @@ class WorkspaceJobs:
         return self._connection.host
 
     def describe(
-        self, job: Job, name: str, mode: Mode, launching: LaunchRequest | None
+        self,
+        job: Job,
+        name: str,
+        mode: Mode,
+        launching: LaunchRequest | None,
+        applied: AppliedJob | None = None,
     ) -> JobDescription:
         named = mode is Mode.DEVELOPMENT or USER in (job.name or "")
         user = self._connection.person if named else ""
@@ -60,15 +70,63 @@ class WorkspaceJobs:
         staged = None
         if launching is not None:
             _refuse_outputs(launching)
-            staged = self._workspace.staged_launch(launching, self._folders.of(launching))
-        return describe(job, name, mode, user, staged)
+            staged = self._launched_from(launching, applied)
+        title = str(applied.spec.get("name", "")) if applied is not None else ""
+        return describe(job, name, mode, user, staged, title)
 
-    def stage(self, launching: LaunchRequest) -> None:
-        self._workspace.make_experiment_folder(launching.config)
-        self._folders.stage(launching)
+    def located(
+        self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None
+    ) -> dict[str, Json]:
+        return with_places(spec, self._launched_from(launching, applied))
 
-    def staged(self, launching: LaunchRequest) -> bool:
-        return self._folders.staged(launching)
+    def _launched_from(self, launching: LaunchRequest, applied: AppliedJob | None) -> StagedLaunch:
+        """What a job launches, and from where: the staging folder of this user, or that of whoever
+        applied this version of it. Its experiments stay where they are, too: whoever applied the
+        job first owns it, and its launches run as its owner."""
+        staged = self._workspace.staged_launch(launching, self._folders.of(launching))
+        if applied is None or applied.launching is None:
+            return staged
+        places = places_in(applied.spec)
+        home = home_in(applied.launching.config, places.experiments)
+        if home is not None:
+            staged = replace(staged, experiments=home)
+        layout = self._layout_elsewhere(launching, places.commands)
+        if layout is None:
+            return staged
+        code = launching.inputs.code_digest
+        return replace(
+            staged, folder=places.commands, code=layout.code(code) if code is not None else None
+        )
+
+    def _layout_elsewhere(self, launching: LaunchRequest, commands: str) -> RemoteLayout | None:
+        """The layout of the staging folder of another user that a job is launched from; None where
+        it is seen to be gone there."""
+        layout = self._folders.layout_elsewhere(launching, commands)
+        if layout is None:
+            return None
+        try:
+            there = self._folders.may_be_staged(launching, layout)
+        except BackendError as error:
+            if error.code != _REFUSED:
+                raise
+            there = True  # that user sees whether it is
+        return layout if there else None
+
+    def stage(self, launching: LaunchRequest, spec: Mapping[str, Json]) -> None:
+        places = places_in(spec)
+        home = home_in(launching.config, places.experiments)
+        if home is None or home == self._workspace.experiments:
+            self._workspace.make_experiment_folder(launching.config)
+        if places.commands == self._folders.commands(launching):
+            self._folders.stage(launching)
+
+    def staged(self, applied: AppliedJob) -> bool:
+        if applied.launching is None:
+            return True
+        commands = places_in(applied.spec).commands
+        if self._folders.layout_elsewhere(applied.launching, commands) is None:
+            return self._folders.staged(applied.launching)
+        return self._layout_elsewhere(applied.launching, commands) is not None
 
     def free(self, launching: LaunchRequest, *, gone: bool) -> None:
         self._folders.free(launching, gone=gone)

@@ -58,6 +58,17 @@ def experiment_of(config: "RunConfig", home: str) -> Experiment:
     return Experiment(folder=folder, original=original, names_folder=True, configured=True)
 
 
+def home_in(config: "RunConfig", folder: str) -> str | None:
+    """The `home` with which `experiment_of` gives that folder; None where it does not depend on
+    one."""
+    configured = config.mlflow.experiment or config.env.variables.get(EXPERIMENT_VARIABLE) or ""
+    directory = posixpath.dirname(configured)
+    if directory.startswith("/") or configured.startswith("/"):
+        return None
+    below = f"/{posixpath.normpath(directory)}" if directory else ""
+    return folder.removesuffix(below) if folder.endswith(below) else None
+
+
 def platform_name(text: str) -> str:
     """A name as the platform takes it, for experiments, MLflow runs and tasks (evidence: B)."""
     return _UNFIT.sub("-", text).strip("-")[:LONGEST_NAME] or "run"
