@@ -8,10 +8,11 @@ from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.launch_records import incomplete
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
+from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends, applied_job, job_backend_for, launching_in
 from sgpu_decl.model.event import Step
-from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource, State
@@ -98,6 +99,7 @@ class Jobs:
         follows = change.code is not None or change.environment is not None
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
             backend = job_backend_for(launch.inputs.spec, handle, self.backends, None)
+            _require_ours(change, handle, backend)
             applied = applied_job(recorded, self.state.lineage)
             located = self._stage(change, backend, applied)
             self.writer.check_held()
@@ -111,6 +113,7 @@ class Jobs:
     def _destroy(self, change: Change) -> str:
         recorded, handle = self._recorded(change)
         backend = job_backend_for(recorded.spec, handle, self.backends, recorded.owner)
+        _require_ours(change, handle, backend)
         # Asked before: of a job that is gone nobody may know.
         idle = launched_by(recorded.spec) is not None and not backend.busy(handle.id)
         self.writer.check_held()
@@ -150,7 +153,21 @@ class Jobs:
         recorded = self.state.resources.get(change.address)
         if recorded is None or recorded.remote is None:
             raise incomplete(change)
-        return recorded, JobHandle.parse(recorded.remote)
+        return recorded, recorded_handle(recorded)
+
+
+def _require_ours(change: Change, handle: JobHandle, backend: JobBackend) -> None:
+    """Refuse a job that another tool manages: it may have taken over the job since it was planned.
+    Raises SgpuError."""
+    rules_of, document = kind_named(change.backend).jobs, backend.read(handle.id)
+    manager = rules_of().manager(document) if rules_of and document is not None else None
+    if manager is not None:
+        raise SgpuError(
+            f"the job {handle.id} is managed by {manager}, and is left as it is",
+            hint=f"`sgpu state rm {change.address}` lets go of it here; to keep it here, take it "
+            "out of there (`databricks bundle deployment unbind KEY`)",
+            code="managed_by_bundle",
+        )
 
 
 def _launch(change: Change) -> PlannedLaunch:

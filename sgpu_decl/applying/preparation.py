@@ -14,7 +14,7 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import InvalidInput, NotFound, Usage
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.earlier_outputs import earlier_outputs
-from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
+from sgpu_decl.facts.job_facts import DeclaredJobs, desire, managers, observe_jobs
 from sgpu_decl.facts.live_state import observe
 from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject, now
@@ -104,6 +104,13 @@ def prepare(
         strict=options.strict,
     )
     jobs = _jobs(project, gathered.jobs, state, select)
+    ended = [
+        resource
+        for address, resource in state.resources.items()
+        if resource.address.kind is Kind.JOB
+        and request.ends(address, resource.owner, owner, gathered.jobs.addresses)
+    ]
+    request = replace(request, managed=managers(ended, project.job_backend))
     seen = _Seen.of(project, believed)
     plan = _plan(gathered, seen, request, owner, jobs)
     plan = _with_resumes(project, believed, gathered, plan)

@@ -4,7 +4,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.job import recorded_handle
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource
 
@@ -20,7 +20,7 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
     )
     if launching is None or job.remote is None:
         return
-    handle = JobHandle.parse(job.remote)
+    handle = recorded_handle(job)
     try:
         backend = job_backend_for(job.spec, handle, job_backends, job.owner)
         if job.gone and backend.read(handle.id) is not None:

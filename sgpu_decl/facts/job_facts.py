@@ -1,6 +1,6 @@
 """The jobs of a file: what each should be, and what it is now where it is kept."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.job_spec import JobBackends
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
-__all__ = ["DeclaredJobs", "desire", "observe_jobs"]
+__all__ = ["DeclaredJobs", "desire", "managers", "observe_jobs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +114,32 @@ def observe_jobs(
     }
 
 
+def managers(jobs: Iterable[Resource], job_backends: "JobBackends") -> dict[Address, str]:
+    """Who else manages recorded jobs, in words, by their addresses. A job whose backend does not
+    answer has none: apply looks again before it deletes one."""
+    from sgpu_decl.facts.job_spec import job_backend_for
+    from sgpu_decl.model.job import handle_of
+
+    found = {}
+    for job in jobs:
+        handle, rules_of = handle_of(job), kind_named(job.backend).jobs
+        if handle is None or rules_of is None:
+            continue
+        try:
+            document = job_backend_for(job.spec, handle, job_backends, job.owner).read(handle.id)
+        except BackendError:
+            continue
+        manager = rules_of().manager(document) if document is not None else None
+        if manager is not None:
+            found[job.address] = manager
+    return found
+
+
 def _observed(
     job: "DesiredJob", resource: Resource | None, backend: "JobBackend", lineage: str
 ) -> "ObservedJob":
-    from sgpu_decl.facts.job_spec import applied_job, handle_of
-    from sgpu_decl.model.job import ObservedJob
+    from sgpu_decl.facts.job_spec import applied_job
+    from sgpu_decl.model.job import ObservedJob, handle_of
 
     handle = handle_of(resource)
     if resource is None or handle is None:

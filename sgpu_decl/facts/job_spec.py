@@ -9,7 +9,7 @@ from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.job import JobHandle, handle_of
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Intent, Resource
 from sgpu_decl.planning.field_changes import parse
@@ -23,7 +23,6 @@ __all__ = [
     "applied_in",
     "applied_job",
     "backend_in",
-    "handle_of",
     "job_backend_for",
     "launching_in",
     "made_by",
@@ -72,13 +71,6 @@ def job_backend_for(
             code="other_workspace",
         )
     return backend
-
-
-def handle_of(resource: Resource | None) -> JobHandle | None:
-    """Where a recorded job is kept; None where there is none, or it is gone."""
-    if resource is None or resource.gone or resource.remote is None:
-        return None
-    return JobHandle.parse(resource.remote)
 
 
 def applied_job(job: Resource, lineage: str) -> AppliedJob:

@@ -10,7 +10,7 @@ from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.job import OURS, DesiredJob, JobHandle
+from sgpu_decl.model.job import OURS, DesiredJob, JobHandle, handle_of
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.field_changes import parse
@@ -102,9 +102,8 @@ def _recorded(
 ) -> Resource | None:
     """The recorded job, if it has this address and id. Raises SgpuError: one of both is taken."""
     for resource in project.state().resources.values():
-        if resource.address.kind is not Kind.JOB or resource.gone or resource.remote is None:
+        if resource.address.kind is not Kind.JOB or (handle := handle_of(resource)) is None:
             continue
-        handle = JobHandle.parse(resource.remote)
         same = (handle.id, handle.workspace) == (job_id, workspace)
         if resource.address == address:
             if same:

@@ -12,13 +12,25 @@ from dataclasses import field
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import StateError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.job_rules import JobRules
 from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.state import Resource
 
-__all__ = ["OURS", "PERMISSIONS", "RUN", "STAGED", "DesiredJob", "JobHandle", "ObservedJob"]
+__all__ = [
+    "OURS",
+    "PERMISSIONS",
+    "RUN",
+    "STAGED",
+    "DesiredJob",
+    "JobHandle",
+    "ObservedJob",
+    "handle_of",
+    "recorded_handle",
+]
 
 PERMISSIONS = "permissions"
 RUN, STAGED = "run", "staged"
@@ -46,10 +58,39 @@ class JobHandle:
             ValueError: it is none.
         """
         value = json.loads(text)
-        try:
-            return cls(**{key: str(value[key]) for key in ("id", "workspace", "token")})
-        except (KeyError, TypeError):
-            raise ValueError(f"`{text}` does not say where a job is kept") from None
+        match value:
+            case {"id": str(job_id), "workspace": str(workspace), "token": str(token)} if (
+                job_id and workspace and token
+            ):
+                return cls(id=job_id, workspace=workspace, token=token)
+        raise ValueError(f"`{text[:200]}` does not say where a job is kept")
+
+
+def handle_of(job: Resource | None) -> JobHandle | None:
+    """Where a recorded job is kept; None where there is none, or it is gone.
+
+    Raises:
+        StateError: its record does not say it.
+    """
+    if job is None or job.gone or job.remote is None:
+        return None
+    return recorded_handle(job)
+
+
+def recorded_handle(job: Resource) -> JobHandle:
+    """Where a recorded job is kept, or was.
+
+    Raises:
+        StateError: its record does not say it.
+    """
+    try:
+        return JobHandle.parse(job.remote or "null")
+    except ValueError as error:
+        raise StateError(
+            f"the record of `{job.address}` is damaged: {error}",
+            hint=f"`sgpu state rm {job.address}` lets go of it, and `sgpu adopt {job.address} ID` "
+            "records the job again; it is not deleted",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Nothing is read here. The same input gives the same plan.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ from sgpu_decl.planning.last_known import (
 from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
-from sgpu_decl.planning.removals import destroyed, released, removed
+from sgpu_decl.planning.removals import destroyed, managed_elsewhere, released, removed
 from sgpu_decl.planning.renames import Moves, has_history
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
@@ -60,7 +60,8 @@ class PlanRequest:
     cells alone and never removes a run of another name. `destroy` plans the end of all that the
     file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
     lists. In a `strict` plan, warnings are errors. What the project has in `let_go`, all cells of a
-    matrix by the address of the run, is forgotten as it is.
+    matrix by the address of the run, is forgotten as it is. So are jobs that are `managed` by
+    somebody else, who is named in words.
     """
 
     target: str | None = None
@@ -74,9 +75,20 @@ class PlanRequest:
     removes: bool = True
     strict: bool = False
     let_go: frozenset[Address] = frozenset()
+    managed: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def selects(self, address: Address) -> bool:
         return self.select is None or address in self.select
+
+    def ends(
+        self, job: Address, owner: str, file: str | None, declared: Collection[Address]
+    ) -> bool:
+        """Whether the plan of a file, or of all files, ends a job that an `owner` declared."""
+        return (
+            file in (None, owner)
+            and self.selects(job)
+            and (self.destroy or (self.removes and self.whole_project and job not in declared))
+        )
 
     def lets_go(self, address: Address) -> bool:
         return not self.let_go.isdisjoint((address, Address(address.kind, address.name)))
@@ -265,11 +277,13 @@ class _PlanParts:
 
     def end(self, attempts: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
         """Add the changes of resources that the file no longer declares."""
-        self.results += [
-            (released if self._request.lets_go(address) else how)(item.resource, item, now)
-            for address, item in attempts.items()
-            if item.resource is not None and self._request.selects(address)
-        ]
+        for address, item in attempts.items():
+            if item.resource is None or not self._request.selects(address):
+                continue
+            lets_go = self._request.lets_go(address) or address in self._request.managed
+            self.results.append((released if lets_go else how)(item.resource, item, now))
+            if (manager := self._request.managed.get(address)) is not None:
+                self.checks.append(managed_elsewhere(address, manager))
 
     def _attempts_of(self, address: Address) -> CurrentAttempts:
         return self._known.get(address, NO_ATTEMPTS)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.model.address import Kind
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Check, PlannedLaunch, Reason
@@ -52,6 +52,17 @@ def released(
     change = _ending(resource, attempts, Action.FORGET)
     assert change.launch is not None  # noqa: S101  every ending has one
     return replace(change, destructive=False, launch=replace(change.launch, stop=())), ()
+
+
+def managed_elsewhere(job: Address, manager: str) -> Check:
+    """That a job which the file lets go or destroys belongs to somebody else now."""
+    return Check(
+        id="managed_by_bundle",
+        severity=Severity.WARNING,
+        address=job,
+        summary=f"the job is managed by {manager}: it is forgotten here, and not deleted there",
+        hint="delete it there if nobody needs it",
+    )
 
 
 def _ending(resource: Resource, attempts: CurrentAttempts, action: Action) -> Change:

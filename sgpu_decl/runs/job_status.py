@@ -8,7 +8,7 @@ from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.job_spec import job_backend_for
 from sgpu_decl.facts.opened_project import OpenedProject
-from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.job_rules import JobRules, JobStart
 from sgpu_decl.model.job_view import JobLaunch, JobView
 from sgpu_decl.model.state import Resource
@@ -16,7 +16,7 @@ from sgpu_decl.model.state import Resource
 
 def describe_job(project: OpenedProject, job: Resource) -> JobView:
     """What is recorded of a job, and what is seen where it is kept."""
-    handle = JobHandle.parse(job.remote) if job.remote else None
+    handle = recorded_handle(job) if job.remote else None
     document, last, error = _seen(project, job, handle)
     spec: dict[str, Any] = json.loads(job.spec)
     rules, settings = _rules(job), document or spec

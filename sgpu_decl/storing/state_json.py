@@ -172,8 +172,14 @@ def _resource_from(
         last=history[-1] if history else None,
         gone=item["gone"],
         numbered=item["numbered"],
-        remote=None if item["remote"] is None else canonical(item["remote"]),
+        remote=None if item["remote"] is None else _handle(item["remote"]),
     )
+
+
+def _handle(remote: Json) -> str:
+    from sgpu_decl.model.job import JobHandle
+
+    return str(JobHandle.parse(canonical(remote)))
 
 
 def _attempt_from(address: Address, item: dict[str, Any], spec: str) -> Attempt:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.api import PlanOptions
 from sgpu_decl.errors import InvalidInput, SgpuError
 from sgpu_decl.model.plan import Action, Reason
 from tests.applying.jobs.conftest import JOB, Shop
@@ -101,6 +102,39 @@ def test_a_bundle_that_took_over_a_job_keeps_it(shop: Shop) -> None:
     assert [check.id for check in plan.checks] == ["managed_by_bundle"]
     assert not plan.applyable
     shop.apply()
+    assert shop.job() == before
+
+
+@pytest.mark.parametrize("destroy", [True, False])
+def test_a_job_that_a_bundle_took_over_is_forgotten_and_not_deleted(
+    shop: Shop, destroy: bool
+) -> None:
+    shop.apply()
+    shop.edit(deployment={"kind": "BUNDLE"})
+    before = shop.job()
+    if not destroy:
+        shop.write("project: {name: empty}\n")
+    plan = shop.plan(destroy=destroy)
+    assert [(one.action, one.destructive) for one in plan.changes] == [(Action.FORGET, False)]
+    assert [(one.id, str(one.severity)) for one in plan.checks] == [
+        ("managed_by_bundle", "warning")
+    ]
+    assert "not deleted there" in plan.checks[0].summary
+    assert shop.apply(destroy=destroy).failed == ()
+    assert shop.job() == before
+    assert shop.plan(destroy=True).changes == ()
+
+
+@pytest.mark.parametrize("destroy", [True, False])
+def test_a_bundle_that_takes_over_a_job_after_the_plan_keeps_it(shop: Shop, destroy: bool) -> None:
+    shop.apply()
+    shop.write(JOB.replace("0 30 2", "0 30 4"))
+    session = shop.session()
+    plan = session.plan(PlanOptions(destroy=destroy))
+    shop.edit(deployment={"kind": "BUNDLE"})
+    before = shop.job()
+    ((_, error),) = session.apply(plan).failed
+    assert error.code == "managed_by_bundle"
     assert shop.job() == before
 
 

@@ -16,6 +16,7 @@ from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.journal import ops
@@ -42,6 +43,8 @@ REFERENCES = {
     },
 }  # fmt: skip
 
+HANDLE = str(JobHandle(id="12", workspace="https://w", token="t"))
+
 
 def launched(backend: str, number: int = 1) -> Any:
     made = make_launch(number=number)
@@ -59,7 +62,7 @@ def launched(backend: str, number: int = 1) -> Any:
 def entries(backend: str) -> dict[str, ops.Op]:
     """An entry of each kind, which fits after `before`."""
     made, packages = launched(backend), PackageList.from_text('[["torch","2.0"]]')
-    job = replace(made.resource, address=Address.parse("job.nightly"), last=None, remote='{"id":1}')
+    job = replace(made.resource, address=Address.parse("job.nightly"), last=None, remote=HANDLE)
     making = replace(made.intent, address=job.address, launch=None, job=job)
     state = State(
         lineage="lin",
@@ -77,6 +80,7 @@ def entries(backend: str) -> dict[str, ops.Op]:
         "made": ops.made(making, job),
         "abandon": ops.abandon(made.intent),
         "record_resource": ops.record_resource(made.resource),
+        "record_job": ops.record_resource(replace(job, backend="databricks")),
         "record_packages": ops.record_packages([packages]),
         "record_attempts": ops.record_attempts([replace(made.attempt, exit_code=1, ended_at=NOON)]),
         "plan_applied": ops.plan_applied("p"),
@@ -160,6 +164,9 @@ def check(replica: Replica, journal: Entries, text: str) -> bool:
     assert everything is not None
     json.dumps(state_to_json(everything))
     replica.head()
+    for resource in everything[0].resources.values():
+        if resource.remote is not None:
+            assert JobHandle.parse(resource.remote).id.isdecimal() or resource.backend == "local"
     for attempt in everything[1]:
         if attempt.reference is not None and attempt.backend in REFERENCES:
             check_reference = kind_named(attempt.backend).check_reference

@@ -5,6 +5,7 @@ from dataclasses import replace
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.environment import Package, PackageList
+from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.state_json import state_from_json, state_to_json
@@ -93,7 +94,7 @@ def test_what_was_printed_is_read_as_it_was_recorded(
     second = replace(second, attempt=replace(second.attempt, inputs=spec, exit_code=3))
     job = Resource(
         address=Address(Kind.JOB, "nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
-        last=None, remote='{"id":1}',
+        last=None, remote=str(JobHandle(id="1", workspace="https://w", token="t")),
     )  # fmt: skip
     making = replace(third.intent, token="t", address=job.address, launch=None, job=job)
     with filled.lock("apply", lineage="lin") as writer:

@@ -8,7 +8,15 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.field_difference import FieldDifference
-from sgpu_decl.model.job import PERMISSIONS, RUN, STAGED, DesiredJob, JobHandle, ObservedJob
+from sgpu_decl.model.job import (
+    PERMISSIONS,
+    RUN,
+    STAGED,
+    DesiredJob,
+    JobHandle,
+    ObservedJob,
+    handle_of,
+)
 from sgpu_decl.model.job_rules import JobRules
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.launch import LaunchInputs
@@ -65,8 +73,8 @@ def _changed(
     lineage: str,
     target: str | None,
 ) -> tuple[Change, tuple[Check, ...]]:
-    handle = _handle(resource)
-    if resource is None or resource.gone or handle is None:
+    handle = handle_of(resource)
+    if resource is None or handle is None:
         fields = tuple(_new(desired, path, value) for path, value in leaves(parse(desired.spec)))
         change = _created(desired, resource, lineage, Reason.FIRST_RUN, _told(desired, fields))
         return change, tuple(_namesakes(desired, observed, target))
@@ -259,10 +267,6 @@ def taking(
 
 def _mapping(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _handle(resource: Resource | None) -> JobHandle | None:
-    return JobHandle.parse(resource.remote) if resource and resource.remote else None
 
 
 def _new(desired: DesiredJob, path: str, value: Json) -> FieldChange:

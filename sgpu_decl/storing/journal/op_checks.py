@@ -127,10 +127,31 @@ def _intent(cells: Any) -> None:
         _reference(intent.launch.backend, intent.launch.reference)
     if intent.job is not None:
         _document(intent.job.spec)
-        _maybe(_document)(intent.job.remote)
+        _handle(intent.job.backend, intent.job.remote)
 
 
-_resource = _fields(
+def _handle(backend: str, remote: str | None) -> None:
+    """Whether it says where a job is kept."""
+    from sgpu_decl.backends.kinds import kind_named
+    from sgpu_decl.model.job import JobHandle
+
+    if remote is None:
+        return
+    handle = JobHandle.parse(_text(remote))
+    try:
+        rules_of = kind_named(backend).jobs
+    except BackendError:
+        return
+    if rules_of is not None and not rules_of().is_id(handle.id):
+        raise ValueError(f"`{_shown(handle.id)}` is no id of a job")
+
+
+def _resource(cells: Any) -> None:
+    _resource_fields(cells)
+    _handle(cells["backend"], cells["remote"])
+
+
+_resource_fields = _fields(
     {
         "address": _address,
         "backend": _text,
@@ -138,7 +159,7 @@ _resource = _fields(
         "spec": _document,
         "gone": _flag,
         "numbered": _number,
-        "remote": _maybe(_document),
+        "remote": _maybe(_text),
         "last": _maybe(_attempt),
     }
 )

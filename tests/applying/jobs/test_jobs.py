@@ -1,5 +1,7 @@
 """Jobs from plan to destroy, through the real SDK, in a workspace that runs here."""
 
+from contextlib import closing
+from sqlite3 import connect
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.job_view import job_fields
 from sgpu_decl.model.plan import Action, Reason
+from tests.applying.conftest import sgpu
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
 
 
@@ -452,3 +455,19 @@ def test_a_workspace_that_refuses_to_be_read_is_told_and_no_plan_is_made(shop: S
     with pytest.raises(BackendError) as refused:
         shop.plan()
     assert refused.value.code == "permission_denied"
+
+
+@pytest.mark.parametrize("remote", ["[]", "{}", "x", '{"id": 1, "token": "t", "workspace": "w"}'])
+def test_a_damaged_record_of_a_job_is_named_by_every_command(shop: Shop, remote: str) -> None:
+    shop.apply()
+    _, before = shop.job()
+    with closing(connect(shop.folder / ".sgpu/default/state.db")) as database, database:
+        database.execute("UPDATE resources SET remote = ?", [remote])
+    for words in ("plan",), ("apply", "-y"), ("destroy", "-y"), ("show", "nightly"), ("status",):
+        answer = sgpu(shop.folder, *words, "-o", "json")
+        assert answer.code == 1, words
+        assert answer.json["error"]["code"] == "state_unusable"
+        assert "the record of `job.nightly` is damaged" in answer.json["error"]["message"]
+    assert sgpu(shop.folder, "state", "rm", "job.nightly").code == 0
+    assert change(shop).action is Action.CREATE
+    assert shop.job()[1] == before

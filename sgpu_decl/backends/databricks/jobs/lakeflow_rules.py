@@ -1,5 +1,6 @@
 """What a workspace makes of a job's settings: tables, with a reason beside each entry."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
@@ -8,6 +9,7 @@ from sgpu_decl.model.job_rules import Anything, JobDefault, JobRule, JobRules, J
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Reason
 
+_ID = re.compile(r"[0-9]{1,19}")
 _ANY = (Anything.ANYTHING,)
 _WRITTEN = JobDefault((False,), "its default, in plain text")
 
@@ -107,5 +109,6 @@ RULES = JobRules(
     of_notebook=frozenset({"notebook_task", "compute"}),
     start=_start,
     link=lambda workspace, job_id: f"{workspace}/jobs/{job_id}",
+    is_id=lambda text: _ID.fullmatch(text) is not None,
     manager=_manager,
 )
