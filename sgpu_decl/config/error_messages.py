@@ -14,6 +14,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.text.composer import one_line
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.overrides import sources
 from sgpu_decl.text.shape import Shape
@@ -112,7 +113,8 @@ class ErrorExplainer:
         path = spot.path
         place = spot.key if names_key or kind == "extra_forbidden" else spot.place
         related = sources(spot.node) if spot.node is not None else ()
-        if kind == "missing" and isinstance(spot.node, Scalar):  # a name that is short for a block
+        is_short = isinstance(spot.node, Scalar) and spot.parts[-1:] != (str(loc[-1]),)
+        if kind == "missing" and is_short:  # a name that is short for a block
             path = f"{path}.{loc[-1]}"
         name = f"`{path}`" if path else "the run"
         if context.get("ours"):
@@ -133,6 +135,8 @@ class ErrorExplainer:
         self, kind: str, name: str, context: dict[str, Any], node: Node | None
     ) -> tuple[str, str, str | None]:
         value = _value_words(node)
+        if kind == "missing" and value == "nothing":
+            return "missing_key", f"{name} has no value", "write a value"
         if kind == "missing":
             return "missing_key", f"{name} is missing", f"add {name}"
         if kind in _TYPE_WORDS:
@@ -249,7 +253,7 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
         hint = f"known here: {', '.join(f'`{name}`' for name in here.keys)}"
     inside = f" in `{parent}`" if parent else ""
     return Diagnostic(
-        code="unknown_key", summary=f"unknown key `{key[:80]}`{inside}", place=place, hint=hint
+        code="unknown_key", summary=f"unknown key `{one_line(key)}`{inside}", place=place, hint=hint
     )
 
 

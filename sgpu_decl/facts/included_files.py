@@ -170,11 +170,16 @@ def _join(folder: str, name: str) -> str:
 
 def _nothing(pattern: IncludePattern) -> Diagnostic:
     if pattern.literal:
+        is_itself = os.path.normpath(pattern.text) == os.path.basename(pattern.place.file)
         return Diagnostic(
             code="include_unmatched",
-            summary=f"`{pattern.text}` does not exist",
+            summary=f"`{pattern.text}` is this file itself"
+            if is_itself
+            else f"`{pattern.text}` does not exist",
             place=pattern.place,
-            hint="correct the path, which starts from the folder of this file, or remove it",
+            hint="remove it"
+            if is_itself
+            else "correct the path, which starts from the folder of this file, or remove it",
         )
     return Diagnostic(
         code="include_unmatched",

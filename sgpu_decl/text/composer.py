@@ -25,6 +25,11 @@ _TAG = "tag:yaml.org,2002:"
 _SCALAR_TAGS: dict[str, type] = {"int": int, "float": float, "bool": bool, "null": type(None)}
 
 
+def one_line(key: str) -> str:
+    """A key as messages show it."""
+    return key[:80].replace("\n", "\\n")
+
+
 class Stop(Exception):
     """Reading cannot go on; the diagnostic is already noted."""
 
@@ -276,12 +281,11 @@ class Composer:
         frame.skip = False
         new = node.plain and key not in self.plain_keys
         if new and not isinstance(resolve(key), str):
-            shown = key or "(nothing)"
             self.note(
                 "key_not_text",
-                f"the key `{shown[:40]}` is not text",
+                f"the key `{key[:40]}` is not text" if key else "a value has no key",
                 place_of(node),
-                f'put it in quotes: "{shown[:40]}"',
+                f'put it in quotes: "{key[:40]}"' if key else "write `key: value`",
             )
             frame.skip = True
         elif new and key == "<<":
@@ -296,7 +300,7 @@ class Composer:
             related = Related(place=frame.keys[key], note="first written here")
             self.note(
                 "duplicate_key",
-                f"the key `{key[:80]}` is written twice",
+                f"the key `{one_line(key)}` is written twice",
                 place_of(node),
                 "keep one of them",
                 related,

@@ -19,6 +19,7 @@ SPACES = ("var", "target", "project", "matrix", "git", "env")
 """What stands before the dot of a reference."""
 
 _REFERENCE = re.compile(rf"\$\{{({'|'.join(SPACES)})\.([^{{}}]*)\}}")
+_NAME = re.compile(r"\w[\w.-]*")
 _AXIS = re.compile(r"\$\{matrix\.([^{}]*)\}")
 _LONGEST = 1 << 20
 _DEEPEST = 50
@@ -67,7 +68,7 @@ class Scope:
                 )
             if name in self.environ:
                 return _text(self.environ[name], place)
-            hint = f"set it before calling sgpu: `export {name}=…`"
+            hint = _named("env", name, f"set it before calling sgpu: `export {name}=…`")
             near = nearest(name, self.environ)
             return self._unknown(
                 "undefined_env",
@@ -126,7 +127,7 @@ class Scope:
                 f"there is no variable `{name}`",
                 place,
                 _meant("var", name, self.variables)
-                or f"declare it: `variables: {{{name}: value}}`",
+                or _named("var", name, f"declare it: `variables: {{{name}: value}}`"),
             )
         if name in self._done:
             return self._done[name]
@@ -152,7 +153,8 @@ class Scope:
             "unknown_reference",
             f"the matrix has no axis `{name}`",
             place,
-            _meant("matrix", name, axes) or f"add it: `matrix: {{{name}: […]}}`",
+            _meant("matrix", name, axes)
+            or _named("matrix", name, f"add it: `matrix: {{{name}: […]}}`"),
         )
 
     def _git(self, name: str, place: Place) -> Scalar | None:
@@ -279,6 +281,11 @@ def _sources(value: Scalar, reference: Place) -> tuple[Scalar, ...]:
 
 def _text(text: str, place: Place) -> Scalar:
     return Scalar(text, False, place.line, place.column, place.file)  # noqa: FBT003
+
+
+def _named(space: str, name: str, hint: str) -> str:
+    """The hint about a name that is not known, where it is one."""
+    return hint if _NAME.fullmatch(name) else f"write a name: `${{{space}.NAME}}`"
 
 
 def _meant(

@@ -253,7 +253,10 @@ class _Writer:
             colon = _COLON.match(line, key)
             if colon is None or key > end:
                 continue
-            parts += line[start:key], ":" if line[colon.end() : colon.end() + 1] in ",]}#" else ": "
+            after = line[colon.end() : colon.end() + 1]
+            # Without the space, `{a: }` would be the text `a:`.
+            is_empty = after in ("", "#") or (after in ",]}" and colon[0].endswith(":"))
+            parts += line[start:key], ":" if is_empty else ": "
             start = colon.end()
         return "".join(parts) + line[start:end]
 

@@ -81,6 +81,10 @@ def test_a_name_without_a_file_is_an_error_and_a_pattern_without_one_a_warning(
     assert (finding.code, finding.severity) == ("include_unmatched", Severity.WARNING)
 
 
+def test_a_file_that_includes_itself_is_named_as_that(tree: Path) -> None:
+    assert refused(tree, "sgpu.yml").summary == "`sgpu.yml` is this file itself"
+
+
 def test_what_is_no_file_of_the_project_is_refused(tree: Path, tmp_path: Path) -> None:
     (tree / "plan.json").write_text('{"applyable": true, "format_version": "1.0"}')
     (tree / "folder.yml").mkdir()

@@ -109,6 +109,10 @@ CASES = {
         "a: 1  \n\n\n\nb: 'x  '  \n# c  \nd:   # e  \n  - [f: 1]  \n",
         "a: 1\n\nb: 'x  '\n# c\nd: # e\n  - [f: 1]\n",
     ),
+    "keys without a value in braces": (
+        'a: {b: , c:   }\nd: [e: ]\nf: {"g":}\nh:   \n',
+        'a: {b: , c: }\nd: [e: ]\nf: {"g":}\nh:\n',
+    ),
     "comments alone": ("\n   # a\n\n\n# b\n", "# a\n\n# b\n"),
     "nothing": ("", ""),
     "empty lines alone": ("\n\n  \n", ""),
