@@ -211,10 +211,12 @@ def test_files_that_are_gone_are_staged_by_whoever_sees_it(pair: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "title"),
+    "case",
     sampled([("development", "nightly"), ("production", "'${user} and ${user}'")], quick=1),
+    ids=" ".join,
 )
-def test_a_user_in_the_name_of_a_job_goes_on_to_be_named(pair: Make, mode: str, title: str) -> None:
+def test_a_user_in_the_name_of_a_job_goes_on_to_be_named(pair: Make, case: tuple[str, str]) -> None:
+    mode, title = case
     made = pair(SHARED, mode=mode, title=title)
     applied(made.ann)
     named = made.settings()["name"]
