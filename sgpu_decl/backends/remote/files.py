@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
+from sgpu_decl.agent.attempt_files import parse_object
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
 
@@ -21,7 +22,9 @@ __all__ = [
     "RemoteFiles",
     "RemoteMissing",
     "byte_count",
+    "cut_short",
     "folder_size",
+    "get_object",
     "ignore_bytes",
     "save_stream",
     "upload_stream",
@@ -137,6 +140,27 @@ def save_stream(stream: BinaryIO, file: Path, received: Sent) -> None:
         while chunk := stream.read(_CHUNK):
             target.write(chunk)
             received(len(chunk))
+
+
+def cut_short(source: str) -> BackendError:
+    """The error of a file that is not all that was written there. Asking again may help."""
+    error = BackendError(
+        f"reading `{source}`: it is not all that was written there",
+        hint="try again: a shared folder may show a file before its content. If that does not "
+        "help, somebody changed it there",
+        code="remote_broken",
+    )
+    error.retryable = True
+    return error
+
+
+def get_object(files: RemoteFiles, path: str) -> dict[str, Any]:
+    """Read a file with a JSON object. Raises RemoteMissing where it is not there, and BackendError
+    where it is not whole: nobody takes it for one that says nothing."""
+    read = parse_object(files.get(path))
+    if read is None:
+        raise cut_short(path)
+    return read
 
 
 def folder_size(files: RemoteFiles, folder: str) -> int:

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from sgpu_decl.agent.private_folder import private_folder
-from sgpu_decl.backends.remote.files import RemoteFiles
+from sgpu_decl.backends.remote.files import RemoteFiles, cut_short
 from sgpu_decl.backends.remote.split_files import (
     SplitFile,
     changed_there,
@@ -25,7 +25,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
 
-__all__ = ["cut_short", "fetch_output", "run_downloads"]
+__all__ = ["fetch_output", "run_downloads"]
 
 _DOWNLOADS = 8  # at once
 _OUTPUT = "output/"
@@ -182,16 +182,6 @@ def run_downloads(downloads: Mapping[Download, _Of], report: Sent) -> dict[_Of, 
     finally:
         pool.shutdown(cancel_futures=True)
     return failed
-
-
-def cut_short(source: str) -> BackendError:
-    """The error of a file that is not as long as its node wrote it."""
-    return BackendError(
-        f"reading `{source}`: it is not all that the node wrote there",
-        hint="try again: a shared folder may show a file before its content. If that does not "
-        "help, somebody changed it there",
-        code="remote_broken",
-    )
 
 
 @contextmanager

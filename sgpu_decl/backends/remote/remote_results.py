@@ -22,8 +22,8 @@ from sgpu_decl.agent.node.upload import OPEN_RUN
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
-from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
-from sgpu_decl.backends.remote.output_download import cut_short, fetch_output, run_downloads
+from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing, cut_short
+from sgpu_decl.backends.remote.output_download import fetch_output, run_downloads
 from sgpu_decl.backends.remote.remote_layout import BACK
 from sgpu_decl.backends.remote.split_files import changed_there, split_files
 from sgpu_decl.model.jsonable import Json

@@ -112,6 +112,29 @@ def test_another_session_says_nothing_of_a_run_whose_driver_lives(
     assert ("another session of Ray" in (view.unavailable or "")) == (state == "running")
 
 
+@pytest.mark.parametrize("session", ["one", "another"])
+def test_a_status_that_is_seen_before_its_content_ends_nothing(
+    attempts: RayAttempts, answers: Answers, tmp_path: Path, session: str
+) -> None:
+    write_status(tmp_path, RUNNING, age=1)
+    (file,) = tmp_path.rglob("status.json")
+    content = file.read_bytes()
+    job = {"submission_id": RECORD.token, "status": "RUNNING"}
+    if session == "one":
+        answers.by_path[f"/api/jobs/{RECORD.token}"] = job
+
+    for length in range(len(content)):
+        for rest in (b"", bytes(len(content) - length)):
+            file.write_bytes(content[:length] + rest)
+            view = looked(attempts, answers, session=session)
+            assert view.state == "starting"
+            assert "status.json" in (view.unavailable or "")
+    file.write_bytes(content)
+    assert looked(attempts, answers, session=session).state == "running"
+    file.write_bytes(content[:9])
+    assert looked(attempts, answers, session=session).state == "running"
+
+
 def test_a_driver_that_ends_while_its_cluster_does_not_answer_has_ended(
     attempts: RayAttempts, answers: Answers, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from sgpu_decl.agent.locks import try_lock
 from sgpu_decl.agent.node.input_folder import folder_of_launch
+from sgpu_decl.backends.ray.cluster.node_folder import private_folder
 from sgpu_decl.backends.ray.head.ray_files import _PIECE
 from sgpu_decl.backends.remote.lease import LOCK
 from sgpu_decl.testing.ray_cluster import RayCluster
@@ -193,6 +195,35 @@ def test_a_second_run_of_the_same_code_sends_no_code(run: ClusterRun) -> None:
     run.bench.ran()
 
     assert [path.stat().st_ino for path in archives] == written
+    assert run.bench.results() == [(0, {"rank": 0, "n": 1}), (1, {"rank": 1, "n": 1})]
+
+
+@NEWEST_CLUSTER
+@pytest.mark.parametrize("where", ["nodes", "head", "storage"])
+def test_damaged_code_fails_the_run_and_the_next_apply_sends_it_again(
+    cluster: RayCluster, tmp_path: Path, where: str
+) -> None:
+    run = ClusterRun(cluster, tmp_path, storage=where == "storage")
+    run.bench.declare("value", args={"gate": str(run.bench.gate)})
+    (run.bench.project / "data.bin").write_bytes(os.urandom(100_000))
+    run.bench.ran()
+    (archive,) = (run.shared / "objects/code").glob("*.tar.gz")
+    nodes = Path(private_folder(), "objects/code", archive.name)
+    assert nodes.exists() == (where != "storage")
+    nodes.unlink(missing_ok=True)
+    with tarfile.open(nodes if where == "nodes" else archive, "w:gz") as other:
+        other.add(run.bench.project, "code", recursive=False)
+
+    run.bench.declare("value", args={"gate": str(run.bench.gate), "n": 1})
+    run.bench.launched()
+    ended = run.bench.ended()
+
+    assert (ended["state"], ended["first_cause"]["class"]) == ("failed", "staging_failed")
+    assert archive.name in ended["first_cause"]["summary"]
+    if where == "storage":
+        archive.unlink()
+    assert archive.exists() == (where == "nodes")
+    run.bench.ran()
     assert run.bench.results() == [(0, {"rank": 0, "n": 1}), (1, {"rank": 1, "n": 1})]
 
 

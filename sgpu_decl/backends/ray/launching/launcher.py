@@ -23,7 +23,7 @@ from sgpu_decl.backends.ray.launching.planned_cluster import (
 )
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.files import RemoteMissing, get_object
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import is_started
 from sgpu_decl.backends.remote.lease import LEASE
@@ -181,16 +181,15 @@ class RayLauncher(RemoteLauncher):
         return self._clusters.at(cluster["address"], record.owner) if cluster is not None else None
 
     def _submitted_to(self, record: LaunchRecord) -> dict[str, str] | None:
-        """The cluster that a launch may have been submitted to."""
+        """The cluster that a launch may have been submitted to. Raises BackendError."""
         marker = self._launches.marker(record)
         if marker is not None and is_started(marker):
             return {"address": marker["address"], "session": marker["session"]}
         path = f"{self._launches.folder(record)}/{_CLUSTER}"
         try:
-            cluster: dict[str, str] = json.loads(self._launches.area(record).files.get(path))
+            return get_object(self._launches.area(record).files, path)
         except RemoteMissing:
             return None
-        return cluster
 
 
 class _RayStop(ForcedStop):

@@ -1,6 +1,5 @@
 """Attempts on a Ray cluster: what the driver wrote, and the job that it is."""
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.files import RemoteMissing, get_object
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import LOGS
 from sgpu_decl.backends.remote.remote_reference import reference_facts
@@ -226,10 +225,10 @@ class RayAttempts(RemoteAttempts):
             return dict(seen or {"state": "starting"})
 
     def _driver_status(self, record: LaunchRecord) -> dict[str, Any]:
-        """What the driver wrote last."""
+        """What the driver wrote last. Raises BackendError where that is not whole here."""
         path = f"{self._launches.folder(record)}/{STATUS}"
         try:
-            status: dict[str, Any] = json.loads(self._launches.area(record).files.get(path))
+            status = get_object(self._launches.area(record).files, path)
         except RemoteMissing:
             return {"state": "starting"}
         self._known[record.token] = status
