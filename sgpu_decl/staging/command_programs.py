@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from sgpu_decl.text.shell_text import ASSIGNMENT, SHELLS
 
-__all__ = ["PYTHON", "CommandReach", "command_reach"]
+__all__ = ["PYTHON", "CommandReach", "command_reach", "lists_folder"]
 
 PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?")
 _PYTEST = frozenset({"pytest", "py.test"})
@@ -35,6 +35,7 @@ _PLAIN = frozenset({
     "shopt", "sleep", "sort", "sync", "tail", "tee", "test", "touch", "tr", "trap", "true",
     "ulimit", "umask", "uname", "unset", "wait", "wc", "which", "whoami",
 })  # fmt: skip
+_LISTING = frozenset({"dir", "du", "find", "ls", "tree"})
 _WORDS_OF_SHELL = frozenset({
     "!", "{", "}", "(", ")", "do", "done", "elif", "else", "fi", "if", "then", "until", "while",
 })  # fmt: skip
@@ -75,6 +76,12 @@ def command_reach(command: Sequence[str] | str, read: ReadScript) -> CommandReac
         reach.words += command
         _simple(list(command), read, reach, 0)
     return reach
+
+
+def lists_folder(text: str) -> bool:
+    """Whether a program lists the folder that it is started in, as `ls -l` does."""
+    program, *words = text.split() or [""]
+    return program in _LISTING and all(word.startswith("-") for word in words)
 
 
 def _text(text: str, read: ReadScript, reach: CommandReach, depth: int) -> None:
@@ -133,6 +140,8 @@ def _simple(words: list[str], read: ReadScript, reach: CommandReach, depth: int)
         _wrapped(program, rest, read, reach, depth)
     elif program in (".", "source"):
         _script(rest[0] if rest else "", read, reach, depth)
+    elif lists_folder(" ".join(words)):
+        reach.words.append(".")
     elif words[0] not in _PLAIN:
         _script(words[0], read, reach, depth)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.regular_files import read_head, read_regular
-from sgpu_decl.staging.command_programs import CommandReach, command_reach
+from sgpu_decl.staging.command_programs import CommandReach, command_reach, lists_folder
 from sgpu_decl.staging.git_patterns import PatternList, patterns_of
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.source_mentions import (
@@ -492,6 +492,8 @@ class _Reach:
                 dotted = path.removesuffix(".py").replace("/", ".")
                 if path.endswith(".py") and f".{start}" in f".{dotted}":
                     self._take(path, f"`{shown}:{line}` imports modules by computed names")
+        for line in _on_whole_code(mentions):
+            self._below(".", f"`{shown}:{line}` starts a program on the folder of the code")
         for path, line in mentions.opened:
             self._below(path, f"`{shown}:{line}` opens it")
         for text, line in mentions.texts:
@@ -592,6 +594,13 @@ class _Reach:
         inside = f"/{module.replace('.', '/')}"
         named = self._tree.modules.get(module.rpartition(".")[2], ())
         return [path for path in named if _module_of(path).endswith(inside)]
+
+
+def _on_whole_code(mentions: Mentions) -> Iterator[int]:
+    """The lines that start a program on all files of the folder, such as `cat *`."""
+    for words, line in mentions.programs:
+        if lists_folder(words) or not _ALL.isdisjoint(words.split()):
+            yield line
 
 
 def _pieces(text: str) -> set[str]:

@@ -27,8 +27,13 @@ __all__ = [
 _LONGEST = 10_000  # characters of a text that may hold a path
 _MOST_PARTS = 50  # of a text that is put together
 _COMPUTED = frozenset({
-    "__import__", "get_class", "get_method", "import_module", "import_string", "iter_modules",
-    "locate", "module_from_spec", "resolve_name", "run_module", "walk_packages",
+    "__import__", "find_spec", "get_class", "get_method", "import_module", "import_string",
+    "iter_modules", "locate", "module_from_spec", "resolve_name", "run_module", "walk_packages",
+})  # fmt: skip
+# They start programs, by a text for a shell or by its words.
+_STARTING = frozenset({
+    "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "popen", "run",
+    "system",
 })  # fmt: skip
 _EXECUTED = frozenset({"compile", "eval", "exec", "repeat", "timeit"})
 _IMPORT_IN_TEXT = re.compile(r"\b(?:from|import)\s+([A-Za-z_][\w.]*)")
@@ -53,12 +58,14 @@ class Mentions:
         part is computed.
     opened: the paths that are opened, relative to the root of the code, with the line of each.
     computed: the start of each module name that is imported and computed, with its line.
+    programs: the words that start a program, as far as they are literal, with their line.
     """
 
     imports: tuple[ImportMention, ...]
     texts: tuple[tuple[str, int], ...]
     opened: tuple[tuple[str, int], ...] = ()
     computed: tuple[tuple[str, int], ...] = ()
+    programs: tuple[tuple[str, int], ...] = ()
 
 
 def mentions_of(path: Path, shown: str) -> Mentions:
@@ -135,6 +142,7 @@ def _of_tree(tree: ast.Module, opened: tuple[tuple[str, int], ...]) -> Mentions:
         tuple(dict.fromkeys(texts)),
         opened,
         tuple(one for node in nodes for one in _computed(node, renamed)),
+        tuple(one for node in nodes for one in _programs(node, renamed)),
     )
 
 
@@ -200,6 +208,15 @@ def _computed(node: ast.AST, renamed: Mapping[str, str]) -> Iterator[tuple[str, 
                 module = re.fullmatch(r"\s*(?:from|import)\s+([\w.]*)(\s.*)?", start, re.DOTALL)
                 if module is not None:
                     yield module[1], line
+
+
+def _programs(node: ast.AST, renamed: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    match node:
+        case ast.Call(func=function, args=[words, *_], lineno=line) if (
+            _called(function, renamed) in _STARTING
+        ):
+            many = words.elts if isinstance(words, ast.List | ast.Tuple) else [words]
+            yield " ".join("".join(_parts(word)) for word in many), line
 
 
 def _start_of(name: ast.expr) -> str:

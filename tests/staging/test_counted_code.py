@@ -75,6 +75,7 @@ def test_a_folder_called_test_is_one_of_tests_only_if_it_holds_some() -> None:
         ("import importlib\nimportlib.import_module('tests.helpers')", {"tests/helpers.py"}),
         ("import importlib\nimportlib.import_module(f'tests.{x}')", TESTS - {"tests/data/x.json"}),
         ("import importlib\nimportlib.import_module(f'lib.{x}')", set()),
+        ("import importlib.util as u\nu.find_spec(f'tests.{x}')", TESTS - {"tests/data/x.json"}),
         ("import importlib\nimportlib.import_module(name)", TESTS - {"tests/data/x.json"}),
         ("open('README.md')", {"README.md"}),
         (
@@ -154,6 +155,10 @@ def test_what_settings_name_counts(plant: Plant, path: str, text: str) -> None:
         ("import subprocess\nsubprocess.run(['pytest', '-q'])", TESTS),
         ("import unittest\nunittest.TestLoader().discover(where)", TESTS),
         ("import os\nos.listdir()", set(TREE) - ALWAYS),
+        ("import os\nos.system('cat *')", set(TREE) - ALWAYS),
+        ("import subprocess as s\ns.run(['tar', 'cf', 'x.tar', '.'])", set(TREE) - ALWAYS),
+        ("import subprocess as s\ns.check_output('ls -1', shell=True)", set(TREE) - ALWAYS),
+        ("import subprocess as s\ns.run('git status', shell=True)", set()),
         ("from pathlib import Path\nlist(Path.cwd().iterdir())", set(TREE) - ALWAYS),
         (
             "from pathlib import Path\nlist(Path(__file__).resolve().parents[0].iterdir())",
@@ -246,6 +251,8 @@ EVERYTHING = set(TREE)
         ("python -u train.py > out.txt 2>&1", ALWAYS),
         ("cd lib && python ../train.py", EVERYTHING),
         ("cd lib && python core.py", ALWAYS),
+        ("ls -l; python train.py", EVERYTHING),
+        ("ls /data; python train.py", ALWAYS),
         ("X=1 torchrun --nproc_per_node 2 train.py --a b", ALWAYS),
         ("python -m torch.distributed.run train.py", ALWAYS),
         ("accelerate launch --config_file a.yaml -m lib.core", ALWAYS),
