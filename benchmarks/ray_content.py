@@ -18,7 +18,7 @@ from measuring import Row
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 
 __all__ = ["ray_content"]
@@ -90,7 +90,7 @@ def ray_content(scratch: Path) -> Iterator[Row]:
     with ray_cluster(nodes=2, cpus=4, environ={"TMPDIR": str(folder)}) as cluster:
         put = _put(cluster, content)
         (transferred,) = _on_head(cluster, TRANSFER, content, folder / "arrived")
-        files = RayFiles(Clusters().at(cluster.url))
+        files = HeadPlace(Clusters().at(cluster.url))
         files.make_folder(CODE)  # starts the depot, which takes as long for any content
         started = time.monotonic()
         files.put(f"{CODE}/bench.tar.gz", content)

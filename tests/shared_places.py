@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.folder.shared_folder import MARKER
+from sgpu_decl.places.folder import MARKER
 from sgpu_decl.storing.stores import (
     DATABRICKS,
     OBJECT,

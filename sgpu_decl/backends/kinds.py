@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.package_lists.base_environments import Base
     from sgpu_decl.model.job_rules import JobRules
     from sgpu_decl.model.state import Attempt
-    from sgpu_decl.storing.state_files import StateFiles
+    from sgpu_decl.storing.state_root import StateRoot
     from sgpu_decl.storing.stores import SharedPlace
 
 __all__ = [
@@ -70,7 +70,7 @@ class BackendKind:
             names no backend; of one of our kinds alone.
         orphans: the attempts, below a state's folder, that still run though their folders were
             deleted; where its supervisors leave records elsewhere.
-        state_files: the files that keep a shared state, where its platform does; of one of our
+        state_root: the files that keep a shared state, where its platform does; of one of our
             kinds alone.
         check_reference: raises ValueError for a `LaunchRecord.reference` in a shared state that no
             launch of this kind has.
@@ -88,7 +88,7 @@ class BackendKind:
     checks: bool = False
     takes_calls: bool = False
     orphans: "Callable[[Path], tuple[Attempt, ...]] | None" = None
-    state_files: "Callable[[SharedPlace], StateFiles] | None" = None
+    state_root: "Callable[[SharedPlace], StateRoot] | None" = None
     database_token: "Callable[[], str] | None" = None
     check_reference: "Callable[[str], None] | None" = None
 

@@ -14,15 +14,13 @@ from sgpu_decl.storing.state_store import StateStore
 
 if TYPE_CHECKING:
     from sgpu_decl.model.project_home import ProjectHome
-    from sgpu_decl.storing.file_proposals import ProposalFiles
     from sgpu_decl.storing.journal.lock_lease import LockLease
     from sgpu_decl.storing.journal.offline_store import OfflineStore
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.journal.store import JournalStore
-    from sgpu_decl.storing.object.bucket import Bucket
-    from sgpu_decl.storing.platform.platform_place import PlatformPlace
     from sgpu_decl.storing.postgres.server import ServerConnection
     from sgpu_decl.storing.proposals import ProposalStore
+    from sgpu_decl.storing.state_root import StateRoot
 
 FOLDER = "folder"
 POSTGRES = "postgres"
@@ -149,10 +147,17 @@ def grants(place: SharedPlace, *, planner: str, applier: str) -> str | None:
 
 def local_proposals(folder: Path) -> "ProposalStore":
     """The proposals of a target whose files lie in a folder of this machine."""
+    from sgpu_decl.places.folder import FolderPlace
     from sgpu_decl.storing.file_proposals import FileProposals
-    from sgpu_decl.storing.folder.proposals import FolderProposalFiles
+    from sgpu_decl.storing.state_root import StateRoot
 
-    return FileProposals(FolderProposalFiles(folder, make=make_state_folder))
+    root = StateRoot(
+        place=FolderPlace(folder, mode=0o600),
+        name=str(folder),
+        path=str(folder),
+        require=lambda: make_state_folder(folder / "proposals"),
+    )
+    return FileProposals(root, root.path)
 
 
 def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
@@ -163,28 +168,8 @@ def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
         return PostgresProposals(_server(place), project=place.project, target=target)
     from sgpu_decl.storing.file_proposals import FileProposals
 
-    return FileProposals(_proposal_files(place, target))
-
-
-def _proposal_files(place: SharedPlace, target: str) -> "ProposalFiles":
-    if place.kind == DATABRICKS:
-        from sgpu_decl.storing.platform.proposals import PlatformProposalFiles
-
-        return PlatformProposalFiles(_platform(place), project=place.project, target=target)
-    if place.kind == OBJECT:
-        from sgpu_decl.storing.object.proposals import ObjectProposalFiles
-
-        return ObjectProposalFiles(_bucket(place), project=place.project, target=target)
-    from sgpu_decl.storing.folder.proposals import FolderProposalFiles
-    from sgpu_decl.storing.folder.shared_folder import SharedFolder
-
-    shared = SharedFolder(Path(place.address))
-    return FolderProposalFiles(
-        shared.path / place.project / target,
-        make=shared.make,
-        require=shared.require,
-        share=shared.share_file,
-    )
+    root = _root_of(place)
+    return FileProposals(root, f"{root.path}/{place.project}/{target}")
 
 
 def shared_journal(place: SharedPlace, target: str) -> "Journal":
@@ -193,17 +178,34 @@ def shared_journal(place: SharedPlace, target: str) -> "Journal":
         from sgpu_decl.storing.postgres.journal import PostgresJournal
 
         return PostgresJournal(_server(place), project=place.project, target=target)
-    if place.kind == DATABRICKS:
-        from sgpu_decl.storing.platform.journal import PlatformJournal
+    from sgpu_decl.storing.journal.file_journal import FileJournal
 
-        return PlatformJournal(_platform(place), project=place.project, target=target)
+    return FileJournal(_root_of(place), project=place.project, target=target)
+
+
+def _root_of(place: SharedPlace) -> "StateRoot":
+    """The folder of all states, in a place that has files."""
+    from sgpu_decl.storing.state_root import StateRoot
+
+    if place.kind == FOLDER:
+        from sgpu_decl.places.folder import FolderPlace
+
+        folder = FolderPlace(Path(place.address), shared=True)
+        return StateRoot(place=folder, name=place.address, path=place.address)
     if place.kind == OBJECT:
-        from sgpu_decl.storing.object.journal import ObjectJournal
+        from sgpu_decl.model.bucket_url import bucket_url
+        from sgpu_decl.places.bucket import BucketAddress, BucketPlace
 
-        return ObjectJournal(_bucket(place), project=place.project, target=target)
-    from sgpu_decl.storing.folder.journal import FolderJournal
+        url = bucket_url(place.address)
+        assert url is not None  # noqa: S101  the block `state` takes no other one
+        server = {"endpoint": place.endpoint, "region": place.region, "account": place.account}
+        bucket = BucketPlace(BucketAddress(url=url, **server))
+        return StateRoot(place=bucket, name=bucket.name, path="", begin=bucket.require_conditions)
+    from sgpu_decl.backends.kinds import kind_named
 
-    return FolderJournal(Path(place.address), project=place.project, target=target)
+    opened = kind_named(place.kind).state_root
+    assert opened is not None  # noqa: S101  a kind of backend in `SHARED` has one
+    return opened(place)
 
 
 def _server(place: SharedPlace) -> "ServerConnection":
@@ -221,24 +223,4 @@ def _server(place: SharedPlace) -> "ServerConnection":
             password=place.password,
             token=token,
         )
-    )
-
-
-def _platform(place: SharedPlace) -> "PlatformPlace":
-    from sgpu_decl.backends.kinds import kind_named
-    from sgpu_decl.storing.platform.platform_place import PlatformPlace
-
-    opened = kind_named(place.kind).state_files
-    assert opened is not None  # noqa: S101  what is of a kind of backend in `SHARED` has files
-    return PlatformPlace(place.address, opened(place))
-
-
-def _bucket(place: SharedPlace) -> "Bucket":
-    from sgpu_decl.model.bucket_url import bucket_url
-    from sgpu_decl.storing.object.bucket import Bucket, BucketPlace
-
-    url = bucket_url(place.address)
-    assert url is not None  # noqa: S101  the block `state` takes no other one
-    return Bucket(
-        BucketPlace(url=url, endpoint=place.endpoint, region=place.region, account=place.account)
     )

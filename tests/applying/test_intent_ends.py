@@ -9,7 +9,7 @@ import pytest
 from sgpu_decl.applying.intent_ends import IntentEnds
 from sgpu_decl.errors import Locked
 from sgpu_decl.model.state import IntentEnd
-from sgpu_decl.storing.folder.shared_folder import MARKER
+from sgpu_decl.places.folder import MARKER
 from sgpu_decl.storing.journal.port import Journal, StoreDown
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.stores import FOLDER, SharedPlace, shared_journal, shared_store

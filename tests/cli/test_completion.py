@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.cli.completion_values import _OF_FILE, KINDS
-from sgpu_decl.storing.folder.shared_folder import MARKER
+from sgpu_decl.places.folder import MARKER
 from sgpu_decl.text.overrides import _OTHER_OPTIONS
 from tests.cli.conftest import Shell
 from tests.cli.test_every_option import TREE

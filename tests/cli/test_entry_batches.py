@@ -7,7 +7,7 @@ import pytest
 
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.local.launcher import LocalLauncher
-from sgpu_decl.storing.folder.journal import FolderJournal
+from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.stores import FOLDER
 from tests.cli.conftest import Shell
 from tests.shared_places import new_place
@@ -30,7 +30,7 @@ def test_intents_of_a_window_are_one_entry_and_what_has_ended_meanwhile_is_anoth
         f"project: {{name: p}}\nstate: {{kind: folder, path: {place.address}}}\nruns:\n{runs}",
     )
     launched: list[str] = []
-    launch, append = LocalLauncher.launch, FolderJournal.append
+    launch, append = LocalLauncher.launch, FileJournal.append
 
     def counted(self: LocalLauncher, launching: LaunchRequest) -> str | None:
         reference = launch(self, launching)
@@ -38,7 +38,7 @@ def test_intents_of_a_window_are_one_entry_and_what_has_ended_meanwhile_is_anoth
         return reference
 
     def slow(
-        self: FolderJournal, number: int, text: str, *, prev: str | None = None
+        self: FileJournal, number: int, text: str, *, prev: str | None = None
     ) -> datetime | None:
         """The first append after a launch takes until all of the window are launched."""
         if '"op":"launched"' in text:
@@ -47,7 +47,7 @@ def test_intents_of_a_window_are_one_entry_and_what_has_ended_meanwhile_is_anoth
 
     with monkeypatch.context() as patched:
         patched.setattr(LocalLauncher, "launch", counted)
-        patched.setattr(FolderJournal, "append", slow)
+        patched.setattr(FileJournal, "append", slow)
         answer = sgpu.here("apply", "-y", "--detach", "--parallelism", "2")
     assert answer.code == 0, answer.err
     entries = sgpu.here("state", "log", "-o", "json").json["data"]["entries"]

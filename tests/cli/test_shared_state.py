@@ -605,9 +605,9 @@ def test_an_apply_that_waits_while_the_state_is_migrated_begins_no_new_one(
 
 
 APPEND = {
-    FOLDER: "sgpu_decl.storing.folder.journal,FolderJournal,append",
+    FOLDER: "sgpu_decl.storing.journal.file_journal,FileJournal,append",
     POSTGRES: "sgpu_decl.storing.postgres.journal,PostgresJournal,append",
-    OBJECT: "sgpu_decl.storing.object.journal,ObjectJournal,append",
+    OBJECT: "sgpu_decl.storing.journal.file_journal,FileJournal,append",
 }
 ENTRIES = range(1, 7)  # lock, begin, launched, plan applied, unlock, and the lock after the run
 

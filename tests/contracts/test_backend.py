@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.errors import BackendError
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase, until
 from sgpu_decl.testing.contracts.backend_contract import BackendContract
 from sgpu_decl.testing.ray_cluster import RayCluster
@@ -74,9 +74,9 @@ class TestFolder(BackendContract):
     ) -> None:
         bench.declare("leave", args={"names": ["a"]})
         assert bench.ran()["state"] == "succeeded"
-        listed = FolderFiles.list
+        listed = FolderPlace.list
         monkeypatch.setattr(
-            FolderFiles,
+            FolderPlace,
             "list",
             lambda files, folder: tuple(replace(one, size=0) for one in listed(files, folder)),
         )
@@ -93,14 +93,14 @@ class TestFolder(BackendContract):
         for number in (1, 2):
             bench.declare("leave", args={"names": [f"{number}"]})
             assert bench.ran()["state"] == "succeeded"
-        delete = FolderFiles.delete
+        delete = FolderPlace.delete
 
-        def refuse(files: FolderFiles, path: str) -> None:
+        def refuse(files: FolderPlace, path: str) -> None:
             if "/hello/1-" in path:
                 raise BackendError("permission denied")
             delete(files, path)
 
-        monkeypatch.setattr(FolderFiles, "delete", refuse)
+        monkeypatch.setattr(FolderPlace, "delete", refuse)
 
         freed = bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json").data
 
@@ -113,16 +113,16 @@ class TestFolder(BackendContract):
     ) -> None:
         bench.declare("leave", args={"names": ["a"]})
         assert bench.ran()["state"] == "succeeded"
-        put = FolderFiles.put
+        put = FolderPlace.put
 
         def full(*_: object) -> None:
             raise BackendError("no space left on device", hint="make room", code="no_room")
 
         with monkeypatch.context() as patch:
-            patch.setattr(FolderFiles, "put", full)
+            patch.setattr(FolderPlace, "put", full)
             freed = bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json").data
 
-        assert FolderFiles.put is put
+        assert FolderPlace.put is put
         assert freed["attempts"] == ["hello#1"]
         assert freed["problems"] == [{"summary": "no space left on device", "hint": "make room"}]
         assert list((tmp_path / "shared/runs").glob("*/hello/*")) == []

@@ -24,16 +24,14 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Resource
-from sgpu_decl.storing.folder.journal import FolderJournal
-from sgpu_decl.storing.folder.shared_folder import MARKER
+from sgpu_decl.places.folder import MARKER
 from sgpu_decl.storing.journal.entry import digest, read_entry
+from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.journal.lock_lease import LockLease
 from sgpu_decl.storing.journal.port import Compacted, Journal, JournalGap, Stored, StoreDown
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.object.journal import ObjectJournal
-from sgpu_decl.storing.platform.journal import PlatformJournal
 from sgpu_decl.storing.state_store import Patience
 from sgpu_decl.storing.stores import (
     DATABRICKS,
@@ -512,20 +510,22 @@ def test_a_folder_does_not_give_a_number_whose_entry_is_deleted_while_it_is_adde
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / MARKER).touch()
-    journal = FolderJournal(tmp_path, project="p", target="default")
+    shared = SharedPlace(kind=FOLDER, address=str(tmp_path), project="p")
+    journal, other = (shared_journal(shared, "default") for _ in range(2))
+    assert isinstance(journal, FileJournal)
     for number in (1, 2):
         assert journal.append(number, f"entry {number}") is not None
-    other = FolderJournal(tmp_path, project="p", target="default")
-    create = FolderJournal._create
+    create = journal._place.create
 
-    def late(self: FolderJournal, folder: Path, name: str, data: bytes) -> datetime | None:
-        if self is journal:  # others go on between the look at the entry before and the link
-            for number in (3, 4, 5):
-                assert other.append(number, f"entry {number}") is not None
-            other.drop_before(5)
-        return create(self, folder, name, data)
+    def late(path: str, content: bytes) -> bool:
+        # Others go on between the look at the entry before and the link.
+        for number in (3, 4, 5):
+            assert other.append(number, f"entry {number}") is not None
+        assert other.put_checkpoint(5, b"all before")
+        other.drop_before(5)
+        return create(path, content)
 
-    monkeypatch.setattr(FolderJournal, "_create", late)
+    monkeypatch.setattr(journal._place, "create", late)
     assert journal.append(3, "late") is None
     entries = (tmp_path / "p" / "default" / "entries").glob("*.json")
     assert sorted(path.name for path in entries) == ["000000000001.json", "000000000005.json"]
@@ -934,19 +934,12 @@ def change(place: SharedPlace, number: int, text: str | None) -> None:
         file = Path(place.address) / "p" / "default" / "entries" / f"{number:012}.json"
         file.unlink() if text is None else file.write_text(text)
         return
-    if place.kind == DATABRICKS:
+    if place.kind in (DATABRICKS, OBJECT):
         journal = shared_journal(place, "default")
-        assert isinstance(journal, PlatformJournal)
+        assert isinstance(journal, FileJournal)
         path = journal._entry(number)
-        journal._files.delete(path)
-        assert text is None or journal._files.create(path, text.encode())
-        return
-    if place.kind == OBJECT:
-        objects = shared_journal(place, "default")
-        assert isinstance(objects, ObjectJournal)
-        path = objects._entry(number)
-        objects._bucket.delete([path])
-        assert text is None or objects._bucket.create(path, text.encode())
+        journal._place.delete(path)
+        assert text is None or journal._place.create(path, text.encode())
         return
     assert place.kind == POSTGRES
     import psycopg
@@ -1142,7 +1135,8 @@ def test_a_folder_that_a_group_shares_is_shared_whatever_the_umask(tmp_path: Pat
     (path / MARKER).touch()
     before = os.umask(0o077)
     try:
-        journal = FolderJournal(path, project="p", target="default")
+        shared = SharedPlace(kind=FOLDER, address=str(path), project="p")
+        journal = shared_journal(shared, "default")
         assert journal.append(1, "first") is not None
         journal.now()
     finally:

@@ -2,15 +2,15 @@
 
 import os
 import time
+import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.storing.folder.shared_folder import MARKER
+from sgpu_decl.places.folder import MARKER
 from sgpu_decl.storing.proposals import KEPT, ProposalStore
 from sgpu_decl.storing.stores import (
     FOLDER,
@@ -170,16 +170,12 @@ def test_files_that_are_being_written_or_are_no_proposals_are_passed_over(tmp_pa
 def test_a_machine_whose_clock_is_wrong_deletes_no_proposals_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> "Ahead":
-            return super().now(tz) + 2 * KEPT
-
+    right = time.time
     (tmp_path / MARKER).touch()
     store = shared_proposals(SharedPlace(kind=FOLDER, address=str(tmp_path), project="p"), "prod")
     store.propose(IDS[0], b"x")
     with monkeypatch.context() as patched:
-        patched.setattr("sgpu_decl.storing.folder.proposals.datetime", Ahead)
+        patched.setattr(time, "time", lambda: right() + 2 * KEPT.total_seconds())
         store.propose(IDS[1], b"y")
     assert found(store) == {IDS[0]: b"x", IDS[1]: b"y"}
 

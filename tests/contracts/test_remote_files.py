@@ -1,4 +1,4 @@
-"""What all files of remote backends promise (`backends.remote.files.RemoteFiles`).
+"""What all files of remote backends promise (`backends.remote.files.Place`).
 
 Another implementation joins by one more value of `STORAGES`: a function that gives the files, and
 an empty folder among them.
@@ -14,31 +14,31 @@ import pytest
 
 from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection
-from sgpu_decl.backends.databricks.api.workspace_files import VolumeFiles, WorkspaceFiles
+from sgpu_decl.backends.databricks.api.workspace_files import VolumePlace, WorkspacePlace
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
-from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.errors import BackendError
+from sgpu_decl.places.folder import FolderPlace
+from sgpu_decl.places.place import Place, PlaceMissing, file_size
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.databricks.conftest import server, tenant, token
 
 __all__ = ["server", "tenant", "token"]
 
-Storage = tuple[RemoteFiles, str]
+Storage = tuple[Place, str]
 
 
 def _folder(request: pytest.FixtureRequest) -> Storage:
     root = request.getfixturevalue("tmp_path") / "shared"
     root.mkdir()
-    return FolderFiles(root), str(root)
+    return FolderPlace(root), str(root)
 
 
 def _workspace(request: pytest.FixtureRequest) -> Storage:
     request.getfixturevalue("token")
     connection = Connection(Account())
-    files = WorkspaceFiles(connection)
+    files = WorkspacePlace(connection)
     root = f"/Workspace/Users/{connection.user}/files"
     files.make_folder(root)
     return files, root
@@ -47,7 +47,7 @@ def _workspace(request: pytest.FixtureRequest) -> Storage:
 def _volume(request: pytest.FixtureRequest) -> Storage:
     volume: Path = request.getfixturevalue("tenant") / "Volumes" / "main" / "ml" / "files"
     volume.mkdir(parents=True)
-    return VolumeFiles(Connection(Account())), "/Volumes/main/ml/files"
+    return VolumePlace(Connection(Account())), "/Volumes/main/ml/files"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def ray_url() -> Iterator[str]:
 
 
 def _head(request: pytest.FixtureRequest) -> Storage:
-    files = RayFiles(Clusters().at(request.getfixturevalue("ray_url")))
+    files = HeadPlace(Clusters().at(request.getfixturevalue("ray_url")))
     root = f"{ROOT}/{uuid4().hex}"
     files.make_folder(root)
     return files, root
@@ -94,7 +94,7 @@ def test_what_was_put_is_there_for_every_call(
 
     files.put(f"{root}/a", content if form == "bytes" else source, sent.append)
 
-    assert files.size(f"{root}/a") == len(content)
+    assert file_size(files, f"{root}/a") == len(content)
     assert files.get(f"{root}/a") == content
     files.fetch(f"{root}/a", here, received.append)
     assert here.read_bytes() == content
@@ -156,12 +156,12 @@ def test_folders_are_made_with_those_above_and_twice(storage: Storage) -> None:
 def test_what_is_not_there_is_missing(storage: Storage, tmp_path: Path) -> None:
     files, root = storage
     for path in (f"{root}/nothing", f"{root}/no/such/folder"):
-        assert files.size(path) is None
+        assert file_size(files, path) is None
         assert files.list(path) == ()
         files.delete(path)
-        with pytest.raises(RemoteMissing, match=r"nothing|such"):
+        with pytest.raises(PlaceMissing, match=r"nothing|such"):
             files.get(path)
-        with pytest.raises(RemoteMissing):
+        with pytest.raises(PlaceMissing):
             files.fetch(path, tmp_path / "here")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.folder.shared_folder import MARKER
+from sgpu_decl.places.folder import MARKER
 from sgpu_decl.storing.journal.store import JournalStore
 from sgpu_decl.storing.stores import FOLDER, SharedPlace, shared_journal, shared_store
 from tests.storing.conftest import make_launch

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.storing.folder.shared_folder import SharedFolder
+from sgpu_decl.places.folder import MARKER, FolderPlace
 
 
 @pytest.fixture
@@ -13,6 +13,7 @@ def team(tmp_path: Path) -> Path:
     path = tmp_path / "team"
     path.mkdir()
     path.chmod(0o2770)
+    (path / MARKER).touch()
     return path
 
 
@@ -29,12 +30,12 @@ def test_a_folder_is_not_found_before_it_has_its_rights(
     monkeypatch.setattr(os, "chmod", watched)
     before = os.umask(0o077)
     try:
-        SharedFolder(team).make(team / "p")
+        FolderPlace(team, shared=True).make_folder(str(team / "p"))
     finally:
         os.umask(before)
     assert found == [False]
     assert (team / "p").stat().st_mode & 0o070 == 0o070
-    assert os.listdir(team) == ["p"]
+    assert sorted(os.listdir(team)) == [MARKER, "p"]
 
 
 @pytest.mark.parametrize("used", [False, True])
@@ -47,15 +48,15 @@ def test_a_folder_that_another_process_makes_at_the_same_moment_is_one(
 
     def outrun(path: Path, mode: int) -> None:
         monkeypatch.setattr(os, "chmod", chmod)
-        SharedFolder(team).make(team / "p")
+        FolderPlace(team, shared=True).make_folder(str(team / "p"))
         numbers.append((team / "p").stat().st_ino)
         if used:
             (team / "p" / "entry").touch()
         chmod(path, mode)
 
     monkeypatch.setattr(os, "chmod", outrun)
-    SharedFolder(team).make(team / "p")
-    assert os.listdir(team) == ["p"]
+    FolderPlace(team, shared=True).make_folder(str(team / "p"))
+    assert sorted(os.listdir(team)) == [MARKER, "p"]
     assert [(team / "p").stat().st_ino] == numbers
     assert {*os.listdir(team / "p")} == {".keep", *(["entry"] if used else [])}
     assert (team / "p").stat().st_mode & 0o070 == 0o070

@@ -15,12 +15,13 @@ import pytest
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.bucket_url import bucket_url
 from sgpu_decl.model.owner import Presence
+from sgpu_decl.places.bucket import BucketAddress, BucketPlace, _opened
+from sgpu_decl.places.clock import PROBE
 from sgpu_decl.storing.journal.append import append_once
 from sgpu_decl.storing.journal.entry import digest
+from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
-from sgpu_decl.storing.object.bucket import Bucket, BucketPlace, _opened
-from sgpu_decl.storing.object.journal import ObjectJournal
 from sgpu_decl.storing.proposals import KEPT
 from sgpu_decl.storing.stores import (
     OBJECT,
@@ -35,7 +36,7 @@ from tests.object_server import ObjectServer
 from tests.shared_places import new_place
 
 HOUR = 3600.0
-BUCKET = "sgpu_decl.storing.object.bucket"
+BUCKET = "sgpu_decl.places.bucket"
 WRITTEN = (("Last-Modified", "Fri, 27 Nov 2026 12:00:00 GMT"), ("ETag", '"a"'))
 
 
@@ -56,18 +57,29 @@ def place(direct: SharedPlace, proxy: FaultyProxy) -> SharedPlace:
 
 
 @pytest.fixture
-def journal(place: SharedPlace) -> Iterator[ObjectJournal]:
+def journal(place: SharedPlace) -> Iterator[FileJournal]:
     with closing(shared_journal(place, "default")) as opened:
-        assert isinstance(opened, ObjectJournal)
+        assert isinstance(opened, FileJournal)
         yield opened
 
 
-def fill(journal: ObjectJournal, *numbers: int) -> None:
+def fill(journal: FileJournal, *numbers: int) -> None:
     for number in numbers:
         assert journal.append(number, f"entry {number}") is not None
 
 
-def texts(journal: ObjectJournal, number: int = 0) -> list[str]:
+def compacted(journal: FileJournal, number: int) -> None:
+    assert journal.put_checkpoint(number, b"all before")
+    journal.drop_before(number)
+
+
+def probes(journal: FileJournal) -> list[str]:
+    """What was made to learn the time."""
+    found = journal._place.list(journal._home)
+    return [entry.name for entry in found if entry.name.startswith(PROBE)]
+
+
+def texts(journal: FileJournal, number: int = 0) -> list[str]:
     return [item.text for item in journal.after(number)]
 
 
@@ -113,7 +125,7 @@ def test_a_bucket_that_is_not_there_begins_no_new_state(place: SharedPlace) -> N
 
 
 def test_credentials_that_are_refused_are_named_with_the_way_out(
-    place: SharedPlace, journal: ObjectJournal, proxy: FaultyProxy
+    place: SharedPlace, journal: FileJournal, proxy: FaultyProxy
 ) -> None:
     said = "The AWS Access Key Id you provided does not exist in our records."
     proxy.answer(always, Answer(status=403, body=refusal("InvalidAccessKeyId", said)))
@@ -129,7 +141,7 @@ def test_credentials_that_are_refused_are_named_with_the_way_out(
 
 
 def test_a_machine_without_credentials_is_told_how_to_give_some(
-    journal: ObjectJournal, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    journal: FileJournal, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -157,7 +169,7 @@ def test_a_login_that_cannot_be_read_is_named(
 @pytest.mark.expensive
 def test_a_server_that_does_not_answer_is_given_up_and_named(
     place: SharedPlace,
-    journal: ObjectJournal,
+    journal: FileJournal,
     proxy: FaultyProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -181,7 +193,7 @@ def test_a_server_that_is_not_there_is_named(place: SharedPlace) -> None:
         journal.after(0)
 
 
-def test_a_server_that_is_busy_is_asked_again(journal: ObjectJournal, proxy: FaultyProxy) -> None:
+def test_a_server_that_is_busy_is_asked_again(journal: FileJournal, proxy: FaultyProxy) -> None:
     busy = Answer(status=503, body=refusal("SlowDown", "Please reduce your request rate."))
     proxy.answer(adds_entry, busy)
     with pytest.raises(StoreDown, match="SlowDown: Please reduce"):
@@ -194,7 +206,7 @@ def test_a_server_that_is_busy_is_asked_again(journal: ObjectJournal, proxy: Fau
 # obstore itself asks up to four times
 @pytest.mark.parametrize("lost", [1, pytest.param(4, marks=pytest.mark.expensive)])
 def test_an_entry_whose_answer_is_lost_is_there_once(
-    journal: ObjectJournal, proxy: FaultyProxy, lost: int
+    journal: FileJournal, proxy: FaultyProxy, lost: int
 ) -> None:
     fill(journal, 1)
     proxy.lose(adds_entry, times=lost)
@@ -205,7 +217,7 @@ def test_an_entry_whose_answer_is_lost_is_there_once(
 
 
 def test_an_entry_of_another_writer_that_is_just_being_added_is_not_one_that_is_there(
-    journal: ObjectJournal, proxy: FaultyProxy
+    journal: FileJournal, proxy: FaultyProxy
 ) -> None:
     fill(journal, 1)
     proxy.answer(adds_entry, Answer(status=409, body=refusal("ConditionalRequestConflict", "x")))
@@ -215,7 +227,7 @@ def test_an_entry_of_another_writer_that_is_just_being_added_is_not_one_that_is_
 
 
 def test_a_server_that_writes_over_objects_is_refused(
-    journal: ObjectJournal, proxy: FaultyProxy
+    journal: FileJournal, proxy: FaultyProxy
 ) -> None:
     proxy.leave_out("If-None-Match")
     with pytest.raises(SgpuError, match="writes over an object") as caught:
@@ -225,7 +237,7 @@ def test_a_server_that_writes_over_objects_is_refused(
 
 
 def test_times_are_those_of_the_store(
-    direct: SharedPlace, journal: ObjectJournal, object_server: ObjectServer
+    direct: SharedPlace, journal: FileJournal, object_server: ObjectServer
 ) -> None:
     here = journal.now()
     object_server.ahead(HOUR)
@@ -240,13 +252,13 @@ def test_times_are_those_of_the_store(
 
 
 def test_the_time_is_counted_on_and_asked_again_after_a_while(
-    journal: ObjectJournal, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    journal: FileJournal, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = journal.now()
     asked = len(proxy.requests)
     assert journal.now() >= first
     assert len(proxy.requests) == asked
-    monkeypatch.setattr(f"{BUCKET}._CLOCK_SECONDS", 0.0)
+    monkeypatch.setattr("sgpu_decl.places.clock._COUNTED", 0.0)
     journal.now()
     assert len(proxy.requests) == 2 * asked
 
@@ -265,12 +277,12 @@ def test_a_user_who_adds_objects_and_nothing_else_applies(
         assert method != "PUT" or headers["if-none-match"] == "*", path
     proxy.clear()
     journal = store._journal
-    assert isinstance(journal, ObjectJournal)
-    (left,) = (name for name, _ in journal._bucket.names(journal._clock))
+    assert isinstance(journal, FileJournal)
+    (left,) = probes(journal)
     bucket, _, folder = place.address.removeprefix("s3://").partition("/")
-    object_server.age(bucket, f"{folder}/{journal._clock}/{left}", 2 * HOUR)
+    object_server.age(bucket, f"{folder}{journal._home}/{left}", 2 * HOUR)
     assert store.compact(0).entries > 0
-    assert list(journal._bucket.names(journal._clock)) == []
+    assert probes(journal) == []
 
 
 def test_proposals_are_as_old_as_the_store_says(
@@ -303,19 +315,19 @@ def test_who_may_not_delete_proposes_all_the_same(
 
 
 def test_a_number_is_not_given_whose_entry_is_deleted_while_it_is_added(
-    direct: SharedPlace, journal: ObjectJournal, monkeypatch: pytest.MonkeyPatch
+    direct: SharedPlace, journal: FileJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(journal, 1, 2)
     other = shared_journal(direct, "default")
-    assert isinstance(other, ObjectJournal)
-    create = journal._bucket.create
+    assert isinstance(other, FileJournal)
+    create = journal._place.create
 
     def late(path: str, content: bytes) -> bool:
         fill(other, 3, 4, 5)  # others go on between the look at the entry before and the request
-        other.drop_before(5)
+        compacted(other, 5)
         return create(path, content)
 
-    monkeypatch.setattr(journal._bucket, "create", late)
+    monkeypatch.setattr(journal._place, "create", late)
     assert journal.append(3, "late") is None
     assert [item.number for item in other.after(4)] == [5]
     with pytest.raises(Compacted):
@@ -324,10 +336,11 @@ def test_a_number_is_not_given_whose_entry_is_deleted_while_it_is_added(
 
 @pytest.mark.expensive
 def test_entries_that_do_not_count_any_more_are_neither_read_nor_given_again(
-    journal: ObjectJournal, proxy: FaultyProxy
+    journal: FileJournal, proxy: FaultyProxy
 ) -> None:
     """As after a crash between the two steps of `state compact`."""
     fill(journal, 1, 2, 3, 4)
+    assert journal.put_checkpoint(4, b"all before")
     proxy.answer(
         lambda method, path: deletes(method, path) and path.endswith(".json"),
         Answer(status=500, body=b""),
@@ -344,7 +357,7 @@ def test_entries_that_do_not_count_any_more_are_neither_read_nor_given_again(
     for number in (2, 3, 4):
         assert journal.append(number, "again", prev=digest(f"entry {number - 1}")) is None
     journal.drop_before(4)
-    names = [name for name, _ in journal._bucket.names(journal._entries)]
+    names = [entry.name for entry in journal._place.list(journal._entries)]
     assert names == ["000000000001.json", "000000000004.json", "compacted-000000000003"]
 
 
@@ -368,7 +381,7 @@ def test_who_may_not_delete_does_not_compact_and_hides_nothing(
 
 
 def test_large_entries_and_checkpoints_are_sent_in_one_request(
-    journal: ObjectJournal, proxy: FaultyProxy
+    journal: FileJournal, proxy: FaultyProxy
 ) -> None:
     entry, checkpoint = "x" * (2 << 20), b"y" * (6 << 20)
     assert journal.append(1, entry) is not None
@@ -384,30 +397,30 @@ def test_entries_that_are_listed_in_several_answers_are_read_in_order(
     direct: SharedPlace,
 ) -> None:
     journal = shared_journal(direct, "default")
-    assert isinstance(journal, ObjectJournal)
+    assert isinstance(journal, FileJournal)
     every = range(1, 1101)  # S3 lists a thousand at once
 
     def add(number: int) -> bool:
-        return journal._bucket.create(journal._entry(number), f"entry {number}".encode())
+        return journal._place.create(journal._entry(number), f"entry {number}".encode())
 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(add, every))
     assert texts(journal) == [f"entry {number}" for number in every]
     assert [item.number for item in journal.after(990, most=20)] == list(range(991, 1011))
-    journal._bucket.delete([journal._entry(1050)])
+    journal._place.delete(journal._entry(1050))
     with pytest.raises(JournalGap, match="entry 1050 is missing"):
         journal.after(0)
 
 
 def test_an_entry_takes_three_requests_and_a_look_two(
-    journal: ObjectJournal, proxy: FaultyProxy
+    journal: FileJournal, proxy: FaultyProxy
 ) -> None:
-    fill(journal, 1)
+    fill(journal, 1, 2)
     proxy.requests.clear()
-    fill(journal, 2)
+    fill(journal, 3)
     assert [method for method, _ in proxy.requests] == ["GET", "PUT", "GET"]
     proxy.requests.clear()
-    journal.after(1)
+    journal.after(2)
     assert [method for method, _ in proxy.requests] == ["GET", "GET"]
 
 
@@ -448,12 +461,12 @@ def test_variables_do_not_say_which_server_has_the_bucket(
     url = bucket_url("s3://team/sgpu")
     assert url is not None
     for region, host in ((None, "eu-west-1"), ("eu-central-1", "eu-central-1")):
-        config: Any = _opened(BucketPlace(url=url, region=region), upload=False).config
+        config: Any = _opened(BucketAddress(url=url, region=region), upload=False).config
         assert config["endpoint"] == f"https://s3.{host}.amazonaws.com"
         assert str(config["virtual_hosted_style_request"]).lower() == "false"
     container = bucket_url("az://team/sgpu")
     assert container is not None
-    config = _opened(BucketPlace(url=container, account="ours"), upload=False).config
+    config = _opened(BucketAddress(url=container, account="ours"), upload=False).config
     assert config["endpoint"] == "https://ours.blob.core.windows.net"
     assert config["account_name"] == "ours"
 
@@ -473,7 +486,7 @@ def test_azure_and_google_are_told_to_add_an_object_only_where_there_is_none(
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(account))
     named = bucket_url(url)
     assert named is not None
-    bucket = Bucket(BucketPlace(url=named, endpoint=proxy.url, account="ours"))
+    bucket = BucketPlace(BucketAddress(url=named, endpoint=proxy.url, account="ours"))
     there = (*WRITTEN, ("Content-Length", "1"))
     proxy.answer(lambda method, _: method == "HEAD", Answer(status=200, headers=there))
     proxy.answer(lambda _, path: path.endswith("taken"), Answer(status=412))

@@ -5,19 +5,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.databricks.api.workspace_files import VolumePlace, WorkspacePlace
+from sgpu_decl.backends.databricks.api.workspace_state import making
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.append import append_once
 from sgpu_decl.storing.journal.entry import NO_ENTRY, digest
+from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, StoreDown
-from sgpu_decl.storing.platform import journal as journal_module
-from sgpu_decl.storing.platform.journal import PlatformJournal
 from sgpu_decl.storing.proposals import KEPT
 from sgpu_decl.storing.stores import (
     DATABRICKS,
@@ -51,9 +51,9 @@ def place(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> SharedPl
 
 
 @pytest.fixture
-def journal(place: SharedPlace) -> Iterator[PlatformJournal]:
+def journal(place: SharedPlace) -> Iterator[FileJournal]:
     with closing(shared_journal(place, "default")) as opened:
-        assert isinstance(opened, PlatformJournal)
+        assert isinstance(opened, FileJournal)
         yield opened
 
 
@@ -65,11 +65,25 @@ def befall(files_server: WorkspaceServer, files_token: str) -> Iterator[Callable
     files_server.faults.clear()
 
 
-def texts(journal: PlatformJournal, number: int = 0, most: int | None = None) -> list[str]:
+def texts(journal: FileJournal, number: int = 0, most: int | None = None) -> list[str]:
     return [item.text for item in journal.after(number, most=most)]
 
 
-def fill(journal: PlatformJournal, *numbers: int) -> None:
+def in_folders(journal: FileJournal, count: int) -> FileJournal:
+    """The same journal, with `count` entries in a folder."""
+    return FileJournal(replace(journal._root, in_folder=count), project="p", target="default")
+
+
+def folders(journal: FileJournal) -> list[str]:
+    """Those of entries."""
+    return [entry.name for entry in journal._place.list(journal._entries) if entry.folder]
+
+
+def files(journal: FileJournal, folder: str) -> list[str]:
+    return [entry.name for entry in journal._place.list(folder) if not entry.folder]
+
+
+def fill(journal: FileJournal, *numbers: int) -> None:
     for number in numbers:
         assert journal.append(number, f"entry {number}") is not None
 
@@ -111,13 +125,11 @@ def test_the_command_that_makes_the_folder_is_said(
     address: str, profile: str | None, command: str
 ) -> None:
     place = SharedPlace(kind=DATABRICKS, address=address, project="p", profile=profile)
-    journal = shared_journal(place, "default")
-    assert isinstance(journal, PlatformJournal)
-    assert journal._files.making(address) == command
+    assert making(place) == command
 
 
 def test_who_may_not_write_is_told_which_folder_and_which_user(
-    kind: str, place: SharedPlace, journal: PlatformJournal, befall: Callable[[Fault], None]
+    kind: str, place: SharedPlace, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     body: dict[str, Json] = {"error_code": "PERMISSION_DENIED", "message": "not yours"}
     befall(Fault(pattern=ADDS[kind], effect=Effect.STATUS, times=0, status_code=403, body=body))
@@ -128,13 +140,14 @@ def test_who_may_not_write_is_told_which_folder_and_which_user(
     assert f"`{place.address}`" in caught.value.message
     hint = caught.value.hint or ""
     assert place.address in hint
-    assert journal._files.user in hint
+    assert isinstance(journal._place, WorkspacePlace | VolumePlace)
+    assert journal._place._connection.user in hint
     assert ("WRITE VOLUME" in hint) is (kind == VOLUME)
 
 
 @pytest.mark.expensive
 def test_an_entry_whose_answer_is_lost_is_there_once(
-    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+    kind: str, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     fill(journal, 1)  # makes the folder, too
     befall(Fault(pattern=ADDS[kind], effect=Effect.LOSE_ANSWER))
@@ -145,7 +158,7 @@ def test_an_entry_whose_answer_is_lost_is_there_once(
 
 
 def test_a_workspace_that_is_busy_is_asked_again(
-    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+    kind: str, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     body: dict[str, Json] = {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "slow down"}
     befall(Fault(pattern=ADDS[kind], effect=Effect.STATUS, times=0, status_code=429, body=body))
@@ -154,7 +167,7 @@ def test_a_workspace_that_is_busy_is_asked_again(
 
 
 def test_an_entry_that_a_list_lacks_is_found_by_its_name(
-    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+    kind: str, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     fill(journal, 1, 2)
     befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=LISTS[kind], reads=1))
@@ -163,7 +176,7 @@ def test_an_entry_that_a_list_lacks_is_found_by_its_name(
 
 
 def test_an_entry_that_is_not_shown_yet_is_not_taken_for_one_of_another_writer(
-    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+    kind: str, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     fill(journal, 1)
     looks = LOOKS[kind]
@@ -173,7 +186,7 @@ def test_an_entry_that_is_not_shown_yet_is_not_taken_for_one_of_another_writer(
 
 
 def test_an_entry_that_is_listed_and_cannot_be_read_yet_is_no_gap(
-    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+    kind: str, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     fill(journal, 1, 2)
     befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=READS[kind], reads=50))
@@ -183,32 +196,32 @@ def test_an_entry_that_is_listed_and_cannot_be_read_yet_is_no_gap(
 
 
 def test_entries_of_several_folders_are_read_in_order(
-    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+    journal: FileJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "_IN_FOLDER", 3)
+    journal = in_folders(journal, 3)
     fill(journal, *range(1, 8))
     every = [f"entry {number}" for number in range(1, 8)]
     for number in range(8):
         assert texts(journal, number) == every[number:]
     assert texts(journal, 1, most=4) == every[1:5]
     assert texts(journal, 4, most=2) == every[4:6]
-    assert len(journal._files.folders(f"{journal._home}/entries")) == 3
+    assert len(folders(journal)) == 3
 
 
 @pytest.mark.parametrize("lost", [2, 4, 5])
 def test_a_gap_is_found_within_a_folder_and_at_its_end(
-    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch, lost: int
+    journal: FileJournal, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
-    monkeypatch.setattr(journal_module, "_IN_FOLDER", 3)
+    journal = in_folders(journal, 3)
     fill(journal, *range(1, 8))
-    journal._files.delete(journal._entry(lost))
+    journal._place.delete(journal._entry(lost))
     with pytest.raises(JournalGap, match=f"entry {lost} is missing"):
         journal.after(0)
     with pytest.raises(JournalGap, match=f"entry {lost} is missing"):
         journal.after(lost - 1)
 
 
-def test_times_are_those_of_the_workspace(kind: str, journal: PlatformJournal) -> None:
+def test_times_are_those_of_the_workspace(kind: str, journal: FileJournal) -> None:
     here = journal.now()
     with ahead(HOUR):
         at = journal.append(1, "first")
@@ -227,9 +240,9 @@ def test_proposals_are_as_old_as_the_workspace_says(place: SharedPlace) -> None:
 
 
 def test_what_could_not_be_read_again_is_not_written(
-    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+    journal: FileJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal._files, "most", 10)
+    monkeypatch.setattr(journal._place, "part", 10)
     with pytest.raises(SgpuError, match="would have 11 bytes") as caught:
         journal.append(1, "x" * 11)
     assert caught.value.code == "state_unreachable"
@@ -259,16 +272,16 @@ def test_a_login_that_is_not_there_is_one_of_the_state(
     assert "set `state.profile`" in (caught.value.hint or "")
 
 
-def compacted(journal: PlatformJournal, number: int) -> None:
+def compacted(journal: FileJournal, number: int) -> None:
     assert journal.put_checkpoint(number, b"all before")
     journal.drop_before(number)
 
 
 @pytest.mark.parametrize(("first", "in_folder"), [(2, 3), (3, 3), (5, 3), (7, 3), (9, 3), (6, 100)])
 def test_entries_that_were_deleted_are_no_gap_wherever_their_folders_end(
-    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch, first: int, in_folder: int
+    journal: FileJournal, monkeypatch: pytest.MonkeyPatch, first: int, in_folder: int
 ) -> None:
-    monkeypatch.setattr(journal_module, "_IN_FOLDER", in_folder)
+    journal = in_folders(journal, in_folder)
     fill(journal, *range(1, 10))
     compacted(journal, first)
     for number in range(9):
@@ -280,38 +293,38 @@ def test_entries_that_were_deleted_are_no_gap_wherever_their_folders_end(
                 journal.after(number, most=most)
             assert caught.value.first == first
     assert texts(journal, 0, most=1) == ["entry 1"]
-    folders = {0, *range(first // in_folder, 9 // in_folder + 1)}
-    assert len(journal._files.folders(journal._entries)) == len(folders)
+    expected = {0, *range(first // in_folder, 9 // in_folder + 1)}
+    assert len(folders(journal)) == len(expected)
     fill(journal, 10)
 
 
 def test_a_crash_amid_the_deletion_leaves_no_journal_that_seems_to_end(
-    journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+    journal: FileJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "_IN_FOLDER", 3)
+    journal = in_folders(journal, 3)
     fill(journal, *range(1, 11))
     assert journal.put_checkpoint(8, b"all before")
     for number in (2, 4, 6, 7):  # 3 and 5 are left
-        journal._files.delete(journal._entry(number))
+        journal._place.delete(journal._entry(number))
     for number in range(7):
         with pytest.raises(Compacted):
             journal.after(number)
     assert texts(journal, 7) == [f"entry {number}" for number in (8, 9, 10)]
     journal.drop_before(8)
-    assert journal._files.folders(journal._entries) == ("000000000", "000000002", "000000003")
+    assert folders(journal) == ["000000000", "000000002", "000000003"]
 
 
-def test_a_gap_among_entries_that_a_checkpoint_holds_is_one(journal: PlatformJournal) -> None:
+def test_a_gap_among_entries_that_a_checkpoint_holds_is_one(journal: FileJournal) -> None:
     fill(journal, 1, 2, 3, 4, 5)
     assert journal.put_checkpoint(5, b"all before")
-    journal._files.delete(journal._entry(3))
+    journal._place.delete(journal._entry(3))
     with pytest.raises(JournalGap, match="entry 3 is missing") as caught:
         journal.after(0)
     assert not isinstance(caught.value, Compacted)
 
 
 def test_nothing_is_deleted_before_the_checkpoint_in_its_place_is_listed(
-    kind: str, journal: PlatformJournal, befall: Callable[[Fault], None]
+    kind: str, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     fill(journal, 1, 2, 3)
     befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=LISTS[kind], reads=1))
@@ -325,7 +338,7 @@ def test_nothing_is_deleted_before_the_checkpoint_in_its_place_is_listed(
 
 
 def test_what_killed_processes_left_that_asked_for_the_time_is_deleted_with_the_old_entries(
-    request: pytest.FixtureRequest, place: SharedPlace, journal: PlatformJournal
+    request: pytest.FixtureRequest, place: SharedPlace, journal: FileJournal
 ) -> None:
     fill(journal, 1, 2, 3)
     home = folder_on_disk(request, place) / "p" / "default"
@@ -335,26 +348,26 @@ def test_what_killed_processes_left_that_asked_for_the_time_is_deleted_with_the_
     then = time.time() - HOUR - 60
     os.utime(home / names[0], (then, then))
     compacted(journal, 3)
-    assert sorted(journal._files.files(journal._home)) == names[1:]
+    assert files(journal, journal._home) == names[1:]
 
 
 def test_a_number_whose_entry_is_deleted_while_it_is_added_is_not_given(
-    place: SharedPlace, journal: PlatformJournal, monkeypatch: pytest.MonkeyPatch
+    place: SharedPlace, journal: FileJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(journal, 1, 2)
-    create = PlatformJournal._create
+    create = journal._place.create
 
-    def late(self: PlatformJournal, path: str, content: bytes) -> datetime | None:
-        if self is journal:  # others go on between the look at the entry before and the file
-            with closing(shared_journal(place, "default")) as other:
-                assert isinstance(other, PlatformJournal)
-                fill(other, 3, 4, 5)
-                compacted(other, 5)
-        return create(self, path, content)
+    def late(path: str, content: bytes) -> bool:
+        # Others go on between the look at the entry before and the file.
+        with closing(shared_journal(place, "default")) as other:
+            assert isinstance(other, FileJournal)
+            fill(other, 3, 4, 5)
+            compacted(other, 5)
+        return create(path, content)
 
-    monkeypatch.setattr(PlatformJournal, "_create", late)
+    monkeypatch.setattr(journal._place, "create", late)
     assert journal.append(3, "late") is None
-    assert sorted(journal._files.files(journal._folder(0))) == [
+    assert files(journal, journal._folder(0)) == [
         "000000000001.json",
         "000000000005.json",
     ]

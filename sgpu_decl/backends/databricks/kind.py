@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.package_lists.base_environments import Base
     from sgpu_decl.model.job_rules import JobRules
-    from sgpu_decl.storing.state_files import StateFiles
+    from sgpu_decl.storing.state_root import StateRoot
     from sgpu_decl.storing.stores import SharedPlace
 
 
@@ -39,10 +39,10 @@ def _jobs() -> "JobRules":
     return RULES
 
 
-def _state_files(place: "SharedPlace") -> "StateFiles":
-    from sgpu_decl.backends.databricks.api.workspace_state import open_state_files
+def _state_root(place: "SharedPlace") -> "StateRoot":
+    from sgpu_decl.backends.databricks.api.workspace_state import open_state_root
 
-    return open_state_files(place)
+    return open_state_root(place)
 
 
 def _database_token() -> str:
@@ -87,7 +87,7 @@ KIND = BackendKind(
     jobs=_jobs,
     checks=True,
     takes_calls=True,
-    state_files=_state_files,
+    state_root=_state_root,
     database_token=_database_token,
     check_reference=_check_reference,
 )

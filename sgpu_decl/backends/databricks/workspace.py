@@ -11,8 +11,8 @@ from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import (
     VOLUMES,
-    VolumeFiles,
-    WorkspaceFiles,
+    VolumePlace,
+    WorkspacePlace,
     home_of,
 )
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, experiments_home
@@ -75,9 +75,9 @@ class Workspace:
         root = self.staging or home_of(self.user)
         if root.startswith(VOLUMES):
             layout = RemoteLayout(root, f"{home_of(self.user)}/commands")
-            files = VolumeFiles(self.connection)
-            return StagingArea(layout, files, WorkspaceFiles(self.connection), key=self.key)
-        return StagingArea(RemoteLayout(root), WorkspaceFiles(self.connection), key=self.key)
+            files = VolumePlace(self.connection)
+            return StagingArea(layout, files, WorkspacePlace(self.connection), key=self.key)
+        return StagingArea(RemoteLayout(root), WorkspacePlace(self.connection), key=self.key)
 
     @cached_property
     def experiments(self) -> str:

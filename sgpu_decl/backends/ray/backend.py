@@ -17,12 +17,12 @@ from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.survey import RaySurvey
 from sgpu_decl.backends.ray.storage import RayStorage
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.places.folder import FolderPlace
 
 
 def open_ray(context: BackendContext) -> Backend:
@@ -38,7 +38,7 @@ def open_ray(context: BackendContext) -> Backend:
 
     @cache
     def shared_area(root: str) -> StagingArea:
-        return StagingArea(RemoteLayout(root), FolderFiles(Path(root)), key={"root": root})
+        return StagingArea(RemoteLayout(root), FolderPlace(Path(root)), key={"root": root})
 
     @cache
     def head_area(url: str) -> StagingArea:

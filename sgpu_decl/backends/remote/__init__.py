@@ -1,9 +1,9 @@
-"""What every remote backend needs over `RemoteFiles`: uploads, launch folders, leases, gc, results.
+"""What every remote backend needs over `Place`: uploads, launch folders, leases, gc, results.
 
 No backend is known here. A backend whose ranks run on other machines puts these together:
 
-1. Files that this machine and its nodes both see: an implementation of `files.RemoteFiles`, such as
-   `folder_files.FolderFiles` for a folder that all of them have mounted.
+1. Files that this machine and its nodes both see: an implementation of `files.Place`, such as
+   `folder_files.FolderPlace` for a folder that all of them have mounted.
 2. A staging folder among them: `staging_area.StagingArea(RemoteLayout(root), files)`.
 3. `launch_folder.NodeProgram`: how many nodes a run gets, and which files of its own the backend
    puts into a launch folder. Its `files` gets a `NodeStart`, whose `arguments` start the agent on

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 
 from sgpu_decl.backends.base import LaunchRequest
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_gc import free_launch
 from sgpu_decl.backends.remote.remote_layout import (
@@ -16,6 +15,7 @@ from sgpu_decl.backends.remote.remote_layout import (
 )
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.uploader import Uploader
+from sgpu_decl.places.place import PlaceMissing, file_size
 
 __all__ = ["JobFolders"]
 
@@ -58,7 +58,7 @@ class JobFolders:
         folder = layout.launch(launching.record)
         try:
             marker = files.get(f"{folder}/{MARKER}")
-        except RemoteMissing:
+        except PlaceMissing:
             return False
         uses = uses_in(marker)
         there = {one.name for one in self._area.command_files.list(layout.commands(folder))}

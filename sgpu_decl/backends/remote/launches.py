@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote.attempt_memory import AttemptMemory
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.remote_layout import MARKER, Uses, render_marker
 from sgpu_decl.backends.remote.remote_reference import RemoteReference, reference_in
 from sgpu_decl.backends.remote.remote_results import RemoteResults
@@ -18,6 +17,7 @@ from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -102,7 +102,7 @@ class RemoteLaunches:
             return remembered
         try:
             marker = json.loads(self.area(record).files.get(f"{self.folder(record)}/{MARKER}"))
-        except (RemoteMissing, ValueError):
+        except (PlaceMissing, ValueError):
             return None
         if not isinstance(marker, dict) or marker.get("token") != record.token:
             return None

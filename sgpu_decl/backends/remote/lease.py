@@ -3,7 +3,7 @@
 An apply writes a lease below `runs` before it looks for shared objects. gc writes a lock
 file beside the objects before it lists launch folders. So one of the two sees the other: gc that
 sees a lease deletes nothing, and an apply that sees the lock waits. That holds where a listing has
-what was written before it, as `RemoteFiles.put` promises (of workspaces: evidence: C24).
+what was written before it, as `Place.put` promises (of workspaces: evidence: C24).
 """
 
 import threading
@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from uuid import uuid4
 
-from sgpu_decl.backends.remote.files import RemoteEntry, RemoteMissing
 from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.places.place import PlaceEntry, PlaceMissing
 
 __all__ = [
     "LEASE",
@@ -97,7 +97,7 @@ class Lease:
             self.drop()
 
 
-def has_lease(entries: Collection[RemoteEntry], now: float) -> bool:
+def has_lease(entries: Collection[PlaceEntry], now: float) -> bool:
     """Whether a folder, by what is in it, has a lease: its launch may yet be submitted, or it keeps
     objects for several launches. `now` is the time by the clock of the files."""
     moments = [item.modified for item in entries if not item.folder]
@@ -105,7 +105,7 @@ def has_lease(entries: Collection[RemoteEntry], now: float) -> bool:
     return fresh and all(item.name != MARKER for item in entries)
 
 
-def wait_for_agents(area: StagingArea, progress: Progress) -> Sequence[RemoteEntry]:
+def wait_for_agents(area: StagingArea, progress: Progress) -> Sequence[PlaceEntry]:
     """List the folder of agents, once no gc goes on. A launch looks there before it looks for any
     other shared object. `progress` is told `freeing` while it waits, in seconds."""
     while True:
@@ -123,7 +123,7 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
     """Hold the lock of gc. What it gives is called before each step, and keeps the lock fresh.
 
     Raises:
-        RemoteMissing: there is nothing that launches share.
+        PlaceMissing: there is nothing that launches share.
         BackendError: the storage refuses it.
     """
     path = f"{area.layout.agents}/{LOCK}{uuid4().hex[:12]}"
@@ -139,11 +139,11 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
     try:
         yield refresh
     finally:
-        with suppress(RemoteMissing):
+        with suppress(PlaceMissing):
             area.files.delete(path)
 
 
-def is_locked(entry: RemoteEntry, now: Callable[[], float]) -> bool:
+def is_locked(entry: PlaceEntry, now: Callable[[], float]) -> bool:
     """Whether a file is the lock of a gc that goes on. `now` tells the time by the clock of the
     files."""
     return entry.name.startswith(LOCK) and now() - entry.modified < STALE

@@ -9,11 +9,11 @@ from typing import Any
 
 from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.agent.environment.packs import Pack, index_name
-from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing, folder_size
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.places.place import Place, PlaceMissing, folder_size
 
 __all__ = ["collect", "free_launch", "unstage_launch"]
 
@@ -44,7 +44,7 @@ def _clear_uses(area: StagingArea, path: str) -> None:
     it."""
     try:
         marker = area.files.get(path)
-    except RemoteMissing:
+    except PlaceMissing:
         marker = b""
     area.files.put(path, without_uses(marker))
 
@@ -73,7 +73,7 @@ def collect(area: StagingArea) -> int | None:
     try:
         with gc_lock(area) as refresh:
             return _delete_unused(area, refresh)
-    except RemoteMissing:
+    except PlaceMissing:
         return 0  # nothing was ever shared
 
 
@@ -129,7 +129,7 @@ class _Launch:
     draft: bool = False
 
 
-def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
+def _launches(files: Place, root: str, now: float) -> Iterator[_Launch]:
     """All launch folders that count: three levels below the root. `now` is by the clock of the
     files."""
     folders = [root]
@@ -147,18 +147,18 @@ def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
             if has_lease(entries, now):
                 yield _Launch(folder)
             elif MARKER in names:
-                with suppress(RemoteMissing):  # somebody else freed it meanwhile
+                with suppress(PlaceMissing):  # somebody else freed it meanwhile
                     yield _Launch(folder, uses_in(files.get(f"{folder}/{MARKER}")))
             elif not names & _LEFT and any(not item.folder for item in entries):
                 yield _Launch(folder, draft=True)
 
 
-def _packs(files: RemoteFiles, folder: str, environment: str) -> list[str] | None:
+def _packs(files: Place, folder: str, environment: str) -> list[str] | None:
     """The files that make an environment; None where its index does not say it."""
     name = index_name(environment)
     try:
         index: dict[str, Any] = json.loads(files.get(f"{folder}/{name}"))
         packs = [Pack(tuple((str(key), int(size)) for key, size in one)) for one in index["packs"]]
-    except (RemoteMissing, ValueError, KeyError, TypeError):
+    except (PlaceMissing, ValueError, KeyError, TypeError):
         return None
     return [name, manifest_name(environment), *(pack.name for pack in packs)]

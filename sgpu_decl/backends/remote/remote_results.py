@@ -22,13 +22,14 @@ from sgpu_decl.agent.node.upload import OPEN_RUN
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
-from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing, cut_short
+from sgpu_decl.places.place import Place, PlaceMissing, cut_short
 from sgpu_decl.backends.remote.output_download import fetch_output, run_downloads
 from sgpu_decl.backends.remote.remote_layout import BACK
 from sgpu_decl.backends.remote.split_files import changed_there, split_files
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.places.place import Place, PlaceMissing
 
 __all__ = ["RemoteResults"]
 
@@ -38,7 +39,7 @@ _DOWNLOADS = 8  # at once
 class RemoteResults:
     """`remote` is the launch folder, `local` the attempt's folder on this machine."""
 
-    def __init__(self, files: RemoteFiles, remote: str, local: Path) -> None:
+    def __init__(self, files: Place, remote: str, local: Path) -> None:
         self._files = files
         self._remote = f"{remote}/{BACK}"
         self._local = local / BACK
@@ -153,7 +154,7 @@ class RemoteResults:
                 return kept
         try:
             content = self._files.get(f"{self._remote}/{path}")
-        except RemoteMissing:
+        except PlaceMissing:
             return None
         report = parse_object(content)
         if report is not None:
@@ -174,7 +175,7 @@ class RemoteResults:
         if split is None:
             try:
                 content = self._files.get(f"{self._remote}/{path}")
-            except RemoteMissing:
+            except PlaceMissing:
                 return None
             if len(content) != (report.get("files") or {}).get(name, len(content)):
                 raise cut_short(f"{self._remote}/{path}")

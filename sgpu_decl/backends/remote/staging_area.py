@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 
-from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.places.place import Place
 
 __all__ = ["StagingArea"]
 
@@ -26,8 +26,8 @@ class StagingArea:
     def __init__(
         self,
         layout: RemoteLayout,
-        files: RemoteFiles,
-        command_files: RemoteFiles | None = None,
+        files: Place,
+        command_files: Place | None = None,
         *,
         key: Mapping[str, Json],
         under_way: Callable[[Collection[str]], bool] = lambda _: False,

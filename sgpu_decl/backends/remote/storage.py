@@ -8,13 +8,13 @@ from typing import Any
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
 from sgpu_decl.backends.remote.attempts import LaunchPlace, RemoteAttempts
-from sgpu_decl.backends.remote.files import folder_size
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.place import folder_size
 
 __all__ = ["RemoteStorage"]
 

@@ -15,6 +15,7 @@ from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
 from sgpu_decl.scratch_folders import scratch_folder
+from sgpu_decl.places.place import file_size
 from sgpu_decl.staging.code_store import CodeStore
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Prog
     path = area.layout.code(digest)
 
     def upload() -> None:
-        if area.files.size(path) is not None:
+        if file_size(area.files, path) is not None:
             return
         with scratch_folder("upload") as scratch:
             archive = scratch / "code.tar.gz"
@@ -157,7 +158,7 @@ class _Packs:
     def has(self, names: Collection[str]) -> set[str]:
         if len(names) == 1:  # a folder may hold very many
             (name,) = names
-            return set() if self._files.size(f"{self._folder}/{name}") is None else {name}
+            return set() if file_size(self._files, f"{self._folder}/{name}") is None else {name}
         return {item.name for item in self._files.list(self._folder)}.intersection(names)
 
     def put(self, name: str, file: Path, sent: Sent) -> None:

@@ -1,7 +1,6 @@
 """The lock of a journal: an entry that counts for some time after its holder's last one."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,8 +13,6 @@ __all__ = ["LEASE_SECONDS", "LockLease", "kept_renewed"]
 
 LEASE_SECONDS = 60.0
 _TRY_AGAIN = 1.0  # seconds
-# It runs on while the machine is suspended, and no user can set it.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +30,6 @@ class LockLease:
     def margin(self) -> float:
         """The time before its end from which on the holder launches nothing."""
         return self.seconds / 6
-
-
-def elapsed() -> float:
-    """Seconds of a clock that nobody can set. Only differences mean something."""
-    return time.clock_gettime(_CLOCK)
 
 
 def silence(last_entry: datetime | None, now: datetime) -> float:

@@ -13,10 +13,11 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
+from sgpu_decl.places.clock import elapsed
 from sgpu_decl.storing.journal import ops
 from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
 from sgpu_decl.storing.journal.entry import Author, JournalEntry, digest
-from sgpu_decl.storing.journal.lock_lease import LockLease, elapsed
+from sgpu_decl.storing.journal.lock_lease import LockLease
 from sgpu_decl.storing.journal.ops import Op
 from sgpu_decl.storing.journal.port import Compacted, Journal, StoreDown
 from sgpu_decl.storing.journal.position import Position, position_of, put_position

@@ -12,7 +12,7 @@ from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.secret_environ import secret_names
-from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
@@ -122,7 +122,7 @@ def test_what_a_node_leaves_is_said_here_in_words_of_its_own_platform(
     files.finish(left=files.upload("output"))
     said = "".join(capfd.readouterr())
 
-    output = RemoteResults(FolderFiles(launch), str(launch), tmp_path / "local").output(0, Quiet())
+    output = RemoteResults(FolderPlace(launch), str(launch), tmp_path / "local").output(0, Quiet())
 
     assert output.lacking == ("large",)
     for words in (said, output.why):

@@ -24,9 +24,9 @@ LAUNCHES = "sgpu_decl.backends.remote.launches,RemoteLaunches"
 SLEEPS = "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
 STEPS = [
     f"{WRITER},begin,after,1",
-    f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,1",
-    f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,3",
-    f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,5",
+    f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,1",
+    f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,3",
+    f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,5",
     "sgpu_decl.backends.remote.uploads,,fill_launch_folder,after,1",
     f"{LAUNCHES},mark,before,1",
     f"{LAUNCHES},mark,after,1",

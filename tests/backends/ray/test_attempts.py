@@ -17,7 +17,6 @@ from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.packaged_files import PackagedFiles
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
@@ -25,6 +24,7 @@ from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from tests.backends.launches import launching_of
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
@@ -47,7 +47,7 @@ def answers() -> Iterator[Answers]:
 
 @pytest.fixture
 def attempts(tmp_path: Path) -> Iterator[RayAttempts]:
-    area = StagingArea(RemoteLayout(str(tmp_path)), FolderFiles(tmp_path), key={})
+    area = StagingArea(RemoteLayout(str(tmp_path)), FolderPlace(tmp_path), key={})
     launches = RemoteLaunches(AttemptLayout(tmp_path / "state"), lambda _: area)
     with closing(Clusters()) as clusters, closing(RayAttempts(launches, clusters)) as opened:
         yield opened

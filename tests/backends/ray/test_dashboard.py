@@ -11,8 +11,8 @@ from sgpu_decl.backends.ray.api.allowance import Allowance, counted
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.places.place import PlaceMissing
 from tests.backends.ray.answers import answering
 
 VERSION = {"ray_version": "2.60.0"}
@@ -120,7 +120,7 @@ def test_refusals_have_their_status() -> None:
     with answering({"/x": (413, "large")}) as answers, closing(answers.dashboard()) as ray:
         with pytest.raises(Refused) as raised:
             ray.put("/x", b"")
-        with pytest.raises(RemoteMissing):
+        with pytest.raises(PlaceMissing):
             ray.read("/y")
     assert raised.value.status == 413
 

@@ -11,8 +11,9 @@ from uuid import uuid4
 import pytest
 
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.places.place import file_size
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.depots import depot_jobs, depot_processes, end_depots, start_depot
 from tests.ray_versions import NEWEST_CLUSTER
@@ -30,7 +31,7 @@ CLIENT = """
 import os, sys
 from pathlib import Path
 from sgpu_decl.backends.ray.clusters import Clusters
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 
 address, folder, file, *dies = sys.argv[1:]
 
@@ -38,7 +39,7 @@ def sent(count):
     if dies and count:
         os.kill(os.getpid(), 9)
 
-files = RayFiles(Clusters().at(address))
+files = HeadPlace(Clusters().at(address))
 files.make_folder(folder)
 files.put(folder + "/large", Path(file), sent)
 """
@@ -63,7 +64,7 @@ def keys_left(cluster: RayCluster) -> str:
 def test_a_large_file_survives_the_depot_that_took_half_of_it(
     cluster: RayCluster, large: Path, tmp_path: Path
 ) -> None:
-    files = RayFiles(Clusters().at(cluster.url))
+    files = HeadPlace(Clusters().at(cluster.url))
     folder = f"{ROOT}/{uuid4().hex}"
     files.make_folder(folder)
     (pid,) = depot_processes(cluster)
@@ -77,7 +78,7 @@ def test_a_large_file_survives_the_depot_that_took_half_of_it(
     files.put(f"{folder}/large", large, kill_once)
 
     assert sent
-    assert files.size(f"{folder}/large") == LARGE
+    assert file_size(files, f"{folder}/large") == LARGE
     files.fetch(f"{folder}/large", tmp_path / "here")
     assert (tmp_path / "here").read_bytes() == large.read_bytes()
     assert len(depot_processes(cluster)) == 1
@@ -95,7 +96,7 @@ def test_a_client_that_dies_while_it_sends_leaves_no_key(cluster: RayCluster, la
     while keys_left(cluster) != "[]":
         assert time.monotonic() < deadline
 
-    assert RayFiles(Clusters().at(cluster.url)).list(folder) == ()
+    assert HeadPlace(Clusters().at(cluster.url)).list(folder) == ()
 
 
 @pytest.mark.ray
@@ -107,7 +108,7 @@ def test_clients_that_come_at_once_share_one_depot(cluster: RayCluster) -> None:
         for n in (0, 1, 1)
     ]
     assert [client.wait() for client in clients] == [0, 0, 0]
-    files = RayFiles(Clusters().at(cluster.url))
+    files = HeadPlace(Clusters().at(cluster.url))
     for number in range(2):
         assert files.get(f"{folder}/{number}/large") == Path(__file__).read_bytes()
     deadline = time.monotonic() + 20
@@ -121,7 +122,7 @@ def test_clients_that_come_at_once_share_one_depot(cluster: RayCluster) -> None:
 def test_a_depot_without_work_keeps_what_was_used_last_and_ends(cluster: RayCluster) -> None:
     end_depots(cluster)
     depot = start_depot(cluster, idle=10, most=1_500_000)
-    files = RayFiles(Clusters().at(cluster.url))
+    files = HeadPlace(Clusters().at(cluster.url))
     folder = f"objects/{uuid4().hex}"
     files.make_folder(f"{ROOT}/{folder}")
     for name in ("old", "new"):

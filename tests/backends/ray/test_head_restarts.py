@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.watching import attempts
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
@@ -78,7 +78,7 @@ def test_a_head_that_kept_what_it_knew_says_that_the_driver_is_gone(new_run: New
 
     # So it does of a depot, and another one is started.
     assert run.cluster.get(f"/api/jobs/{depot}")["status"] == "RUNNING"
-    files = RayFiles(Clusters().at(run.cluster.url))
+    files = HeadPlace(Clusters().at(run.cluster.url))
     files.make_folder(f"{ROOT}/folder")
     files.put(f"{ROOT}/folder/file", b"content")
     assert files.get(f"{ROOT}/folder/file") == b"content"

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from sgpu_decl.backends.ray.cluster.log_chunks import CHUNK, LogChunks
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.watching.logs import HeadLogs
 from sgpu_decl.errors import BackendError
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
@@ -79,7 +79,7 @@ def has(answers: Answers, *contents: bytes | None) -> None:
 
 
 def test_a_file_that_cannot_be_read_now_is_read_at_the_next_look(answers: Answers) -> None:
-    logs = HeadLogs(RayFiles(answers.dashboard()), LOGS)
+    logs = HeadLogs(HeadPlace(answers.dashboard()), LOGS)
     has(answers, b"a\nb\n", None, b"d\n")
     assert list(logs.new_lines(last=False)) == [(0, b"a\nb")]
 
@@ -92,14 +92,14 @@ def test_a_file_that_cannot_be_read_now_is_read_at_the_next_look(answers: Answer
 def test_a_log_that_lacks_a_file_at_its_end_is_not_taken_for_whole(
     answers: Answers, contents: tuple[bytes | None, ...]
 ) -> None:
-    logs = HeadLogs(RayFiles(answers.dashboard()), LOGS)
+    logs = HeadLogs(HeadPlace(answers.dashboard()), LOGS)
     has(answers, *contents)
     with pytest.raises(BackendError, match="cannot be read now"):
         list(logs.new_lines(last=True))
 
 
 def test_a_line_in_several_files_is_read_once_it_is_whole(answers: Answers) -> None:
-    logs = HeadLogs(RayFiles(answers.dashboard()), LOGS)
+    logs = HeadLogs(HeadPlace(answers.dashboard()), LOGS)
     has(answers, b"a\nb", None, b"d")
     assert list(logs.new_lines(last=False)) == [(0, b"a")]
     has(answers, b"a\nb", b"c", b"d")

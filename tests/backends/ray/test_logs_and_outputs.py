@@ -80,7 +80,7 @@ def test_a_fetch_that_was_killed_goes_on_with_what_is_missing(
     run.bench.ran()
 
     # Eight are fetched at once, so ten are here when the 18th begins.
-    step = "sgpu_decl.backends.ray.head.ray_files,RayFiles,fetch,before,18"
+    step = "sgpu_decl.backends.ray.head.head_place,HeadPlace,fetch,before,18"
     run.bench.killed(step, "fetch", "hello")
 
     (output,) = run.bench.project.glob(".sgpu/*/runs/hello/1/output")

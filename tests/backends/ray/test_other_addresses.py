@@ -16,11 +16,11 @@ from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.remote_reference import RemoteReference
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.folder import FolderPlace
 from tests.backends.launches import launching_of
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
@@ -64,7 +64,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
         def shared_area(_: Any) -> StagingArea:
             root = tmp_path / "storage"
-            return StagingArea(RemoteLayout(str(root)), FolderFiles(root), key={})
+            return StagingArea(RemoteLayout(str(root)), FolderPlace(root), key={})
 
         made = []
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.ray.head.head_place import SMALL
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
-from sgpu_decl.backends.ray.head.ray_files import SMALL
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.lease import YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.places.place import PlaceMissing
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
 LAUNCH = "/sgpu/runs/lineage/train/1-token"
@@ -54,7 +54,7 @@ def test_what_was_deleted_or_sent_waits_no_longer(files: PackagedFiles) -> None:
     files.forget(LAUNCH)
 
     assert files.packaged(LAUNCH) == {}
-    with pytest.raises(RemoteMissing):
+    with pytest.raises(PlaceMissing):
         files.get(f"{LAUNCH}/spec.json")
 
 

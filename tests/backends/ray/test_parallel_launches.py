@@ -13,7 +13,7 @@ import pytest
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.ray.backend import open_ray
 from sgpu_decl.backends.ray.cluster.head_names import DEPOT_ID
-from sgpu_decl.backends.ray.head.ray_files import SMALL
+from sgpu_decl.backends.ray.head.head_place import SMALL
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.step_progress import Quiet

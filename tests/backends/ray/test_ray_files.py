@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.head.ray_files import _WINDOW, SMALL, RayFiles
-from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.ray.head.head_place import _WINDOW, SMALL, HeadPlace
 from sgpu_decl.backends.remote.output_download import fetch_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.place import PlaceMissing
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 from tests.support import PATIENCE
 
@@ -25,8 +25,8 @@ def answers() -> Iterator[Answers]:
 
 
 @pytest.fixture
-def files(answers: Answers) -> RayFiles:
-    return RayFiles(answers.dashboard())
+def files(answers: Answers) -> HeadPlace:
+    return HeadPlace(answers.dashboard())
 
 
 def has(answers: Answers, *names: str) -> None:
@@ -35,7 +35,7 @@ def has(answers: Answers, *names: str) -> None:
 
 
 def test_a_file_that_is_there_and_cannot_be_read_is_not_taken_for_an_empty_one(
-    answers: Answers, files: RayFiles, tmp_path: Path
+    answers: Answers, files: HeadPlace, tmp_path: Path
 ) -> None:
     has(answers, "sgpu/a/b")
     for ask in (files.get, files.list, lambda path: files.fetch(path, tmp_path / "here")):
@@ -44,15 +44,15 @@ def test_a_file_that_is_there_and_cannot_be_read_is_not_taken_for_an_empty_one(
         assert raised.value.retryable
 
 
-def test_a_file_that_is_not_there_is_missing(answers: Answers, files: RayFiles) -> None:
+def test_a_file_that_is_not_there_is_missing(answers: Answers, files: HeadPlace) -> None:
     has(answers)
-    with pytest.raises(RemoteMissing):
+    with pytest.raises(PlaceMissing):
         files.get("/sgpu/a/b")
     assert files.list("/sgpu/a") == ()
 
 
 def test_the_files_of_a_head_that_was_just_started_are_waited_for(
-    answers: Answers, files: RayFiles, monkeypatch: pytest.MonkeyPatch
+    answers: Answers, files: HeadPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers.by_path[NAMES] = (500, "Agent for node id: h doesn't exist.")
     reader = "sgpu_decl.backends.ray.head.head_reader"
@@ -67,7 +67,7 @@ def test_the_files_of_a_head_that_was_just_started_are_waited_for(
 
 
 def test_the_head_is_looked_for_again_while_nothing_is_found_on_it(
-    answers: Answers, files: RayFiles, monkeypatch: pytest.MonkeyPatch
+    answers: Answers, files: HeadPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sgpu_decl.backends.ray.head.head_reader._SELDOM", 0.0)
     assert files.find("/sgpu/a/b") is None
@@ -81,14 +81,14 @@ def test_the_head_is_looked_for_again_while_nothing_is_found_on_it(
 
 
 def test_one_look_for_the_head_is_enough_while_a_file_is_waited_for(
-    answers: Answers, files: RayFiles
+    answers: Answers, files: HeadPlace
 ) -> None:
     for _ in range(5):
         assert files.find("/sgpu/a/b") is None
     assert sum(request == f"GET {NODES}" for request, _ in answers.requests) == 1
 
 
-def test_what_is_not_there_is_deleted_without_a_depot(answers: Answers, files: RayFiles) -> None:
+def test_what_is_not_there_is_deleted_without_a_depot(answers: Answers, files: HeadPlace) -> None:
     has(answers)
     files.delete("/sgpu/a/b")
     assert {request.split()[0] for request, _ in answers.requests} == {"GET"}
@@ -96,7 +96,7 @@ def test_what_is_not_there_is_deleted_without_a_depot(answers: Answers, files: R
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/tmp/out"])
 def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
-    answers: Answers, files: RayFiles, tmp_path: Path, name: str
+    answers: Answers, files: HeadPlace, tmp_path: Path, name: str
 ) -> None:
     index: dict[str, Any] = {"v": 1, "entries": {name: {"size": 1, "modified": 1.0}}}
     answers.by_path[FILE] = index
@@ -116,7 +116,7 @@ def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
     ],
 )
 def test_names_that_are_none_are_no_answer_of_ray(
-    answers: Answers, files: RayFiles, result: Any, named: str
+    answers: Answers, files: HeadPlace, result: Any, named: str
 ) -> None:
     answers.by_path[NAMES] = {"data": {"result": result}}
     with pytest.raises(BackendError, match=f"`{NAMES}` gives .*{named}") as raised:
@@ -136,7 +136,7 @@ def test_names_that_are_none_are_no_answer_of_ray(
     ],
 )
 def test_an_index_that_is_none_is_no_answer_of_ray(
-    answers: Answers, files: RayFiles, index: Any, named: str
+    answers: Answers, files: HeadPlace, index: Any, named: str
 ) -> None:
     answers.by_path[FILE] = index
     with pytest.raises(BackendError, match=f"`/sgpu/a/.*gives {named}") as raised:
@@ -155,7 +155,7 @@ def test_an_index_that_is_none_is_no_answer_of_ray(
     ],
 )
 def test_an_answer_that_no_depot_gives_is_named(
-    answers: Answers, files: RayFiles, answer: Any, named: str
+    answers: Answers, files: HeadPlace, answer: Any, named: str
 ) -> None:
     answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
     answers.by_path["/api/packages/gcs/*"] = {}
@@ -165,7 +165,7 @@ def test_an_answer_that_no_depot_gives_is_named(
 
 
 def test_a_refusal_of_the_depot_without_words_is_named_by_its_code(
-    answers: Answers, files: RayFiles
+    answers: Answers, files: HeadPlace
 ) -> None:
     answer = {"v": 1, "now": time.time(), "job": "depot"}
     answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
@@ -178,7 +178,7 @@ def test_a_refusal_of_the_depot_without_words_is_named_by_its_code(
 
 @pytest.mark.parametrize(("node", "starts"), [("h", 0), ("gone", 1), (None, 0)])
 def test_a_depot_is_started_where_the_node_of_the_last_one_is_gone(
-    answers: Answers, files: RayFiles, node: str | None, starts: int
+    answers: Answers, files: HeadPlace, node: str | None, starts: int
 ) -> None:
     answers.by_path[FILE] = {"v": 1, "now": time.time(), "job": "depot"}
     answers.by_path["/api/jobs/depot"] = {"status": "RUNNING", "driver_node_id": node}
@@ -192,12 +192,12 @@ def test_a_depot_is_started_where_the_node_of_the_last_one_is_gone(
 @pytest.mark.parametrize("failing", ["sent", "answered"])
 def test_pieces_that_fail_do_not_keep_later_files_waiting(
     answers: Answers,
-    files: RayFiles,
+    files: HeadPlace,
     tmp_path: Path,
     failing: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.backends.ray.head.ray_files._PIECE", SMALL)
+    monkeypatch.setattr("sgpu_decl.backends.ray.head.head_place._PIECE", SMALL)
     answer = {"v": 1, "now": time.time(), "job": "depot"}
     answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
     answers.by_path["/api/packages/gcs/*"] = {}
@@ -227,9 +227,9 @@ def test_pieces_that_fail_do_not_keep_later_files_waiting(
 
 
 def test_an_interrupt_does_not_wait_for_the_pieces_that_are_under_way(
-    answers: Answers, files: RayFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answers: Answers, files: HeadPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.backends.ray.head.ray_files._PIECE", SMALL)
+    monkeypatch.setattr("sgpu_decl.backends.ray.head.head_place._PIECE", SMALL)
     answer = {"v": 1, "now": time.time(), "job": "depot"}
     answers.by_path |= {FILE: answer, "/api/jobs/depot": {"status": "RUNNING"}}
     answers.by_path["/api/packages/gcs/*"] = {}

@@ -15,12 +15,12 @@ from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.api.job_table import find_job, list_jobs, session_of
 from sgpu_decl.backends.ray.api.node_table import head_node, living_nodes
 from sgpu_decl.backends.ray.cluster.job_verdict import judge
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.launching.jobs import put_value, stop_job, submit_job
 from sgpu_decl.backends.ray.planning.cluster_nodes import read_cluster
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
+from sgpu_decl.places.place import PlaceMissing
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.answers import NAMES, RECORDED, answering, recorded, recorded_answer
 from tests.support import until
@@ -52,7 +52,7 @@ READERS: tuple[tuple[str, Callable[[Dashboard], object]], ...] = (
     *((f"/api/jobs/{name}", lambda ray, name=name: verdict(ray, name)) for name in JOBS),
     ("/api/v0/nodes", lambda ray: verdict(ray, "run")),
     ("/api/v0/nodes", head_node),
-    (NAMES, lambda ray: RayFiles(ray).names("/sgpu", "*")),
+    (NAMES, lambda ray: HeadPlace(ray).names("/sgpu", "*")),
     (STOP, lambda ray: stop_job(ray, "run")),
 )
 
@@ -89,7 +89,7 @@ def test_files_and_values_of_each_version_are_understood(version: str) -> None:
         "/api/jobs/": recorded_answer(version, "submission"),
     }
     with answering(answers) as server, closing(server.dashboard()) as ray:
-        names = RayFiles(ray).names("/sgpu", "*")
+        names = HeadPlace(ray).names("/sgpu", "*")
         assert [name for name in names if name.endswith("raylet.out")]
         put_value(ray, "sgpu_a.zip", b"hello")
         assert ray.read(PACKAGE) == b""  # Ray says that it has the value, and keeps it longer
@@ -139,7 +139,7 @@ def test_a_cluster_answers_as_the_recorded_one(cluster: RayCluster) -> None:
         head = head_node(ray)
         names = fields(cluster.get(f"{NAMES}?node_id={head}&glob=*.out"))
         assert {*fields(recorded_answer(found, "names"))} <= {*names}
-        with pytest.raises(RemoteMissing):
+        with pytest.raises(PlaceMissing):
             ray.read(PACKAGE)
         put_value(ray, "sgpu_a.zip", b"hello")
         assert ray.read(PACKAGE) == b""

@@ -14,7 +14,6 @@ import pytest
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import LaunchRequest
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses, render_marker
 from sgpu_decl.backends.remote.staging_area import StagingArea
@@ -22,6 +21,7 @@ from sgpu_decl.backends.remote.uploader import Uploader
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
 from tests.backends.launches import launching_of
@@ -62,7 +62,7 @@ class Shared:
     program: Program = field(default_factory=Program)
 
     def __post_init__(self) -> None:
-        self.files = FolderFiles(self.root)
+        self.files = FolderPlace(self.root)
         self.area = StagingArea(
             RemoteLayout(str(self.root)), self.files, key={"root": str(self.root)}
         )

@@ -16,10 +16,10 @@ import pytest
 from sgpu_decl.agent.node.earlier_output import absent_nodes, bring_output
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 
 OUTCOME = {"state": "succeeded", "class": None, "exit_code": 0, "ranks": [{"node_rank": 0}]}
 CHECKPOINT = b"0123456789" * 4
@@ -49,7 +49,7 @@ def upload(run: Path, node: Path, part: int | None = None) -> None:
 def read(launch: Path, local: Path) -> dict[str, object]:
     """All that a command reads of it here, and that a later run reads on a node; None for what is
     not had."""
-    results = RemoteResults(FolderFiles(launch), str(launch), local)
+    results = RemoteResults(FolderPlace(launch), str(launch), local)
 
     def returned(rank: int) -> object:
         for value in results.values(0, [(rank, 0)]):

@@ -202,13 +202,13 @@ def test_an_apply_waits_for_a_gc_that_goes_on(
 COLLECT = """
 import sys
 from pathlib import Path
-from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.backends.remote.remote_gc import collect
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 root = Path(sys.argv[1])
 while not (root / "stop").exists():
-    collect(StagingArea(RemoteLayout(str(root)), FolderFiles(root), key={}))
+    collect(StagingArea(RemoteLayout(str(root)), FolderPlace(root), key={}))
     print(flush=True)
 """
 

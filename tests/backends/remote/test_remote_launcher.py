@@ -12,7 +12,6 @@ from sgpu_decl.backends.base import LaunchRequest, LogReader, NoLog
 from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote import attempts
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_gc import collect
@@ -25,6 +24,7 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet, Sent
+from sgpu_decl.places.folder import FolderPlace
 from tests.backends.remote.conftest import Shared
 
 Make = Callable[..., Shared]
@@ -56,14 +56,14 @@ class Launcher(RemoteLauncher):
         """Nothing runs."""
 
 
-class Unreadable(FolderFiles):
+class Unreadable(FolderPlace):
     """A folder that does not answer."""
 
     def get(self, path: str) -> bytes:
         raise BackendError(f"no answer about `{path}`")
 
 
-class FullAtTheEnd(FolderFiles):
+class FullAtTheEnd(FolderPlace):
     """A folder that takes all files of a launch but the last."""
 
     def put(self, path: str, content: bytes | Path, sent: Sent = lambda _: None) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.remote_gc import collect
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from tests.backends.remote.conftest import Shared
 from tests.support import PATIENCE, until
 
@@ -155,12 +155,12 @@ def test_a_command_needs_our_code_only_beside_a_ray_cluster(shared: Make) -> Non
 UPLOAD = """
 import sys, os, signal
 from pathlib import Path
-from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.places.folder import FolderPlace
 path, source, dies = sys.argv[1:]
 def sent(count):
     if dies == "yes" and count:
         os.kill(os.getpid(), signal.SIGKILL)
-FolderFiles(Path(path).parent).put(path, Path(source), sent)
+FolderPlace(Path(path).parent).put(path, Path(source), sent)
 """
 
 
@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_written_is_named(shared: Make, tmp_path: Path) 
 def test_a_place_that_takes_no_file_has_no_clock_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "shared").touch()  # a file where the folder should be
     with pytest.raises(BackendError, match=f"writing into `{tmp_path}/shared`") as refused:
-        FolderFiles(tmp_path / "shared").now()
+        FolderPlace(tmp_path / "shared").now()
     assert refused.value.code == "remote_broken"
 
 
@@ -226,7 +226,7 @@ def test_a_large_value_is_no_file_of_the_output(tmp_path: Path, name: str, left:
     node = tmp_path / "launch/back/0/node_0"
     (node / "parts").mkdir(parents=True)
     (node / "done").write_text(json.dumps({"v": 1, "parts": {name: {}}}))
-    files = FolderFiles(tmp_path)
+    files = FolderPlace(tmp_path)
     back = RemoteResults(files, str(tmp_path / "launch"), tmp_path / "attempt")
     assert back.left_output() is left
 
@@ -238,7 +238,7 @@ def test_output_comes_from_nodes_without_ranks_too(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_text(f"of node {node}")
         (tmp_path / f"launch/back/0/node_{node}/done").write_text('{"v": 1}')
-    back = RemoteResults(FolderFiles(tmp_path), str(tmp_path / "launch"), tmp_path / "attempt")
+    back = RemoteResults(FolderPlace(tmp_path), str(tmp_path / "launch"), tmp_path / "attempt")
     output = back.output(0, Quiet())
     assert (output.files, output.lacking) == (2, ())
     for node in (0, 1):

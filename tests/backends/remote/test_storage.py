@@ -3,8 +3,6 @@
 from pathlib import Path
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.remote.files import RemoteEntry
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
@@ -13,19 +11,21 @@ from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.folder import FolderPlace
+from sgpu_decl.places.place import PlaceEntry
 from tests.backends.launches import launching_of
 from tests.contracts.folder_backend.backend import FolderAttempts
 
 
-class OfCluster(FolderFiles):
+class OfCluster(FolderPlace):
     """The files that one cluster has at `/staging`, where another cluster has others."""
 
     def __init__(self, there: Path) -> None:
         super().__init__(there)
         self._there = there
 
-    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
-        return super().list(f"{self._there}{folder}")
+    def list(self, folder: str, *, after: str = "") -> tuple[PlaceEntry, ...]:
+        return super().list(f"{self._there}{folder}", after=after)
 
 
 def test_two_areas_with_the_same_paths_are_listed_each(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend, LaunchRequest, LogReader, Survey
 from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
@@ -34,6 +33,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt_view import view_in
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.rank_output import LogLines
+from sgpu_decl.places.folder import FolderPlace
 from tests.contracts.folder_backend.keeper import alive
 from tests.contracts.folder_backend.options import FolderOptions
 
@@ -41,7 +41,7 @@ from tests.contracts.folder_backend.options import FolderOptions
 def open_folder(context: BackendContext) -> Backend:
     @cache
     def area(root: str) -> StagingArea:
-        return StagingArea(RemoteLayout(root), FolderFiles(Path(root)), key={"root": root})
+        return StagingArea(RemoteLayout(root), FolderPlace(Path(root)), key={"root": root})
 
     launches = RemoteLaunches(context.layout, lambda config: area(_options(config).root))
     attempts = FolderAttempts(launches)

@@ -27,10 +27,10 @@ from sgpu_decl.backends.databricks.api.account import Account, Login, login_of
 from sgpu_decl.backends.databricks.api.credentials import ExplainedLogin, checks_of
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, explained
 from sgpu_decl.backends.remote.answer_cache import AnswerCache
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.places.place import PlaceMissing
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -62,11 +62,14 @@ class TimeLimits:
 
 class Connection:
     """One workspace, as one user. `start` returns at once; `client`, `user` and requests wait until
-    it is there."""
+    it is there: for `patience` seconds for the first answer."""
 
-    def __init__(self, account: Account, limits: TimeLimits | None = None) -> None:
+    def __init__(
+        self, account: Account, limits: TimeLimits | None = None, *, patience: float = PATIENCE
+    ) -> None:
         self._account = account
         self._limits = limits
+        self._first_answer = patience
         self._future: Future[_Connected] = Future()
         self._asking = threading.Event()  # the SDK is imported, and the host is being asked
         self._asked_at = 0.0  # by the monotonic clock
@@ -161,11 +164,19 @@ class Connection:
         """A GET request; `doing` is for messages."""
         return self._do(doing, "GET", path, query=query)
 
-    def find(self, doing: str, path: str, /, **query: Json) -> dict[str, Any] | None:
-        """A GET request; `None` if its object does not exist."""
+    def find(
+        self,
+        doing: str,
+        path: str,
+        hints: Mapping[str, str] = MappingProxyType({}),
+        /,
+        **query: Json,
+    ) -> dict[str, Any] | None:
+        """A GET request; `None` if its object does not exist. `hints` are those of
+        `sdk_errors.explained`."""
         try:
-            return self.ask(doing, path, **query)
-        except RemoteMissing:
+            return self._do(doing, "GET", path, hints, query=query)
+        except PlaceMissing:
             return None
 
     def pages(self, doing: str, path: str, /, **query: Json) -> Iterator[dict[str, Any]]:
@@ -206,7 +217,7 @@ class Connection:
         """
         try:
             self.tell(doing, path, body)
-        except RemoteMissing:
+        except PlaceMissing:
             return
         except Rejected:
             if self.find(doing, look, **body) is not None:
@@ -253,7 +264,7 @@ class Connection:
         self.start()
         self._asking.wait()
         host = self.login.host
-        patience = self._patience(PATIENCE if seconds is None else seconds)
+        patience = self._patience(self._first_answer if seconds is None else seconds)
         try:
             return self._future.result(max(0.0, self._asked_at + patience - time.monotonic()))
         except TimeoutError:

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.databricks.api.account import normal_host
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
+from sgpu_decl.places.place import PlaceMissing
 
 if TYPE_CHECKING:
     from databricks.sdk.errors.base import DatabricksError
@@ -104,7 +104,7 @@ _CUT = _Wording(
 UNSURE = frozenset({"connection_lost", "host_unreachable", "remote_broken", "unavailable"})
 """The codes of errors after which the request may have been carried out all the same."""
 
-FINAL = frozenset({"permission_denied", Rejected.code, RemoteMissing.code})
+FINAL = frozenset({"permission_denied", Rejected.code, PlaceMissing.code})
 """The codes of errors that a second request would get too."""
 
 
@@ -120,7 +120,7 @@ def explained(
         hints: the next step by the error's code, instead of the general one.
 
     Raises:
-        RemoteMissing: the object of the request does not exist.
+        PlaceMissing: the object of the request does not exist.
         Rejected: the request itself is not accepted.
         BackendError: anything else that the SDK raises.
     """
@@ -160,8 +160,8 @@ def _translated(
         error = error.__cause__  # the SDK has tried again for as long as it may
     message = _short(str(error))
     if isinstance(error, NotFound):
-        hint = hints.get(RemoteMissing.code, f"look for it in `{host}`")
-        return RemoteMissing(f"{doing}: {message}", hint=hint)
+        hint = hints.get(PlaceMissing.code, f"look for it in `{host}`")
+        return PlaceMissing(f"{doing}: {message}", hint=hint)
     too_large = isinstance(error, DatabricksError) and says_too_large(error)
     if isinstance(error, (BadRequest, ResourceConflict)) and not too_large:
         return Rejected(

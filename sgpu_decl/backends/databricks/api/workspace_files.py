@@ -1,4 +1,4 @@
-"""Files of a workspace, as `RemoteFiles`: those below `/Workspace`, and those of volumes.
+"""Files of a workspace as places: those below `/Workspace`, and those of volumes.
 
 An upload is one request, or ends with one that makes the file visible: a file is there whole, or it
 is not there.
@@ -6,25 +6,26 @@ is not there.
 
 import io
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.api.connection import Connection
-from sgpu_decl.backends.databricks.api.sdk_errors import says_too_large
-from sgpu_decl.backends.remote.files import (
-    RemoteEntry,
-    RemoteMissing,
+from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, says_too_large
+from sgpu_decl.backends.remote.upload_form import UploadForm
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.step_progress import Sent
+from sgpu_decl.places.place import (
+    PlaceEntry,
+    PlaceMissing,
     byte_count,
     ignore_bytes,
     save_stream,
     upload_stream,
 )
-from sgpu_decl.backends.remote.upload_form import UploadForm
-from sgpu_decl.errors import BackendError
-from sgpu_decl.model.step_progress import Sent
 
 VOLUMES = "/Volumes/"
 """What paths of volumes begin with."""
@@ -32,6 +33,9 @@ VOLUMES = "/Volumes/"
 MOST = 500 << 20  # bytes of a workspace file
 MOST_AS_FORM = 450_000_000  # bytes that `workspace/import` was seen to take (evidence: A5)
 _NO_SUCH_API = frozenset({"ENDPOINT_NOT_FOUND", "FEATURE_DISABLED", "NOT_IMPLEMENTED"})
+LISTING_LAG = 10.0
+"""Seconds after which a list is taken to have what was written (evidence: C24)."""
+
 _WRITING = {
     "permission_denied": "ask who owns it to let you write there, or set `backend.staging` to a "
     "folder where you may",
@@ -48,36 +52,60 @@ def home_of(user: str) -> str:
 
 
 class _Files(ABC):
-    """What both kinds of files share."""
+    """What both kinds of files share. `advice` gives the next steps by the codes of errors, where
+    the files are others than those of a staging folder."""
 
-    def __init__(self, connection: Connection) -> None:
+    lag = LISTING_LAG
+
+    def __init__(
+        self, connection: Connection, advice: Callable[[], Mapping[str, str]] | None = None
+    ) -> None:
         self._connection = connection
+        self._advice = advice
 
     def now(self) -> float:
         return self._connection.now()
 
     def get(self, path: str) -> bytes:
-        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+        with self.explained(f"reading `{path}`"), self.contents(path) as stream:
             return bytes(stream.read())
 
     def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
-        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+        with self.explained(f"reading `{path}`"), self.contents(path) as stream:
             save_stream(stream, file, received)
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write a file that is not there yet; false if anything is there. Of several that do so at
-        once, the workspace lets one. Raises RemoteMissing where its folder is not there, which a
-        volume may make instead."""
+        """See `Place`. The file is read back: should two writers be told that theirs is there, one
+        of them is right."""
         from databricks.sdk.errors.platform import ResourceConflict
 
         try:
-            with self._connection.explained(f"adding `{path}`"):
+            with self.explained(f"adding `{path}`", writing=True):
                 self.upload_new(path, content)
         except BackendError as error:
             if isinstance(error.__cause__, ResourceConflict):
                 return False
             raise
-        return True
+        try:
+            return self.get(path) == content
+        except PlaceMissing as error:
+            unseen = BackendError(
+                f"`{self._connection.host}` does not show `{path}`, which was just added",
+                hint="try again",
+                code="remote_broken",
+            )
+            unseen.retryable = True
+            raise unseen from error
+
+    def explained(self, doing: str, *, writing: bool = False) -> AbstractContextManager[None]:
+        """See `sdk_errors.explained`."""
+        return self._connection.explained(doing, self.hints(writing=writing))
+
+    def hints(self, *, writing: bool = False) -> Mapping[str, str]:
+        """The next steps by the codes of errors."""
+        if self._advice is not None:
+            return self._advice()
+        return _WRITING if writing else {}
 
     @abstractmethod
     def upload_new(self, path: str, content: bytes) -> None:
@@ -88,24 +116,19 @@ class _Files(ABC):
         """A stream of a file. Raises what the SDK does."""
 
 
-class WorkspaceFiles(_Files):
-    """See `RemoteFiles`."""
+class WorkspacePlace(_Files):
+    """See `Place`."""
 
     part: int | None = 8 << 20  # they are read up to 10 MiB (evidence: A5)
 
-    def size(self, path: str) -> int | None:
-        status = self._status(path)
-        if status is not None and status.get("object_type") != "FILE":
-            raise BackendError(
-                f"`{path}` is no file but a {str(status.get('object_type')).lower()}",
-                hint="move it away, or set another `backend.staging`",
-                code="staging_taken",
-            )
-        return None if status is None else int(status.get("size") or 0)
+    def stat(self, path: str) -> PlaceEntry | None:
+        api = "/api/2.0/workspace/get-status"
+        found = self._connection.find(f"looking at `{path}`", api, self.hints(), path=path)
+        return None if found is None else _entry(found)
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         _refuse_large(path, byte_count(content))
-        with self._connection.explained(f"uploading `{path}`", _WRITING):
+        with self.explained(f"uploading `{path}`", writing=True):
             self._upload(path, content, sent, overwrite=True)
 
     def upload_new(self, path: str, content: bytes) -> None:
@@ -170,17 +193,6 @@ class WorkspaceFiles(_Files):
                 data=stream,
             )
 
-    def modified(self, path: str) -> float | None:
-        """When a file was written, in seconds of the epoch by the workspace's clock; None where it
-        is not there."""
-        status = self._status(path)
-        return None if status is None else int(status.get("modified_at") or 0) / 1000
-
-    def is_folder(self, path: str) -> bool:
-        """Whether there is such a folder, and the user may see it."""
-        status = self._status(path)
-        return status is not None and status.get("object_type") in ("DIRECTORY", "REPO")
-
     def contents(self, path: str) -> BinaryIO:
         """A stream of a file. Raises what the SDK does."""
         answer = self._connection.client.api_client.do(
@@ -191,62 +203,57 @@ class WorkspaceFiles(_Files):
         )
         return cast("BinaryIO", answer["contents"])
 
-    def _status(self, path: str) -> dict[str, Any] | None:
-        api = "/api/2.0/workspace/get-status"
-        return self._connection.find(f"looking at `{path}`", api, path=path)
-
-    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
-        answer = self._connection.find(
-            f"looking into `{folder}`", "/api/2.0/workspace/list", path=folder
-        )
-        return tuple(
-            RemoteEntry(
-                name=str(item["path"]).rpartition("/")[2],
-                folder=item.get("object_type") == "DIRECTORY",
-                size=item.get("size") or 0,
-                modified=(item.get("modified_at") or 0) / 1000,
-            )
-            for item in (answer or {}).get("objects") or ()
-        )
+    def list(self, folder: str, *, after: str = "") -> tuple[PlaceEntry, ...]:
+        api = "/api/2.0/workspace/list"
+        answer = self._connection.find(f"looking into `{folder}`", api, self.hints(), path=folder)
+        entries = map(_entry, (answer or {}).get("objects") or ())
+        return tuple(entry for entry in entries if entry.name > after)
 
     def make_folder(self, folder: str) -> None:
         self._connection.tell(
             f"making the folder `{folder}`",
             "/api/2.0/workspace/mkdirs",
             {"path": folder},
-            hints=_WRITING,
+            hints=self.hints(writing=True),
         )
 
     def delete(self, path: str) -> None:
-        with suppress(RemoteMissing):
+        with suppress(PlaceMissing):
             self._connection.tell(
                 f"deleting `{path}`",
                 "/api/2.0/workspace/delete",
                 {"path": path, "recursive": True},
+                hints=self.hints(),
             )
 
 
-class VolumeFiles(_Files):
-    """See `RemoteFiles`."""
+class VolumePlace(_Files):
+    """See `Place`."""
 
     part: int | None = None
 
-    def size(self, path: str) -> int | None:
-        client = self._connection.client
-        try:
-            with self._connection.explained(f"looking at `{path}`"):
-                return client.files.get_metadata(path).content_length or 0
-        except RemoteMissing:
-            return None
+    def stat(self, path: str) -> PlaceEntry | None:
+        files, name = self._connection.client.files, path.rpartition("/")[2]
+        # A folder is refused as being no file.
+        with suppress(PlaceMissing, Rejected), self.explained(f"looking at `{path}`"):
+            found = files.get_metadata(path)
+            date = found.last_modified
+            return PlaceEntry(
+                name=name,
+                folder=False,
+                size=found.content_length or 0,
+                modified=parsedate_to_datetime(date).timestamp() if date else 0.0,
+            )
+        with suppress(PlaceMissing), self.explained(f"looking at `{path}`"):
+            files.get_directory_metadata(path)
+            return PlaceEntry(name=name, folder=True)
+        return None
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         client = self._connection.client
         doing = f"uploading `{path}`"
         try:
-            with (
-                self._connection.explained(doing, _WRITING),
-                upload_stream(content, sent) as stream,
-            ):
+            with self.explained(doing, writing=True), upload_stream(content, sent) as stream:
                 client.files.upload(path, stream, overwrite=True)
         except ValueError as error:  # the SDK's: links to the storage are refused as expired, say
             raise BackendError(
@@ -264,51 +271,32 @@ class VolumeFiles(_Files):
         """
         self._connection.client.files.upload(path, io.BytesIO(content), overwrite=False)
 
-    def modified(self, path: str) -> float | None:
-        """When a file was written, to the second; see `WorkspaceFiles.modified`."""
-        client = self._connection.client
-        try:
-            with self._connection.explained(f"looking at `{path}`"):
-                date = client.files.get_metadata(path).last_modified
-        except RemoteMissing:
-            return None
-        return parsedate_to_datetime(date).timestamp() if date else 0.0
-
-    def is_folder(self, path: str) -> bool:
-        """Whether there is such a folder, and the user may see it."""
-        client = self._connection.client
-        try:
-            with self._connection.explained(f"looking at `{path}`"):
-                client.files.get_directory_metadata(path)
-        except RemoteMissing:
-            return False
-        return True
-
     def contents(self, path: str) -> BinaryIO:
         """A stream of a file. Raises what the SDK does."""
         return self._connection.client.files.download(path).contents or io.BytesIO()
 
-    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
-        client = self._connection.client
+    def list(self, folder: str, *, after: str = "") -> tuple[PlaceEntry, ...]:
+        files = self._connection.client.files
         try:
-            with self._connection.explained(f"looking into `{folder}`"):
-                entries = list(client.files.list_directory_contents(folder))
-        except RemoteMissing:
+            with self.explained(f"looking into `{folder}`"):
+                entries = list(files.list_directory_contents(folder))
+        except PlaceMissing:
             return ()
-        return tuple(
-            RemoteEntry(
+        found = (
+            PlaceEntry(
                 name=str(item.name),
                 folder=bool(item.is_directory),
                 size=item.file_size or 0,
-                modified=(item.last_modified or 0) / 1000,
+                # To the second, as of a single file (RFC 9110, 8.8.2).
+                modified=float((item.last_modified or 0) // 1000),
             )
             for item in sorted(entries, key=lambda item: str(item.name))
         )
+        return tuple(entry for entry in found if entry.name > after)
 
     def make_folder(self, folder: str) -> None:
-        client = self._connection.client
-        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
-            client.files.create_directory(folder)
+        with self.explained(f"making the folder `{folder}`", writing=True):
+            self._connection.client.files.create_directory(folder)
 
     def delete(self, path: str) -> None:
         files = self._connection.client.files
@@ -317,13 +305,24 @@ class VolumeFiles(_Files):
             if entry.folder:
                 self.delete(f"{path}/{entry.name}")
                 continue
-            with self._connection.explained(f"deleting `{path}/{entry.name}`"):
+            with self.explained(f"deleting `{path}/{entry.name}`"):
                 files.delete(f"{path}/{entry.name}")
-        with suppress(RemoteMissing), self._connection.explained(f"deleting `{path}`"):
-            if entries or self.size(path) is None:
+        with suppress(PlaceMissing), self.explained(f"deleting `{path}`"):
+            found = None if entries else self.stat(path)
+            if found is None or found.folder:
                 files.delete_directory(path)
             else:
                 files.delete(path)
+
+
+def _entry(item: Mapping[str, Any]) -> PlaceEntry:
+    """Of an object of the workspace, as its API describes it."""
+    return PlaceEntry(
+        name=str(item["path"]).rpartition("/")[2],
+        folder=item.get("object_type") in ("DIRECTORY", "REPO"),
+        size=int(item.get("size") or 0),
+        modified=int(item.get("modified_at") or 0) / 1000,
+    )
 
 
 def _flag(*, overwrite: bool) -> str:

@@ -1,132 +1,91 @@
-"""Files of a workspace that keep a state: see `StateFiles`."""
+"""The files of a workspace that keep a state."""
 
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Mapping
 
 from sgpu_decl.backends.databricks.api.account import Account
-from sgpu_decl.backends.databricks.api.connection import Connection, TimeLimits
-from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES, VolumeFiles, WorkspaceFiles
-from sgpu_decl.backends.remote.files import RemoteMissing
-from sgpu_decl.errors import BackendError
+from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection, TimeLimits
+from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES, VolumePlace, WorkspacePlace
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.storing.state_root import StateRoot
 from sgpu_decl.storing.stores import SharedPlace
 
-__all__ = ["DatabricksStateFiles", "open_state_files"]
+__all__ = ["making", "open_state_root"]
 
+_IN_FOLDER = 100  # entries
 _LIMITS = TimeLimits(silence=20.0, retries=1)
 """Whoever holds a lock that ends in a minute must not wait long for one answer: the state has its
 own way of trying again."""
 
 
-def open_state_files(place: SharedPlace) -> "DatabricksStateFiles":
-    """The files of a place, without a request."""
+def open_state_root(place: SharedPlace) -> StateRoot:
+    """The folder of a place, below `/Workspace` or on a volume, without a request."""
     account = Account(place.profile, place.host, block="state")
-    return DatabricksStateFiles(Connection(account, _LIMITS), place)
+    connection = Connection(account, _LIMITS, patience=FIRST_ANSWER)
+    folder = _Folder(connection, place)
+    kind = VolumePlace if folder.on_volume else WorkspacePlace
+    folder.files = kind(connection, folder.advice)
+    return StateRoot(
+        place=folder.files,
+        name=place.address,
+        path=place.address,
+        in_folder=_IN_FOLDER,
+        require=folder.require,
+    )
 
 
-class DatabricksStateFiles:
-    """Below `/Workspace`, or on a volume."""
+class _Folder:
+    """It has to be made by hand: with the login of another workspace, a new state would begin
+    there."""
+
+    files: VolumePlace | WorkspacePlace
 
     def __init__(self, connection: Connection, place: SharedPlace) -> None:
         self._connection = connection
         self._place = place
-        self._on_volume = f"{place.address}/".startswith(VOLUMES)
-        self._files: VolumeFiles | WorkspaceFiles = (
-            VolumeFiles(connection) if self._on_volume else WorkspaceFiles(connection)
+        self._found = False
+        self.on_volume = _on_volume(place)
+
+    def require(self) -> None:
+        """Raises SgpuError where the folder is not there."""
+        path = self._place.address
+        if not self._found:
+            found = self.files.stat(path)
+            self._found = found is not None and found.folder
+        if not self._found:
+            raise SgpuError(
+                f"`{path}` holds no shared state: `{self._connection.host}` has no such folder, or "
+                f"`{self._connection.user}` may not see it",
+                hint="is this the right workspace, and the right user? For a first state: "
+                f"`{making(self._place)}`",
+                code="state_unreachable",
+            )
+
+    def advice(self) -> Mapping[str, str]:
+        """The next steps by the codes of errors."""
+        folder, user = self._place.address, self._connection.user
+        # https://docs.databricks.com/aws/en/security/auth/access-control/#folder-acls
+        refused = (
+            f"who owns the volume of `{folder}` gives `{user}` the privilege READ VOLUME, and "
+            "WRITE VOLUME to apply"
+            if self.on_volume
+            else f"who manages `{folder}` gives `{user}` Can View, and Can Manage to apply: Share "
+            "(Permissions) in the menu of the folder"
         )
-        self.most = self._files.part
+        other = "name another folder with `state.path`, one of a volume for instance"
+        codes = ("no_room", "limit_reached", "staging_taken", "too_large_to_fetch")
+        return {"permission_denied": refused, **dict.fromkeys(codes, other)}
 
-    @property
-    def host(self) -> str:
-        return self._connection.host
 
-    @property
-    def user(self) -> str:
-        return self._connection.user
+def making(place: SharedPlace) -> str:
+    """The shell command with which a person makes the folder of a state."""
+    words = ["databricks", "workspace", "mkdirs", place.address]
+    if _on_volume(place):
+        words = ["databricks", "fs", "mkdirs", f"dbfs:{place.address}"]
+    if place.profile is not None:
+        words += ["--profile", place.profile]
+    return shlex.join(words)
 
-    def create(self, path: str, content: bytes) -> bool:
-        with self._asking():
-            return self._files.create(path, content)
 
-    def read(self, path: str) -> bytes | None:
-        with self._asking():
-            try:
-                return self._files.get(path)
-            except RemoteMissing:
-                return None
-
-    def written_at(self, path: str) -> datetime | None:
-        with self._asking():
-            seconds = self._files.modified(path)
-        return None if seconds is None else self._moment(seconds)
-
-    def files(self, folder: str) -> Mapping[str, datetime]:
-        with self._asking():
-            found = self._files.list(folder)
-        return {item.name: self._moment(item.modified) for item in found if not item.folder}
-
-    def folders(self, folder: str) -> tuple[str, ...]:
-        with self._asking():
-            return tuple(item.name for item in self._files.list(folder) if item.folder)
-
-    def is_folder(self, path: str) -> bool:
-        with self._asking():
-            return self._files.is_folder(path)
-
-    def make_folder(self, path: str) -> None:
-        with self._asking():
-            self._files.make_folder(path)
-
-    def delete(self, path: str) -> None:
-        with self._asking():
-            self._files.delete(path)
-
-    def now(self) -> datetime:
-        with self._asking():
-            return datetime.fromtimestamp(self._connection.now(), UTC)
-
-    def making(self, folder: str) -> str:
-        words = ["databricks", "workspace", "mkdirs", folder]
-        if self._on_volume:
-            words = ["databricks", "fs", "mkdirs", f"dbfs:{folder}"]
-        if self._place.profile is not None:
-            words += ["--profile", self._place.profile]
-        return shlex.join(words)
-
-    def _moment(self, seconds: float) -> datetime:
-        """Of a single file, a volume says the time to the second (RFC 9110, 8.8.2), and in a list
-        to the millisecond."""
-        return datetime.fromtimestamp(int(seconds) if self._on_volume else seconds, UTC)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Wait for the login, and give errors a next step that fits a state."""
-        self._connection.await_answer()
-        try:
-            yield
-        except RemoteMissing:
-            raise
-        except BackendError as error:
-            advised = BackendError(error.message, hint=self._hint(error), code=error.code)
-            advised.retryable = error.retryable
-            raise advised from error
-
-    def _hint(self, error: BackendError) -> str | None:
-        folder = self._place.address
-        match error.code:
-            case "permission_denied" if self._on_volume:
-                return (
-                    f"who owns the volume of `{folder}` gives `{self.user}` the privilege READ "
-                    "VOLUME, and WRITE VOLUME to apply"
-                )
-            case "permission_denied":
-                # https://docs.databricks.com/aws/en/security/auth/access-control/#folder-acls
-                return (
-                    f"who manages `{folder}` gives `{self.user}` Can View, and Can Manage to "
-                    "apply: Share (Permissions) in the menu of the folder"
-                )
-            case "no_room" | "limit_reached" | "staging_taken" | "too_large_to_fetch":
-                return "name another folder with `state.path`, one of a volume for instance"
-            case _:
-                return error.hint
+def _on_volume(place: SharedPlace) -> bool:
+    return f"{place.address}/".startswith(VOLUMES)

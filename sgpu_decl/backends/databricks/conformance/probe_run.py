@@ -28,13 +28,13 @@ from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart
 from sgpu_decl.backends.databricks.watching.termination import state_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.scratch_folders import scratch_folder
+from sgpu_decl.places.place import PlaceMissing
 
 Record = dict[str, Any]
 
@@ -159,7 +159,7 @@ class ProbeRun:
         path = f"{self._back}/{attempt}/node_{node}/{name}.json"
         try:
             record = json.loads(self._workspace.area.files.get(path))
-        except (RemoteMissing, ValueError):  # not there, or not whole
+        except (PlaceMissing, ValueError):  # not there, or not whole
             return None
         return record if isinstance(record, dict) else None
 
@@ -204,7 +204,7 @@ class ProbeRun:
 
     def cancel(self) -> None:
         """Ask the platform to end it. Raises BackendError."""
-        with suppress(RemoteMissing, Rejected):  # it has ended, or is gone
+        with suppress(PlaceMissing, Rejected):  # it has ended, or is gone
             self._workspace.connection.tell(
                 f"cancelling the probe `{self.name}`",
                 "/api/2.2/jobs/runs/cancel",
@@ -222,13 +222,13 @@ class ProbeRun:
                 self.await_end(_ENDING)
             tell = self._workspace.connection.tell
             for experiment in self._experiments():
-                with suppress(RemoteMissing):
+                with suppress(PlaceMissing):
                     tell(
                         "deleting the experiment of a probe",
                         "/api/2.0/mlflow/experiments/delete",
                         {"experiment_id": experiment},
                     )
-            with suppress(RemoteMissing):
+            with suppress(PlaceMissing):
                 tell("deleting a probe", "/api/2.2/jobs/runs/delete", {"run_id": self.run_id})
         self._workspace.area.files.delete(self._folder)
         if self._commands != self._folder:

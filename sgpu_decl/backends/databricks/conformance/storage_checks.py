@@ -10,12 +10,12 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from sgpu_decl.backends.databricks.api.connection import Connection
-from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES, VolumeFiles, WorkspaceFiles
+from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES, VolumePlace, WorkspacePlace
 from sgpu_decl.backends.databricks.conformance.comparison import compared
 from sgpu_decl.backends.databricks.conformance.refusal import Refusal, attempt, lacks_api, request
-from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
+from sgpu_decl.places.place import Place
 
 _MIB = 1 << 20
 _LARGE = 11 * _MIB  # more than workspace files are read up to
@@ -34,19 +34,19 @@ def workspace_findings(connection: Connection, root: str) -> Iterator[Finding]:
     Raises:
         BackendError: the workspace cannot be asked.
     """
-    files = WorkspaceFiles(connection)
+    files = WorkspacePlace(connection)
     yield from _in_folder(connection, files, root, lambda folder: _workspace(connection, folder))
 
 
 def volume_findings(connection: Connection, root: str) -> Iterator[Finding]:
     """In a volume. Raises BackendError as `workspace_findings`."""
-    files = VolumeFiles(connection)
+    files = VolumePlace(connection)
     yield from _in_folder(connection, files, root, lambda folder: _volume(connection, folder))
 
 
 def _in_folder(
     connection: Connection,
-    files: RemoteFiles,
+    files: Place,
     root: str,
     check: Callable[[str], Iterator[Finding]],
 ) -> Iterator[Finding]:
@@ -92,7 +92,7 @@ def _delete_empty(connection: Connection, path: str) -> None:
 
 
 def _workspace(connection: Connection, folder: str) -> Iterator[Finding]:
-    files = WorkspaceFiles(connection)
+    files = WorkspacePlace(connection)
     small, large = os.urandom(_MIB), os.urandom(_MIB) * (_LARGE // _MIB)
 
     def put(way: Put, name: str, content: bytes) -> Refusal | None:
@@ -160,7 +160,7 @@ def _limit(refusal: Refusal | None) -> Finding:
 
 
 def _read_back(
-    connection: Connection, files: WorkspaceFiles | VolumeFiles, folder: str, name: str,
+    connection: Connection, files: WorkspacePlace | VolumePlace, folder: str, name: str,
     content: bytes,
 ) -> Iterator[Finding]:  # fmt: skip
     path = f"{folder}/{name}"
@@ -175,7 +175,7 @@ def _read_back(
 
 
 def _limits(
-    connection: Connection, files: WorkspaceFiles, folder: str, *, small_name: str
+    connection: Connection, files: WorkspacePlace, folder: str, *, small_name: str
 ) -> Iterator[Finding]:
     """How large a file may be to be read, and how a larger one is refused."""
     there = {entry.name for entry in files.list(folder)}
@@ -199,7 +199,7 @@ def _limits(
 
 
 def _volume(connection: Connection, folder: str) -> Iterator[Finding]:
-    files = VolumeFiles(connection)
+    files = VolumePlace(connection)
     small = os.urandom(_MIB)
     for name, content in (("empty", b""), ("small", small), ("large", small * (_LARGE // _MIB))):
         path = f"{folder}/{name}"
@@ -220,7 +220,7 @@ def _volume(connection: Connection, folder: str) -> Iterator[Finding]:
 
 
 def _overwritten(
-    connection: Connection, files: WorkspaceFiles | VolumeFiles, put: Put, path: str
+    connection: Connection, files: WorkspacePlace | VolumePlace, put: Put, path: str
 ) -> Iterator[Finding]:
     refusal = attempt(connection, f"overwriting `{path}`", lambda: put(path, b"new"))
     if refusal is not None:
@@ -239,16 +239,16 @@ def _listing(there: bool, number: int) -> Finding:  # noqa: FBT001  what was see
     )
 
 
-def _deleted(connection: Connection, files: RemoteFiles, path: str) -> Finding:
+def _deleted(connection: Connection, files: Place, path: str) -> Finding:
     refusal = attempt(connection, f"deleting `{path}`", lambda: files.delete(path))
     if refusal is not None:
         return _failed(f"files cannot be deleted: {refusal.message}")
-    if files.size(path) is not None:
+    if files.stat(path) is not None:
         return _failed("a file that was deleted is still there")
     return ok("deleting", "files are overwritten and deleted")
 
 
-def _contents(files: WorkspaceFiles | VolumeFiles, path: str) -> bytes:
+def _contents(files: WorkspacePlace | VolumePlace, path: str) -> bytes:
     with files.contents(path) as stream:
         return bytes(stream.read())
 

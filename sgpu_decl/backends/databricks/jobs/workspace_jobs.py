@@ -22,7 +22,7 @@ from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob
-from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.places.place import PlaceMissing
 from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
@@ -33,6 +33,7 @@ from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import references
 from sgpu_decl.model.target import USER, Mode
+from sgpu_decl.places.place import PlaceMissing
 
 _API = "/api/2.2/jobs"
 _PAGE = 100
@@ -153,7 +154,7 @@ class WorkspaceJobs:
         try:
             document = document_of(self._settings(job_id))
             answer = self._connection.ask(f"reading the job {job_id}", _acl(job_id))
-        except RemoteMissing:
+        except PlaceMissing:
             return None
         granted, _ = permissions_of(answer)
         return {**document, PERMISSIONS: granted} if granted else document
@@ -207,7 +208,7 @@ class WorkspaceJobs:
                 limit=1,
                 **query,
             )
-        except (Rejected, RemoteMissing):
+        except (Rejected, PlaceMissing):
             return None  # the job was deleted
         return next(iter(answer.get("runs") or ()), None)
 

@@ -12,7 +12,6 @@ from sgpu_decl.backends.databricks.launching.workspace_launches import Workspace
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.remote.attempts import end_earlier
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.remote_reference import reference_facts
@@ -22,6 +21,7 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.places.place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -109,7 +109,7 @@ class DatabricksLauncher(RemoteLauncher):
         path = submission_path(joined["folder"])
         try:
             submission = read_submission(path, self._launches.area(record).files.get(path))
-        except RemoteMissing:
+        except PlaceMissing:
             return False
         if submission is None or submission.token != joined["token"]:
             return False  # it is one of earlier launches

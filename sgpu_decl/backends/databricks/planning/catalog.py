@@ -8,17 +8,17 @@ from typing import Any, cast
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
-from sgpu_decl.backends.databricks.api.workspace_files import WorkspaceFiles
-from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.databricks.api.workspace_files import WorkspacePlace
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.places.place import PlaceMissing
 
 FOLDER = "DIRECTORY"
 """The kind of a folder, see `kind_of`."""
 
 _OFFERS = "offers"
 _DOING = "asking what the workspace offers"
-_ABSENT = frozenset({"permission_denied", "remote_broken", Rejected.code, RemoteMissing.code})
+_ABSENT = frozenset({"permission_denied", "remote_broken", Rejected.code, PlaceMissing.code})
 """The codes of errors that mean that a workspace does not have a service."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -170,7 +170,7 @@ def forget_kind(connection: Connection, path: str) -> None:
 def make_folder(connection: Connection, path: str) -> None:
     """Make a folder, unless the cache says that it is there. Raises BackendError."""
     if connection.answers.cached(["object", path]) != FOLDER:
-        WorkspaceFiles(connection).make_folder(path)
+        WorkspacePlace(connection).make_folder(path)
         connection.answers.remember(["object", path], FOLDER)
 
 

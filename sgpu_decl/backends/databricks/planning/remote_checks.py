@@ -31,11 +31,11 @@ from sgpu_decl.backends.databricks.planning.staging_access import (
     check_staging,
 )
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
+from sgpu_decl.places.place import PlaceMissing
 
 VALIDATION = "/api/2.0/ai-training/config:validate"
 
@@ -227,7 +227,7 @@ class RemoteChecks:
             try:
                 doing = "asking whether the run is valid"
                 errors = workspace.connection.tell(doing, VALIDATION, body).get("errors") or ()
-            except RemoteMissing:  # the workspace does not have it
+            except PlaceMissing:  # the workspace does not have it
                 errors = ()
             except Rejected as refusal:  # it may not know a field of ours
                 yield from self._refused({"message": refusal.message})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sgpu_decl.backends.databricks.api.connection import Connection
-from sgpu_decl.backends.databricks.api.workspace_files import VolumeFiles
+from sgpu_decl.backends.databricks.api.workspace_files import VolumePlace
 from sgpu_decl.backends.remote.log_lines import NodeLine
 
 _NODE = re.compile(r"node_(\d+)")
@@ -37,7 +37,7 @@ def artifacts_of(connection: Connection, run: str) -> Artifacts:
     uri = str(answer["run"]["info"].get("artifact_uri") or "")
     path = posixpath.normpath(uri.removeprefix("dbfs:"))
     if path.startswith("/Volumes/"):
-        return _InVolume(VolumeFiles(connection), path)
+        return _InVolume(VolumePlace(connection), path)
     return _Managed(connection, run)
 
 
@@ -75,7 +75,7 @@ def _numbered(artifacts: Artifacts, folder: str, names: re.Pattern[str]) -> list
 
 @dataclass(frozen=True, slots=True)
 class _InVolume:
-    files: VolumeFiles
+    files: VolumePlace
     root: str
 
     def list(self, folder: str) -> list[str]:

@@ -21,12 +21,12 @@ from sgpu_decl.backends.databricks.watching.log_chunks import (
     node_records,
 )
 from sgpu_decl.backends.databricks.watching.termination import attempt_number, has_ended
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.log_lines import Deduplicator, NodeLine, line_of
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import LogLines
+from sgpu_decl.places.place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.watching.run_part import RunPart
@@ -170,7 +170,7 @@ class _AttemptLog:
         try:
             found = (_record(item) for page in pages for item in page.get("log_records") or ())
             self._new.extend(self._deduplicator.new(found))
-        except RemoteMissing as error:  # or it has not come to a log yet
+        except PlaceMissing as error:  # or it has not come to a log yet
             self._from_chunks = getattr(error.__cause__, "error_code", None) in _NO_API
             return []
         except BackendError as error:

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from sgpu_decl.backends.databricks.api.connection import Connection
-from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.places.place import PlaceMissing
 
 OFTEN = 1.0  # seconds between two looks at a run
 _SELDOM = 5.0  # seconds between two looks for an MLflow run that is not named yet
@@ -56,6 +56,6 @@ class RunCache:
         try:
             for page in self._connection.pages(doing, api, run_id=run_id):
                 run = {**page, "tasks": [*run.get("tasks", ()), *(page.get("tasks") or ())]}
-        except RemoteMissing:
+        except PlaceMissing:
             return None
         return run

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.places.place import PlaceMissing
 from sgpu_decl.tracking.last_metrics import LastMetrics
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class WorkspaceMetrics:
                 if not left:
                     return
         for run_id in sorted(left):
-            with suppress(RemoteMissing), connection.explained(doing):
+            with suppress(PlaceMissing), connection.explained(doing):
                 if (one := api.get_run(run_id).run) is not None:
                     yield run_id, one
 

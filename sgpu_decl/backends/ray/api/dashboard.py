@@ -25,10 +25,10 @@ from sgpu_decl.backends.ray.api.dashboard_connection import (
     DashboardConnection,
     Deadline,
 )
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.ray_size import OLDEST_RAY
+from sgpu_decl.places.place import PlaceMissing
 
 __all__ = ["VERSION", "Dashboard", "Refused"]
 
@@ -60,7 +60,7 @@ class Dashboard:
 
     Paths begin with a slash and are relative to the address. Each call raises BackendError if the
     dashboard does not answer (`host_unreachable`), does not accept the token (`unauthenticated`),
-    or refuses (`Refused`; RemoteMissing for 404).
+    or refuses (`Refused`; PlaceMissing for 404).
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class Dashboard:
         """The JSON answer of a path that every dashboard has."""
         try:
             return self.parsed(path, self._request("GET", path, query=query).body)
-        except RemoteMissing as error:
+        except PlaceMissing as error:
             raise self.unknown_answer(path, "404") from error
 
     def find(self, path: str, /, **query: str | int) -> Json:
         """The JSON that a path answers with; None if its object does not exist."""
         try:
             return self.parsed(path, self._request("GET", path, query=query).body)
-        except RemoteMissing:
+        except PlaceMissing:
             return None
 
     def has(self, path: str, /) -> bool | None:
@@ -293,7 +293,7 @@ class Dashboard:
             return error
         message = f"`{url}` answers {status} to `{request}`: {_summary(answer.body)}"
         if status == 404:
-            return RemoteMissing(message, hint=f"see that {self._named} is Ray's dashboard")
+            return PlaceMissing(message, hint=f"see that {self._named} is Ray's dashboard")
         return Refused(message, hint="see the dashboard's log on the head node", status=status)
 
     def _unauthenticated(self, answer: Answer) -> BackendError:

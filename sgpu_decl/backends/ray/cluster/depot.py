@@ -178,6 +178,11 @@ class _Depot:
             raise _Refused("remote_broken", "the path is that of the depot itself")
         if do == "put":
             self._put(path, data)
+        elif do == "create":
+            if os.path.lexists(path):
+                return {"created": False}
+            self._put(path, data)
+            return {"created": True}
         elif do == "piece":
             self._keep(message, data)
         elif do == "join":

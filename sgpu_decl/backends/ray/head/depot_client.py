@@ -15,9 +15,9 @@ from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
 from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.places.place import PlaceMissing
 
 __all__ = ["DepotClient"]
 
@@ -71,8 +71,8 @@ class DepotClient:
             code = dashboard.part(path, error, "code", str)
             summary = f"the depot on the head node of `{self._url}` refuses a request: "
             summary += dashboard.optional_part(path, error, "message", str) or code
-            if code == RemoteMissing.code:
-                raise RemoteMissing(summary, hint="apply again")
+            if code == PlaceMissing.code:
+                raise PlaceMissing(summary, hint="apply again")
             hint = f"apply again; the log of the job `{DEPOT_ID}...` in the dashboard may say more"
             if code == "no_room":
                 hint = "free space on the disk of the head node, with `sgpu gc` for example"

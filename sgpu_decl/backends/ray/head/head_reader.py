@@ -9,8 +9,8 @@ from typing import Any
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.node_table import head_node
 from sgpu_decl.backends.ray.cluster.head_names import HEAD_FOLDER
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
+from sgpu_decl.places.place import PlaceMissing
 
 __all__ = ["ROOT", "HeadReader", "below_root"]
 
@@ -49,12 +49,12 @@ class HeadReader:
         return content or None
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file; none if it is empty, or cannot be read now. Raises RemoteMissing if
+        """The bytes of a file; none if it is empty, or cannot be read now. Raises PlaceMissing if
         it is not there."""
         content = self.find(path)
         if content is None:
             if not self.names(path):
-                raise RemoteMissing(
+                raise PlaceMissing(
                     f"`{path}` is not on the head node of `{self._url}`",
                     hint="what lies there ends with the session of Ray; set `backend.storage` for "
                     "runs that are to outlive it",

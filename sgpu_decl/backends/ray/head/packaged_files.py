@@ -19,12 +19,12 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.job_table import list_jobs
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
+from sgpu_decl.backends.ray.head.head_place import SMALL, HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.head.ray_files import SMALL, RayFiles
-from sgpu_decl.backends.remote.files import byte_count, ignore_bytes
 from sgpu_decl.backends.remote.lease import LEASE, YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
 from sgpu_decl.model.step_progress import Sent
+from sgpu_decl.places.place import byte_count, ignore_bytes
 
 __all__ = ["FOLDER", "PackagedFiles"]
 
@@ -34,7 +34,7 @@ FOLDER = "sgpu.folder"
 _LAUNCHES = f"{RemoteLayout(ROOT).runs}/"
 
 
-class PackagedFiles(RayFiles):
+class PackagedFiles(HeadPlace):
     """Folders that are made below `runs`, and the small files in them, wait in the folder `waiting`
     of this machine. `get` finds them; `size` and `list` know the head alone."""
 

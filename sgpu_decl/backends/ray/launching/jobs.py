@@ -8,9 +8,9 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.job_table import JOBS, find_job
 from sgpu_decl.backends.ray.cluster.head_names import cancel_name
 from sgpu_decl.backends.ray.launching.package import ENTRYPOINT
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.places.place import PlaceMissing
 
 _HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
 _BROKEN = 500  # the first status of HTTP that says nothing of the request
@@ -22,7 +22,7 @@ def put_value(dashboard: Dashboard, name: str, content: bytes) -> None:
     whether it has a value or not, so this asks first (`get_package` in
     `ray/dashboard/modules/job/job_head.py`)."""
     path = f"/api/packages/gcs/{name}"
-    with suppress(RemoteMissing):
+    with suppress(PlaceMissing):
         dashboard.read(path)
     try:
         dashboard.put(path, content)

@@ -23,7 +23,7 @@ from sgpu_decl.backends.ray.launching.planned_cluster import (
 )
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.files import RemoteMissing, get_object
+from sgpu_decl.places.place import PlaceMissing, get_object
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import is_started
 from sgpu_decl.backends.remote.lease import LEASE
@@ -36,6 +36,7 @@ from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.places.place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -188,7 +189,7 @@ class RayLauncher(RemoteLauncher):
         path = f"{self._launches.folder(record)}/{_CLUSTER}"
         try:
             return get_object(self._launches.area(record).files, path)
-        except RemoteMissing:
+        except PlaceMissing:
             return None
 
 

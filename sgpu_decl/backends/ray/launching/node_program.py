@@ -8,8 +8,8 @@ from typing import Any
 from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import below_root
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
 from sgpu_decl.backends.ray.placement import RayPlacement, whole_cpus
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart, input_folder
@@ -45,7 +45,7 @@ class RayNodes(NodeProgram):
 
     def inputs(self, launching: LaunchRequest) -> str | None:
         """Without storage, the driver sends the outputs to its nodes."""
-        on_head = isinstance(self._launches.area(launching.record).files, RayFiles)
+        on_head = isinstance(self._launches.area(launching.record).files, HeadPlace)
         return folder_of_launch(launching.record.token) if on_head else None
 
     def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
@@ -56,7 +56,7 @@ class RayNodes(NodeProgram):
         sent: dict[str, Json] | None = None
         platform = _PLATFORM
         launch_folder, back = start.launch, start.back
-        if isinstance(files, RayFiles):
+        if isinstance(files, HeadPlace):
             launch_folder, back, objects = map(
                 below_root, (start.launch, start.back, start.objects)
             )

@@ -11,13 +11,13 @@ from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.planning.group_shape import options_of
-from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import MARKER, Uses
 from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.ray.api.dashboard import Dashboard
@@ -96,7 +96,7 @@ class RayLaunches(RemoteLaunches):
             started = dashboard.parsed(path, packaged.get_from_head(path))
             for name in ("token", "address", "session"):
                 dashboard.part(path, started, name, str)
-        except RemoteMissing:
+        except PlaceMissing:
             if job["status"] not in ACTIVE:
                 return marker  # its folder was freed, or its driver could not write it
             started = {"token": record.token, "address": dashboard.address.url}

@@ -14,10 +14,10 @@ from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
 from sgpu_decl.backends.ray.clusters import Clusters
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.files import RemoteMissing, get_object
+from sgpu_decl.places.place import PlaceMissing, get_object
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import LOGS
 from sgpu_decl.backends.remote.remote_reference import reference_facts
@@ -27,6 +27,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.place import PlaceMissing
 from sgpu_decl.rendering.spec import RetrySpec
 
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
@@ -100,7 +101,7 @@ class RayAttempts(RemoteAttempts):
                 return _elsewhere(
                     record, f"`{place['address']}` is an address of {place['machine']}"
                 )
-        on_head = isinstance(self._launches.area(record).files, RayFiles)
+        on_head = isinstance(self._launches.area(record).files, HeadPlace)
         if on_head or self._launches.marker(record) is not None:
             return None
         if session_of(dashboard) != place["session"]:
@@ -131,7 +132,7 @@ class RayAttempts(RemoteAttempts):
         try:
             job = find_job(dashboard, record.token)
         except BackendError:
-            if isinstance(self._launches.area(record).files, RayFiles):
+            if isinstance(self._launches.area(record).files, HeadPlace):
                 raise
             return False  # what lies in a storage outlives its cluster
         if job is None or job["status"] not in ACTIVE:
@@ -141,7 +142,7 @@ class RayAttempts(RemoteAttempts):
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         folder = f"{self._launches.folder(record)}/{LOGS}"
         files = self._launches.area(record).files
-        logs = HeadLogs(files, folder) if isinstance(files, RayFiles) else SharedLogs(folder)
+        logs = HeadLogs(files, folder) if isinstance(files, HeadPlace) else SharedLogs(folder)
         return RayLog(
             record.ref,
             logs,
@@ -152,7 +153,7 @@ class RayAttempts(RemoteAttempts):
         )
 
     def why_gone(self, record: LaunchRecord) -> str:
-        if not isinstance(self._launches.area(record).files, RayFiles):
+        if not isinstance(self._launches.area(record).files, HeadPlace):
             return super().why_gone(record)
         return (
             "files on the head node end with their session of Ray; `backend.storage` keeps them "
@@ -211,7 +212,7 @@ class RayAttempts(RemoteAttempts):
 
     def _keep_results(self, record: LaunchRecord, brought: int, view: AttemptView) -> None:
         """Bring the results here that would end with the session of Ray."""
-        if isinstance(self._launches.area(record).files, RayFiles):
+        if isinstance(self._launches.area(record).files, HeadPlace):
             results = self._launches.results(record)
             with counted(on=False):  # they may be large
                 results.values(brought, [(rank.rank, rank.node_rank or 0) for rank in view.ranks])
@@ -229,7 +230,7 @@ class RayAttempts(RemoteAttempts):
         path = f"{self._launches.folder(record)}/{STATUS}"
         try:
             status = get_object(self._launches.area(record).files, path)
-        except RemoteMissing:
+        except PlaceMissing:
             return {"state": "starting"}
         self._known[record.token] = status
         return status

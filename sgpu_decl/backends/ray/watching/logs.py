@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sgpu_decl.agent.growing_log import GrowingLog
 from sgpu_decl.backends.base import LogReader
-from sgpu_decl.backends.ray.head.ray_files import RayFiles
+from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.remote.log_lines import NodeLine, line_of
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
@@ -88,7 +88,7 @@ class SharedLogs(NodeLogs):
 class HeadLogs(NodeLogs):
     """`ATTEMPT/NODE/CHUNK.log` below `folder` of the head; see `cluster/log_chunks.py`."""
 
-    def __init__(self, files: RayFiles, folder: str) -> None:
+    def __init__(self, files: HeadPlace, folder: str) -> None:
         self._files = files
         self._folder = folder
         # Chunk, bytes of it that were read, and the beginning of a line that goes on in the next.

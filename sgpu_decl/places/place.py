@@ -1,8 +1,9 @@
-"""The interface to files that this machine and the nodes of a backend both see.
+"""The one way in which files that others see are read and written.
 
-A backend whose ranks run elsewhere implements `RemoteFiles`. Uploads by content, launch folders,
-leases, gc and results need no more than that. `tests/contracts/test_remote_files.py` holds the
-promises below against every implementation; `folder_files.FolderFiles` is the simplest.
+Uploads, launch folders, leases, gc, results, proposals and the journals of shared states need no
+more than a `Place`. `tests/contracts/test_places.py` holds the promises below against every one;
+`folder.FolderPlace` is the simplest. The calls follow those of the `Filer` of Databricks' own
+client (https://github.com/databricks/cli/blob/main/libs/filer/filer.go).
 """
 
 import io
@@ -18,11 +19,12 @@ from sgpu_decl.model.step_progress import Sent
 
 __all__ = [
     "CountingReader",
-    "RemoteEntry",
-    "RemoteFiles",
-    "RemoteMissing",
+    "Place",
+    "PlaceEntry",
+    "PlaceMissing",
     "byte_count",
     "cut_short",
+    "file_size",
     "folder_size",
     "get_object",
     "ignore_bytes",
@@ -33,7 +35,7 @@ __all__ = [
 _CHUNK = 1 << 20
 
 
-class RemoteMissing(BackendError):
+class PlaceMissing(BackendError):
     """What was asked for is not there."""
 
     code = "remote_missing"
@@ -41,9 +43,9 @@ class RemoteMissing(BackendError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteEntry:
-    """A file or a folder in a folder. `size` is in bytes, 0 of a folder. `modified` is in seconds
-    of the epoch, by the clock of `RemoteFiles.now`; 0 where it is not known, as of folders."""
+class PlaceEntry:
+    """A file or a folder. `size` is in bytes, 0 of a folder. `modified` is in seconds of the epoch,
+    by the clock of the place; 0 where it is not known, as of folders."""
 
     name: str
     folder: bool
@@ -55,54 +57,64 @@ def ignore_bytes(_: int) -> None:
     """For transfers that nobody watches."""
 
 
-class RemoteFiles(Protocol):
+class Place(Protocol):
     """Paths are absolute, with `/` between names. Calls may come from several threads.
 
     Every call raises BackendError where the storage fails, does not answer or refuses: with the
-    path, the reason and a next step. `retryable` is set where trying again may help.
+    path, the reason and a next step. `retryable` is set where trying again may help, and what was
+    asked may have happened.
     """
 
     part: int | None
     """Bytes up to which files can be read from here. Nodes write larger ones in parts of this
     size. None where files of any size can be read."""
 
-    def now(self) -> float:
-        """The time by the clock that dates entries, in seconds of the epoch."""
+    lag: float
+    """Seconds for which `list` may lack what was just written, or show what was just deleted. 0
+    where a list has all that was written before it. Calls that name a file never lag."""
 
-    def size(self, path: str) -> int | None:
-        """Bytes of a file; None where nothing has that path. Raises BackendError with the code
-        `staging_taken` for a folder, where the storage can tell."""
+    def now(self) -> float:
+        """The time by the clock that dates files, in seconds of the epoch, give or take some
+        seconds."""
+
+    def stat(self, path: str) -> PlaceEntry | None:
+        """What has that path; None where nothing has it, or this user may not see it."""
+
+    def get(self, path: str) -> bytes:
+        """Read a file. Raises PlaceMissing where it is not there."""
+
+    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
+        """Read a file into one of this machine, which may be incomplete if this fails. Raises
+        PlaceMissing where it is not there. `received` is called with the number of each further
+        bytes."""
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         """Write a file, over the file that was there. Its folder exists already.
 
         Readers see the old file or the new one, whole, and never a part: also when this process
         is killed, or when several write the same path at once. The last of these wins. When this
-        returns, the file is durable, and `size`, `get` and `list` see it.
+        returns, the file is durable, and every call that names it sees it.
 
         Args:
             content: the bytes, or a file with them, which does not change meanwhile.
             sent: called with the number of bytes that were sent, if `content` is a file.
         """
 
-    def get(self, path: str) -> bytes:
-        """Read a file. Raises RemoteMissing where it is not there."""
+    def create(self, path: str, content: bytes) -> bool:
+        """As `put`, where nothing has that path; else false, and what is there stays. Of several
+        that create a path at once, one is told true. Raises PlaceMissing where its folder is not
+        there, which some places make instead."""
 
-    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
-        """Read a file into one of this machine, which may be incomplete if this fails. Raises
-        RemoteMissing where it is not there. `received` is called with the number of each further
-        bytes."""
-
-    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+    def list(self, folder: str, *, after: str = "") -> tuple[PlaceEntry, ...]:
         """What a folder holds, by name; nothing if there is no such folder. Incomplete uploads may
-        show as files with other names; gc deletes them."""
+        show as files with other names; gc deletes them. `after` leaves out the names up to it."""
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it; harmless where they exist."""
+        """Make a folder and those above it. No-op for those that exist."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds; harmless where it is not there, or
-        where somebody else deletes it at the same time."""
+        """Delete a file, or a folder with all that it holds. No-op if it is not there, or if
+        somebody else deletes it at the same time."""
 
 
 class CountingReader(io.BufferedReader):
@@ -126,7 +138,7 @@ def byte_count(content: bytes | Path) -> int:
 
 @contextmanager
 def upload_stream(content: bytes | Path, sent: Sent) -> Iterator[BinaryIO]:
-    """What is to be written, as a stream; see `RemoteFiles.put`."""
+    """What is to be written, as a stream; see `Place.put`."""
     with (
         io.BytesIO(content) if isinstance(content, bytes) else CountingReader(content, sent)
     ) as stream:
@@ -134,7 +146,7 @@ def upload_stream(content: bytes | Path, sent: Sent) -> Iterator[BinaryIO]:
 
 
 def save_stream(stream: BinaryIO, file: Path, received: Sent) -> None:
-    """Write a stream to a file of this machine; see `RemoteFiles.fetch`. Raises OSError."""
+    """Write a stream to a file of this machine; see `Place.fetch`. Raises OSError."""
     file.touch(mode=0o600)
     with file.open("wb") as target:
         while chunk := stream.read(_CHUNK):
@@ -154,8 +166,8 @@ def cut_short(source: str) -> BackendError:
     return error
 
 
-def get_object(files: RemoteFiles, path: str) -> dict[str, Any]:
-    """Read a file with a JSON object. Raises RemoteMissing where it is not there, and BackendError
+def get_object(files: Place, path: str) -> dict[str, Any]:
+    """Read a file with a JSON object. Raises PlaceMissing where it is not there, and BackendError
     where it is not whole: nobody takes it for one that says nothing."""
     read = parse_object(files.get(path))
     if read is None:
@@ -163,9 +175,22 @@ def get_object(files: RemoteFiles, path: str) -> dict[str, Any]:
     return read
 
 
-def folder_size(files: RemoteFiles, folder: str) -> int:
+def file_size(place: Place, path: str) -> int | None:
+    """Bytes of a file; None where nothing has that path. Raises BackendError, with the code
+    `staging_taken` for a folder."""
+    found = place.stat(path)
+    if found is not None and found.folder:
+        raise BackendError(
+            f"`{path}` is no file but a folder",
+            hint="move it away, or use another folder",
+            code="staging_taken",
+        )
+    return None if found is None else found.size
+
+
+def folder_size(place: Place, folder: str) -> int:
     """Bytes of all files in a folder. Raises BackendError."""
     return sum(
-        folder_size(files, f"{folder}/{item.name}") if item.folder else item.size
-        for item in files.list(folder)
+        folder_size(place, f"{folder}/{item.name}") if item.folder else item.size
+        for item in place.list(folder)
     )

@@ -1,4 +1,4 @@
-"""`RemoteFiles` of the head's folder of a Ray cluster: for clusters without a shared folder."""
+"""The head's folder of a Ray cluster as a place: for clusters without a shared folder."""
 
 import threading
 from collections import deque
@@ -11,19 +11,20 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.head.depot_client import DepotClient
 from sgpu_decl.backends.ray.head.head_reader import HeadReader
-from sgpu_decl.backends.remote.files import (
-    RemoteEntry,
-    RemoteFiles,
-    RemoteMissing,
-    byte_count,
-    ignore_bytes,
-    upload_stream,
-)
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Sent
+from sgpu_decl.places.place import (
+    Place,
+    PlaceEntry,
+    PlaceMissing,
+    byte_count,
+    file_size,
+    ignore_bytes,
+    upload_stream,
+)
 
-__all__ = ["SMALL", "RayFiles"]
+__all__ = ["SMALL", "HeadPlace"]
 
 SMALL = 1 << 20
 """Bytes of a file that is sent whole, whatever else is sent."""
@@ -32,10 +33,11 @@ _PIECE = 64 << 20  # bytes: the dashboard takes at most 100 MiB at once
 _WINDOW = 2  # pieces in the key-value store, which is the memory of the head
 
 
-class RayFiles(RemoteFiles):
-    """See `RemoteFiles`. Paths begin with `head_reader.ROOT`."""
+class HeadPlace(Place):
+    """See `Place`. Paths begin with `head_reader.ROOT`."""
 
-    part = 32 << 20
+    part: int | None = 32 << 20
+    lag = 0.0
 
     def __init__(self, dashboard: Dashboard) -> None:
         self._dashboard = dashboard
@@ -50,18 +52,12 @@ class RayFiles(RemoteFiles):
         """The paths that match a pattern below a folder, by name; folders end with a slash."""
         return self._reader.names(folder, f"/{below}")
 
-    def size(self, path: str) -> int | None:
+    def stat(self, path: str) -> PlaceEntry | None:
         folder, _, name = path.rpartition("/")
-        for entry in self.list(folder):
-            if entry.name == name and not entry.folder:
-                return entry.size
-            if entry.name == name:
-                raise BackendError(
-                    f"`{path}` is no file but a folder",
-                    hint="move it away on the head node",
-                    code="staging_taken",
-                )
-        return None
+        return next((entry for entry in self.list(folder) if entry.name == name), None)
+
+    def create(self, path: str, content: bytes) -> bool:
+        return bool(self._depot.ask("create", path, content)["created"])
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         size = byte_count(content)
@@ -79,7 +75,7 @@ class RayFiles(RemoteFiles):
 
     def get(self, path: str) -> bytes:
         content = self._reader.read(path)
-        if not content and self.size(path) != 0:
+        if not content and file_size(self, path) != 0:
             raise self.unreadable(path)
         return content
 
@@ -97,26 +93,27 @@ class RayFiles(RemoteFiles):
         file.write_bytes(content)
         received(len(content))
 
-    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+    def list(self, folder: str, *, after: str = "") -> tuple[PlaceEntry, ...]:
         path = f"{folder}/{INDEX}"
         try:
             content = self._reader.read(path)
-        except RemoteMissing:
+        except PlaceMissing:
             return ()
         if not content:
             raise self.unreadable(path)
         index = self._dashboard.parsed(path, content)
         entries = self._dashboard.part(path, index, "entries", dict)
-        return tuple(self._entry(path, name, entries[name]) for name in sorted(entries))
+        names = sorted(name for name in entries if name > after)
+        return tuple(self._entry(path, name, entries[name]) for name in names)
 
-    def _entry(self, path: str, name: str, entry: Json) -> RemoteEntry:
+    def _entry(self, path: str, name: str, entry: Json) -> PlaceEntry:
         """An entry of the index at a path (`cluster/head_folder.py`): one without a size is a
         folder."""
         if not isinstance(entry, dict):
             raise self._dashboard.unknown_answer(path, f"no entry of `{name}`")
         size = self._dashboard.optional_part(path, entry, "size", int)
         modified = self._dashboard.optional_part(path, entry, "modified", float)
-        return RemoteEntry(name=name, folder=size is None, size=size or 0, modified=modified or 0.0)
+        return PlaceEntry(name=name, folder=size is None, size=size or 0, modified=modified or 0.0)
 
     def make_folder(self, folder: str) -> None:
         self._depot.ask("folder", folder)

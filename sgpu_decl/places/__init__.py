@@ -1,0 +1,1 @@
+"""Places: files that this machine shares with others and with the nodes of a backend."""

@@ -1,1 +1,0 @@
-"""The journal of a state in a bucket of an object store."""

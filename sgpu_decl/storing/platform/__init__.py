@@ -1,1 +1,0 @@
-"""The journal of a state in files of a platform."""
