@@ -2,7 +2,6 @@
 
 import os
 import time
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

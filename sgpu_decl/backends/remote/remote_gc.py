@@ -10,7 +10,7 @@ from typing import Any
 from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.remote.launch_folder import manifest_name
-from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
+from sgpu_decl.backends.remote.lease import LAUNCHING, gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.places.place import Place, PlaceMissing, folder_size
@@ -65,14 +65,14 @@ def _free_commands(area: StagingArea, folder: str) -> None:
 def collect(area: StagingArea) -> int | None:
     """Delete the shared objects that no launch folder needs, and launch folders that nobody
     submitted for a day; returns the bytes that were freed, or `None` where a launch has a lease or
-    is under way, and nothing was deleted.
+    is under way, or another gc goes on, and nothing was deleted.
 
     Raises:
         BackendError: the storage does not answer, or refuses it.
     """
     try:
         with gc_lock(area) as refresh:
-            return _delete_unused(area, refresh)
+            return None if refresh is None else _delete_unused(area, refresh)
     except PlaceMissing:
         return 0  # nothing was ever shared
 
@@ -109,7 +109,8 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     for folder, paths in needed.items():
         for item in files.list(folder):
             path = f"{folder}/{item.name}"
-            if path not in paths and not item.folder and not is_locked(item, files.now):
+            is_own = item.name == LAUNCHING or is_locked(item, files.now)
+            if path not in paths and not item.folder and not is_own:
                 refresh()
                 files.delete(path)
                 size += item.size

@@ -17,6 +17,8 @@ from sgpu_decl.backends.remote.lease import gc_lock
 from sgpu_decl.backends.remote.remote_gc import collect, free_launch, unstage_launch
 from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.places.folder import FolderPlace
+from sgpu_decl.places.place import PlaceEntry
 from sgpu_decl.views.phase_text import phase_line
 from tests.backends.remote.conftest import Shared
 from tests.support import PATIENCE, until
@@ -55,14 +57,14 @@ def test_a_launch_that_was_submitted_by_nobody_for_a_day_is_deleted(shared: Make
     Path(machine.folder(left), "back").mkdir()  # its nodes ran, though it has no marker
     folders = [Path(machine.folder(one)) for one in (killed, left, begun)]
     folders[2].mkdir(parents=True)  # and has no file yet
-    (machine.root / ".partial-0123").write_bytes(b"")
-    age(2 * DAY, *folders[0].iterdir(), *folders[1].iterdir(), machine.root / ".partial-0123")
+    (machine.root / ".new-0123").write_bytes(b"")
+    age(2 * DAY, *folders[0].iterdir(), *folders[1].iterdir(), machine.root / ".new-0123")
 
     assert (collect(shared("another").area) or 0) > 0
 
     assert [folder.exists() for folder in folders] == [False, True, True]
     assert names(machine) == set()
-    assert not (machine.root / ".partial-0123").exists()
+    assert not (machine.root / ".new-0123").exists()
 
 
 def test_what_no_launch_needs_is_deleted(shared: Make) -> None:
@@ -237,6 +239,66 @@ def test_a_gc_in_another_process_never_takes_what_a_launch_needs(
         (machine.root / "stop").touch()
         collector.communicate(timeout=PATIENCE)
     assert collector.returncode == 0
+
+
+class Late(FolderPlace):
+    """A folder whose lists lack the files that were written a moment ago."""
+
+    lag = 0.4
+
+    def list(self, folder: str, *, after: str = "") -> tuple[PlaceEntry, ...]:
+        shown = time.time() - self.lag
+        found = super().list(folder, after=after)
+        return tuple(item for item in found if item.folder or item.modified < shown)
+
+
+def late(machine: Shared) -> Shared:
+    """The same machine, where the lists of the folder lag."""
+    machine.files = Late(machine.root)
+    machine.area = StagingArea(machine.area.layout, machine.files, key=machine.area.key)
+    return machine
+
+
+def test_a_gc_waits_for_the_lease_of_a_launch_that_no_list_has_yet(shared: Make) -> None:
+    machine = late(shared())
+    first, second = (machine.launching(SOURCE, number) for number in (1, 2))
+    (uses,) = machine.stage(first)
+    machine.mark(first, uses)
+    needed = names(machine)
+    free_launch(machine.area, machine.folder(first))
+    machine.stage(second)  # finds what the first one had sent
+
+    assert collect(late(shared("another")).area) is None
+    assert names(machine) == {*needed, lease.LAUNCHING}
+
+
+def test_a_launch_sees_the_lock_of_a_gc_that_no_list_has_yet(shared: Make) -> None:
+    machine = late(shared())
+    said: list[str] = []
+
+    class Ending:
+        def advance(self, phase: str, done: int, total: int) -> None:
+            said.append(phase)
+            held.__exit__(None, None, None)
+
+    Path(machine.area.layout.agents).mkdir(parents=True)
+    held = gc_lock(machine.area)
+    held.__enter__()
+    assert machine.files.list(machine.area.layout.agents) == ()
+    lease.wait_for_agents(machine.area, Ending())
+    assert said == ["freeing"]
+
+
+def test_of_two_gcs_one_deletes(shared: Make) -> None:
+    machine = shared()
+    Path(machine.area.layout.agents).mkdir(parents=True)
+    with gc_lock(machine.area) as refresh:
+        assert refresh is not None
+        assert collect(machine.area) is None
+    assert collect(machine.area) == 0
+    Path(machine.area.layout.agents, f"{lease.LOCK}gc").touch()
+    age(lease.STALE + 1, Path(machine.area.layout.agents, f"{lease.LOCK}gc"))
+    assert collect(machine.area) == 0
 
 
 def test_a_launch_says_that_it_waits_for_a_gc(shared: Make) -> None:
