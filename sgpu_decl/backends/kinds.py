@@ -70,8 +70,8 @@ class BackendKind:
             names no backend; of one of our kinds alone.
         orphans: the attempts, below a state's folder, that still run though their folders were
             deleted; where its supervisors leave records elsewhere.
-        state_root: the files that keep a shared state, where its platform does; of one of our
-            kinds alone.
+        state_root: the folder of shared states, where its platform has files for them; of one of
+            our kinds alone.
         check_reference: raises ValueError for a `LaunchRecord.reference` in a shared state that no
             launch of this kind has.
         database_token: gives a token that the platform's PostgreSQL takes for a password; of one of

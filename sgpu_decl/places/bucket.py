@@ -115,8 +115,22 @@ class BucketPlace:
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         store = self._store(upload=byte_count(content) > _LARGE)
-        with self._explained(f"writing `{_key(path)}`"), upload_stream(content, sent) as stream:
-            store.put(_key(path), stream)
+        stopped: list[BaseException] = []  # obstore makes an error of its own of it
+
+        def counted(count: int) -> None:
+            try:
+                sent(count)
+            except BaseException as error:
+                stopped.append(error)
+                raise
+
+        with self._explained(f"writing `{_key(path)}`"), upload_stream(content, counted) as stream:
+            try:
+                store.put(_key(path), stream)
+            except Exception:
+                if stopped:
+                    raise stopped[0] from None
+                raise
 
     def create(self, path: str, content: bytes) -> bool:
         store, key = self._store(upload=len(content) > _LARGE), _key(path)

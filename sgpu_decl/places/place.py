@@ -110,7 +110,8 @@ class Place(Protocol):
         show as files with other names; gc deletes them. `after` leaves out the names up to it."""
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it. No-op for those that exist."""
+        """Make a folder and those above it. No-op for those that exist. Where folders are parts of
+        names alone, as in a bucket, one is there once it holds a file."""
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that it holds. No-op if it is not there, or if

@@ -2,8 +2,8 @@
 
 No backend is known here. A backend whose ranks run on other machines puts these together:
 
-1. Files that this machine and its nodes both see: an implementation of `files.Place`, such as
-   `folder_files.FolderPlace` for a folder that all of them have mounted.
+1. Files that this machine and its nodes both see: a `places.place.Place`, such as
+   `places.folder.FolderPlace` for a folder that all of them have mounted.
 2. A staging folder among them: `staging_area.StagingArea(RemoteLayout(root), files)`.
 3. `launch_folder.NodeProgram`: how many nodes a run gets, and which files of its own the backend
    puts into a launch folder. Its `files` gets a `NodeStart`, whose `arguments` start the agent on

@@ -1,11 +1,12 @@
-"""What all files of remote backends promise (`backends.remote.files.Place`).
+"""What all places promise (`places.place.Place`).
 
-Another implementation joins by one more value of `STORAGES`: a function that gives the files, and
-an empty folder among them.
+Another one joins by one more value of `PLACES`: a function that gives the place, and an empty
+folder in it.
 """
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,23 +20,26 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.bucket_url import bucket_url
+from sgpu_decl.places.bucket import BucketAddress, BucketPlace
 from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.places.place import Place, PlaceMissing, file_size
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.databricks.conftest import server, tenant, token
+from tests.object_server import ObjectServer
 
 __all__ = ["server", "tenant", "token"]
 
-Storage = tuple[Place, str]
+Empty = tuple[Place, str]
 
 
-def _folder(request: pytest.FixtureRequest) -> Storage:
+def _folder(request: pytest.FixtureRequest) -> Empty:
     root = request.getfixturevalue("tmp_path") / "shared"
     root.mkdir()
     return FolderPlace(root), str(root)
 
 
-def _workspace(request: pytest.FixtureRequest) -> Storage:
+def _workspace(request: pytest.FixtureRequest) -> Empty:
     request.getfixturevalue("token")
     connection = Connection(Account())
     files = WorkspacePlace(connection)
@@ -44,7 +48,7 @@ def _workspace(request: pytest.FixtureRequest) -> Storage:
     return files, root
 
 
-def _volume(request: pytest.FixtureRequest) -> Storage:
+def _volume(request: pytest.FixtureRequest) -> Empty:
     volume: Path = request.getfixturevalue("tenant") / "Volumes" / "main" / "ml" / "files"
     volume.mkdir(parents=True)
     return VolumePlace(Connection(Account())), "/Volumes/main/ml/files"
@@ -56,15 +60,26 @@ def ray_url() -> Iterator[str]:
         yield cluster.url
 
 
-def _head(request: pytest.FixtureRequest) -> Storage:
+def _head(request: pytest.FixtureRequest) -> Empty:
     files = HeadPlace(Clusters().at(request.getfixturevalue("ray_url")))
     root = f"{ROOT}/{uuid4().hex}"
     files.make_folder(root)
     return files, root
 
 
-STORAGES: dict[str, Callable[[pytest.FixtureRequest], Storage]] = {
+def _bucket(request: pytest.FixtureRequest) -> Empty:
+    server: ObjectServer = request.getfixturevalue("object_server")
+    request.getfixturevalue("object_login")
+    name = f"test-{uuid4().hex[:12]}"
+    server.make_bucket(name)
+    url = bucket_url(f"s3://{name}/team")
+    assert url is not None
+    return BucketPlace(BucketAddress(url=url, endpoint=server.endpoint)), "/files"
+
+
+PLACES: dict[str, Callable[[pytest.FixtureRequest], Empty]] = {
     "folder": _folder,
+    "bucket": _bucket,
     "workspace": _workspace,
     "volume": _volume,
     "head": _head,
@@ -73,20 +88,26 @@ STORAGES: dict[str, Callable[[pytest.FixtureRequest], Storage]] = {
 
 @pytest.fixture(
     params=[
-        *(name for name in STORAGES if name != "head"),
+        *(name for name in PLACES if name != "head"),
         pytest.param("head", marks=[pytest.mark.ray, pytest.mark.expensive]),
     ]
 )
-def storage(request: pytest.FixtureRequest) -> Storage:
-    return STORAGES[request.param](request)
+def empty(request: pytest.FixtureRequest) -> Empty:
+    return PLACES[request.param](request)
+
+
+def with_folders(empty: Empty) -> Empty:
+    if isinstance(empty[0], BucketPlace):
+        pytest.skip("folders are parts of names alone")
+    return empty
 
 
 @pytest.mark.parametrize("content", [b"", b"text", bytes(range(256)) * 20_000])
 @pytest.mark.parametrize("form", ["bytes", "file"])
 def test_what_was_put_is_there_for_every_call(
-    storage: Storage, tmp_path: Path, content: bytes, form: str
+    empty: Empty, tmp_path: Path, content: bytes, form: str
 ) -> None:
-    files, root = storage
+    files, root = empty
     source, here = tmp_path / "source", tmp_path / "here"
     source.write_bytes(content)
     sent: list[int] = []
@@ -105,26 +126,67 @@ def test_what_was_put_is_there_for_every_call(
     assert form == "bytes" or not content or sent[-1] == len(content)
 
 
-def test_a_file_is_written_over(storage: Storage) -> None:
-    files, root = storage
+def test_a_file_is_created_once(empty: Empty) -> None:
+    files, root = empty
+    assert files.create(f"{root}/a", b"first")
+    assert not files.create(f"{root}/a", b"second")
+    assert files.get(f"{root}/a") == b"first"
+    assert [item.name for item in files.list(root)] == ["a"]
+    files.delete(f"{root}/a")
+    assert files.create(f"{root}/a", b"third")
+
+
+def test_of_several_that_create_a_path_one_is_told_so(empty: Empty) -> None:
+    files, root = empty
+    contents = [f"{number}".encode() for number in range(6)]
+    with ThreadPoolExecutor(len(contents)) as threads:
+        made = list(threads.map(lambda content: files.create(f"{root}/a", content), contents))
+    (winner,) = (content for content, is_made in zip(contents, made, strict=True) if is_made)
+    assert files.get(f"{root}/a") == winner
+
+
+def test_a_file_and_a_folder_are_told_apart(empty: Empty) -> None:
+    files, root = empty
+    files.make_folder(f"{root}/b")
+    files.put(f"{root}/b/a", b"12")
+    file, folder = files.stat(f"{root}/b/a"), files.stat(f"{root}/b")
+    assert file is not None
+    assert folder is not None
+    assert (file.name, file.folder, file.size) == ("a", False, 2)
+    assert (folder.name, folder.folder) == ("b", True)
+    assert [item.modified for item in files.list(f"{root}/b")] == [file.modified]
+    with pytest.raises(BackendError, match="no file but a folder"):
+        file_size(files, f"{root}/b")
+
+
+def test_a_list_begins_after_a_name(empty: Empty) -> None:
+    files, root = empty
+    for name in ("a", "b", "c"):
+        files.put(f"{root}/{name}", b"1")
+    assert [item.name for item in files.list(root, after="a")] == ["b", "c"]
+    assert files.list(root, after="c") == ()
+
+
+def test_a_file_is_written_over(empty: Empty) -> None:
+    files, root = empty
     for content in (b"first and longer", b"second"):
         files.put(f"{root}/a", content)
         assert files.get(f"{root}/a") == content
     assert [item.name for item in files.list(root)] == ["a"]
 
 
-def test_a_listing_has_what_was_written_before_it(storage: Storage) -> None:
+def test_a_listing_has_what_was_written_before_it(empty: Empty) -> None:
     """gc and launches exclude each other by that; of a real workspace it is assumed
     (`listing-current`)."""
-    files, root = storage
+    files, root = empty
     for number in range(5):
         files.put(f"{root}/{number}", b"1")
         assert f"{number}" in {item.name for item in files.list(root)}
 
 
 @pytest.mark.parametrize("name", ["a b", "übung", "100%25", "a#b?c", "-f", "a&b=c", "x" * 120])
-def test_any_name_goes(storage: Storage, name: str, tmp_path: Path) -> None:
-    files, root = storage
+def test_any_name_goes(empty: Empty, name: str, tmp_path: Path) -> None:
+    files, root = empty
     files.make_folder(f"{root}/{name}")
     files.put(f"{root}/{name}/{name}", b"1")
     assert [item.name for item in files.list(root)] == [name]
@@ -135,8 +197,8 @@ def test_any_name_goes(storage: Storage, name: str, tmp_path: Path) -> None:
     assert files.list(root) == ()
 
 
-def test_a_folder_is_listed_by_name(storage: Storage) -> None:
-    files, root = storage
+def test_a_folder_is_listed_by_name(empty: Empty) -> None:
+    files, root = empty
     files.make_folder(f"{root}/b/deep")
     for name in ("c", "B", "a", "b/inner"):
         files.put(f"{root}/{name}", b"1")
@@ -146,15 +208,15 @@ def test_a_folder_is_listed_by_name(storage: Storage) -> None:
     ]  # fmt: skip
 
 
-def test_folders_are_made_with_those_above_and_twice(storage: Storage) -> None:
-    files, root = storage
+def test_folders_are_made_with_those_above_and_twice(empty: Empty) -> None:
+    files, root = with_folders(empty)
     for _ in range(2):
         files.make_folder(f"{root}/a/b/c")
     assert [item.name for item in files.list(f"{root}/a/b")] == ["c"]
 
 
-def test_what_is_not_there_is_missing(storage: Storage, tmp_path: Path) -> None:
-    files, root = storage
+def test_what_is_not_there_is_missing(empty: Empty, tmp_path: Path) -> None:
+    files, root = empty
     for path in (f"{root}/nothing", f"{root}/no/such/folder"):
         assert file_size(files, path) is None
         assert files.list(path) == ()
@@ -165,8 +227,8 @@ def test_what_is_not_there_is_missing(storage: Storage, tmp_path: Path) -> None:
             files.fetch(path, tmp_path / "here")
 
 
-def test_deleting_takes_a_file_or_a_folder_with_all_in_it(storage: Storage) -> None:
-    files, root = storage
+def test_deleting_takes_a_file_or_a_folder_with_all_in_it(empty: Empty) -> None:
+    files, root = empty
     files.make_folder(f"{root}/a/b")
     for path in ("x", "a/y", "a/b/z"):
         files.put(f"{root}/{path}", b"1")
@@ -176,8 +238,8 @@ def test_deleting_takes_a_file_or_a_folder_with_all_in_it(storage: Storage) -> N
     assert files.list(root) == ()
 
 
-def test_an_upload_that_breaks_off_changes_nothing(storage: Storage, tmp_path: Path) -> None:
-    files, root = storage
+def test_an_upload_that_breaks_off_changes_nothing(empty: Empty, tmp_path: Path) -> None:
+    files, root = empty
     files.put(f"{root}/a", b"old")
     large = tmp_path / "large"
     large.write_bytes(bytes(3_000_000))
@@ -193,9 +255,9 @@ def test_an_upload_that_breaks_off_changes_nothing(storage: Storage, tmp_path: P
 
 
 def test_of_several_writers_of_one_path_one_wins_and_readers_see_whole_files(
-    storage: Storage,
+    empty: Empty,
 ) -> None:
-    files, root = storage
+    files, root = empty
     contents = [bytes([number]) * 200_000 for number in range(4)]
     files.put(f"{root}/a", contents[0])
     errors: list[BaseException] = []
@@ -223,8 +285,8 @@ def test_of_several_writers_of_one_path_one_wins_and_readers_see_whole_files(
     assert [item.name for item in files.list(root)] == ["a"]
 
 
-def test_a_file_where_a_folder_is_expected_is_an_error_with_the_path(storage: Storage) -> None:
-    files, root = storage
+def test_a_file_where_a_folder_is_expected_is_an_error_with_the_path(empty: Empty) -> None:
+    files, root = with_folders(empty)
     files.put(f"{root}/a", b"1")
     with pytest.raises(BackendError, match="/a") as caught:
         files.put(f"{root}/a/b", b"1")
