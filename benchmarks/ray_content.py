@@ -17,8 +17,8 @@ from measuring import Row
 
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.ray.clusters import Clusters
-from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
+from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 
 __all__ = ["ray_content"]
