@@ -64,7 +64,7 @@ class JobFolders:
         there = {one.name for one in self._area.command_files.list(layout.commands(folder))}
         if uses is None or not there.issuperset(json.loads(marker).get("files", ())):
             return False
-        return all(files.size(path) is not None for path in layout.shared(uses))
+        return all(file_size(files, path) is not None for path in layout.shared(uses))
 
     def may_be_staged(self, launching: LaunchRequest, layout: RemoteLayout) -> bool:
         """The same of the staging folder of another user. Where nothing at all is to be seen, this
@@ -72,7 +72,7 @@ class JobFolders:
         if self.staged(launching, layout):
             return True
         files, folder = self._area.files, layout.launch(launching.record)
-        if files.size(f"{folder}/{MARKER}") is None:
+        if file_size(files, f"{folder}/{MARKER}") is None:
             return not files.list(layout.runs)
         return not self._area.command_files.list(layout.command_root or layout.runs)
 

@@ -22,14 +22,13 @@ from sgpu_decl.agent.node.upload import OPEN_RUN
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
-from sgpu_decl.places.place import Place, PlaceMissing, cut_short
 from sgpu_decl.backends.remote.output_download import fetch_output, run_downloads
 from sgpu_decl.backends.remote.remote_layout import BACK
 from sgpu_decl.backends.remote.split_files import changed_there, split_files
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.places.place import Place, PlaceMissing
+from sgpu_decl.places.place import Place, PlaceMissing, cut_short
 
 __all__ = ["RemoteResults"]
 

@@ -12,9 +12,9 @@ from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.secret_environ import secret_names
-from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
 
 SECRETS = ["failed", "state", "ranks", 'quo"ted']

@@ -22,7 +22,6 @@ from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob
-from sgpu_decl.places.place import PlaceMissing
 from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout

@@ -23,7 +23,6 @@ from sgpu_decl.backends.ray.launching.planned_cluster import (
 )
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.places.place import PlaceMissing, get_object
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import is_started
 from sgpu_decl.backends.remote.lease import LEASE
@@ -36,7 +35,7 @@ from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.place import PlaceMissing, get_object
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext

@@ -17,7 +17,6 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.places.place import PlaceMissing, get_object
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import LOGS
 from sgpu_decl.backends.remote.remote_reference import reference_facts
@@ -27,7 +26,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.place import PlaceMissing, get_object
 from sgpu_decl.rendering.spec import RetrySpec
 
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
