@@ -14,7 +14,6 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from sgpu_decl.agent.private_folder import private_folder
-from sgpu_decl.places.place import Place, cut_short
 from sgpu_decl.backends.remote.split_files import (
     SplitFile,
     changed_there,
@@ -24,7 +23,7 @@ from sgpu_decl.backends.remote.split_files import (
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
-from sgpu_decl.places.place import Place
+from sgpu_decl.places.place import Place, cut_short
 
 __all__ = ["fetch_output", "run_downloads"]
 
