@@ -4,10 +4,11 @@ import http.client
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
 
 from sgpu_decl.frozen_dataclass import dataclass
+from tests.http_servers import QuietThreadingServer
 
 __all__ = ["Answer", "FaultyProxy", "faulty_proxy"]
 
@@ -51,7 +52,7 @@ class FaultyProxy:
 
         for method in ("GET", "PUT", "POST", "HEAD", "DELETE"):
             setattr(Handler, f"do_{method}", Handler.serve)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = QuietThreadingServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._server.block_on_close = False
         self.url = f"http://127.0.0.1:{self._server.server_port}"

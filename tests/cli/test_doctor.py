@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from pwd import getpwuid
 from resource import RLIMIT_AS, RLIMIT_FSIZE, RLIMIT_NOFILE, setrlimit
@@ -25,6 +25,7 @@ import pytest
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.cli.conftest import Answer, Shell
+from tests.http_servers import QuietServer
 from tests.support import COMMAND_RUN, PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -526,7 +527,7 @@ class Refusing(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+    with QuietServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

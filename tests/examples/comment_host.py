@@ -16,9 +16,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.http_servers import QuietThreadingServer
 
 __all__ = ["ISSUER", "PROJECT", "REPOSITORY", "TOKEN", "CommentHost", "comment_host"]
 
@@ -189,7 +191,7 @@ def comment_host() -> Iterator[CommentHost]:
             self.end_headers()
             self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = QuietThreadingServer(("127.0.0.1", 0), Handler)
     host.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

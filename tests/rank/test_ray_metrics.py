@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.rank.ray_metrics import METRICS, RayMetricsMonitor, cluster_values
+from tests.http_servers import QuietThreadingServer
 from tests.support import check_golden, until
 
 DOCS = Path(__file__).parents[2] / "docs/ray.md"
@@ -123,7 +124,7 @@ def endpoint() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = QuietThreadingServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()

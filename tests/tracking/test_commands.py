@@ -7,12 +7,13 @@ import socket
 import sqlite3
 import threading
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.http_servers import QuietServer
 from tests.support import PATIENCE, require, until
 from tests.tracking.conftest import Door
 
@@ -253,7 +254,7 @@ class _Asked(BaseHTTPRequestHandler):
 def test_a_secret_of_the_run_is_the_trackers_credential(project: Shell) -> None:
     project.environ["TEAM_WORD"] = "word-of-the-team"
     secret = "env: {secrets: {MLFLOW_TRACKING_TOKEN: env:TEAM_WORD}}\n"
-    with HTTPServer(("127.0.0.1", 0), _Asked) as server:
+    with QuietServer(("127.0.0.1", 0), _Asked) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         uri = f"http://127.0.0.1:{server.server_port}"
         text = PRINTS.replace("command: 'env'", "command: 'true'")

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from threading import Thread
 
 import pytest
 
 from sgpu_decl.tracking.last_metrics import TrackingStore
+from tests.http_servers import QuietThreadingServer
 
 ANSWERS = [
     {"runs": [{"info": {}}]},
@@ -35,7 +36,7 @@ def serving(answer: object, headers: list[str | None]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietThreadingServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -13,6 +13,7 @@ from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.errors import BackendError
 from sgpu_decl.testing.workspace import FederationPolicy, WorkspaceServer
+from tests.http_servers import QuietThreadingServer
 from tests.support import shell_program
 
 PRINCIPAL = "0a1b2c3d-1111-4222-8333-000000000001"
@@ -48,7 +49,7 @@ def github(token: str | None) -> Iterator[dict[str, str]]:
     """What GitHub gives a job to ask for its token, where it may; the variables of the job. As in
     https://docs.github.com/en/actions/reference/security/oidc."""
     import threading
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from http.server import BaseHTTPRequestHandler
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -60,7 +61,7 @@ def github(token: str | None) -> Iterator[dict[str, str]]:
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = QuietThreadingServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sgpu_decl.backends.ray.api.allowance import Allowance
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from tests.http_servers import QuietThreadingServer
 
 FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
 """The paths of a file of the head, of the names of its files, and of the nodes."""
@@ -111,7 +112,7 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
         def log_message(self, *_: object) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietThreadingServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         answers = Answers(f"http://127.0.0.1:{server.server_address[1]}", by_path, token)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

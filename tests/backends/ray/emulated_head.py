@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from sgpu_decl.backends.ray.cluster.depot import _Depot
 from sgpu_decl.backends.ray.cluster.head_names import DEPOT_ID, HEAD_FOLDER
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES
+from tests.http_servers import QuietThreadingServer
 
 _VALUES, _JOBS = "/api/packages/gcs/", "/api/jobs/"
 
@@ -94,7 +95,7 @@ def emulated_head(logs: Path) -> Iterator[EmulatedHead]:
         def log_message(self, *_: object) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietThreadingServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         head = EmulatedHead(f"http://127.0.0.1:{server.server_address[1]}", logs)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

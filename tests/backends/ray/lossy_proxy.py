@@ -4,8 +4,10 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
+
+from tests.http_servers import QuietThreadingServer
 
 
 class LossyProxy:
@@ -69,7 +71,7 @@ def lossy_proxy(target: str) -> Iterator[LossyProxy]:
         def log_message(self, *_: object) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietThreadingServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         proxy = LossyProxy(server.server_address[1])
         threading.Thread(target=server.serve_forever, daemon=True).start()

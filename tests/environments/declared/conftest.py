@@ -27,6 +27,7 @@ from sgpu_decl.environments.declared.uv import find_uv
 from sgpu_decl.environments.interpreters import LocalPython, Pythons
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.model.step_progress import Progress, Quiet
+from tests.http_servers import QuietThreadingServer
 
 
 def make_wheel(
@@ -155,7 +156,7 @@ def wheels(tmp_path: Path) -> Path:
 @pytest.fixture
 def index(wheels: Path) -> Iterator[Index]:
     served = Index(url="", wheels=wheels)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(served))
+    server = QuietThreadingServer(("127.0.0.1", 0), _handler(served))
     served.url = f"http://127.0.0.1:{server.server_address[1]}/simple"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

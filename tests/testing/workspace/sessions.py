@@ -7,11 +7,12 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.http_servers import QuietThreadingServer
 from tests.support import PATIENCE
 
 __all__ = ["Exchange", "recorded", "replay"]
@@ -54,7 +55,7 @@ def recorded(url: str) -> Iterator[tuple[str, list[Exchange]]]:
         def log_message(self, format: str, *_: object) -> None:  # noqa: A002
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Between) as between:
+    with QuietThreadingServer(("127.0.0.1", 0), Between) as between:
         Thread(target=between.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{between.server_address[1]}", passed
         between.shutdown()

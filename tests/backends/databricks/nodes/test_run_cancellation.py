@@ -4,11 +4,13 @@ notes what it is asked."""
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.http_servers import QuietServer
 
 TOKEN = "dapi-hush"
 CONFIG = {"gpus": 1, "retry": {"max": 1, "on": ["infra"]}}
@@ -31,7 +33,7 @@ class Host:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.server = QuietServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 
