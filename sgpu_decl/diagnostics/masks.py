@@ -1,5 +1,6 @@
 """Tokens and passwords that a user wrote literally: kept out of everything that is shown."""
 
+from functools import lru_cache
 from typing import TypeVar
 
 __all__ = ["mask", "masked"]
@@ -60,8 +61,14 @@ def _masked(value: object, name: str | None) -> object:
     return value
 
 
+@lru_cache(maxsize=1024)  # thousands of runs have the same few fields
+def _may_be_secret(name: str) -> bool:
+    upper = name.upper()
+    return any(word in upper for word in _SECRET_NAMES)
+
+
 def _is_secret(name: str, value: str) -> bool:
-    if not any(word in name.upper() for word in _SECRET_NAMES):
+    if not _may_be_secret(name):
         return False
     from sgpu_decl.diagnostics.secret_texts import is_secret
 

@@ -4,7 +4,6 @@
 """
 
 import re
-import subprocess
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -102,6 +101,8 @@ def _interactive(text: str, place: Place | None) -> tuple[Diagnostic, ...]:
 @cache
 def _parse(text: str) -> str:
     """What bash says of a text that it cannot read; nothing where it can, or where it is not."""
+    import subprocess
+
     options = "-Oextglob" if "extglob" in text else ""
     try:
         done = subprocess.run(
