@@ -13,7 +13,7 @@ import os
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.node.upload import DONE
+from sgpu_decl.agent.node.upload import read_done
 from sgpu_decl.agent.previous_output import holds_files
 
 TYPE_CHECKING = False
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Sources = Sequence[tuple[str, str | None]]
 
 __all__ = [
+    "DamagedOutput",
     "absent_nodes",
     "bring_earlier_output",
     "bring_output",
@@ -36,6 +37,14 @@ __all__ = [
 
 _OUTPUT = "output"
 _CHUNK = 1 << 20
+
+
+class DamagedOutput(OSError):
+    """A file of an output has not the length or the SHA-256 that its node wrote down."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"`{path}` is not what the node wrote there")
+        self.path = path
 
 
 def bring_earlier_output(back: str, target: str) -> None:
@@ -91,7 +100,7 @@ def last_output(back: str) -> list[str]:
 
 def left_behind(nodes: Sequence[str]) -> int:
     """How many files nodes could not upload."""
-    done = [attempt_files.read_json(node, DONE) or {} for node in nodes]
+    done = [read_done(node) or {} for node in nodes]
     return sum(len(one.get("left") or ()) for one in done)
 
 
@@ -133,7 +142,7 @@ def _nodes(folder: str) -> list[str]:
     """What nodes uploaded whole, in their order."""
     names = sorted(_node_names(folder), key=lambda name: (len(name), name))
     paths = [os.path.join(folder, name) for name in names]
-    return [path for path in paths if attempt_files.read_json(path, DONE) is not None]
+    return [path for path in paths if read_done(path) is not None]
 
 
 def _node_names(folder: str) -> list[str]:
@@ -146,7 +155,7 @@ def _left(node: str) -> bool:
 
 def _sizes(node: str) -> dict[str, int]:
     """The sizes of the files of its output that a node uploaded whole, by their names there."""
-    files = (attempt_files.read_json(node, DONE) or {}).get("files")
+    files = (read_done(node) or {}).get("files")
     if files is not None:
         below = f"{_OUTPUT}/"
         return {name[len(below) :]: size for name, size in files.items() if name.startswith(below)}
@@ -171,7 +180,7 @@ def _is_seen(node: str) -> bool:
 
 def _split(node: str) -> dict[str, Mapping[str, Any]]:
     """Files of its output that a node uploaded in parts, by their names there."""
-    parts = (attempt_files.read_json(node, DONE) or {}).get("parts", {})
+    parts = (read_done(node) or {}).get("parts", {})
     below = f"{_OUTPUT}/"
     return {name[len(below) :]: item for name, item in parts.items() if name.startswith(below)}
 
@@ -206,12 +215,12 @@ def _files(node: str) -> dict[str, Sources]:
         OSError: one is not as long as the node wrote it.
     """
     output = os.path.join(node, _OUTPUT)
-    digests = (attempt_files.read_json(node, DONE) or {}).get("sha256") or {}
+    digests = (read_done(node) or {}).get("sha256") or {}
     files: dict[str, Sources] = {}
     for name, size in _sizes(node).items():
         path = os.path.join(output, name)
         if os.path.getsize(path) != size:
-            raise OSError(f"`{path}` is not what the node wrote there")
+            raise DamagedOutput(path)
         files[name] = [(path, digests.get(f"{_OUTPUT}/{name}"))]
     for name, split in _split(node).items():
         folder = os.path.join(node, split["folder"])
@@ -247,7 +256,7 @@ def pieces(sources: Sources, *, most: int) -> Iterator[bytes]:
                     hashed.update(data)
                 yield data
         if digest not in (None, hashed.hexdigest()):
-            raise OSError(f"`{path}` is not what the node wrote there")
+            raise DamagedOutput(path)
 
 
 def _names(folder: str) -> list[str]:

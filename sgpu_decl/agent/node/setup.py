@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from sgpu_decl.agent.node.agent_process import ARCHIVE
 from sgpu_decl.agent.node.code_tree import BadCode, copy_code, extract_code
-from sgpu_decl.agent.node.earlier_output import bring_earlier_output
+from sgpu_decl.agent.node.earlier_output import DamagedOutput, bring_earlier_output
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.previous_output import BROUGHT
 from sgpu_decl.agent.relocation import SITE
@@ -99,7 +99,7 @@ def prepare(
         else:
             problem = _extract_code(folder, code, objects, stopping)
         if problem is None and spec.get("resume"):
-            bring_earlier_output(back, os.path.join(run_dir, BROUGHT))
+            problem = _bring_earlier(back, os.path.join(run_dir, BROUGHT))
         if problem is None and environment is not None:
             os.mkdir(os.path.join(run_dir, SITE))  # Python remembers missing folders
             secrets = {name: os.environ[name] for name in secret_names(spec) if name in os.environ}
@@ -109,6 +109,19 @@ def prepare(
     except (OSError, shutil.Error) as error:
         return "staging_failed", f"the run cannot be written to the node's disk: {error}"
     return problem
+
+
+def _bring_earlier(back: str, target: str) -> tuple[str, str] | None:
+    """Copy the output that `resume` finds."""
+    try:
+        bring_earlier_output(back, target)
+    except OSError as error:
+        why = f"the output of an earlier attempt, which `resume` finds, cannot be copied: {error}"
+        if isinstance(error, DamagedOutput):
+            attempt = error.path.partition("/node_")[0]
+            why += f"; delete `{attempt}` and apply again: ranks find what the attempt before left"
+        return "staging_failed", why
+    return None
 
 
 def _copy_code(

@@ -33,12 +33,12 @@ from sgpu_decl.agent.node.log_forwarding import say
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
     from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["DONE", "MOST_BYTES", "OPEN_RUN", "NodeUpload", "await_others"]
+__all__ = ["DONE", "MOST_BYTES", "OPEN_RUN", "NodeUpload", "await_others", "read_done"]
 
 DONE = "done"
 MOST_BYTES = 512_000_000
@@ -57,6 +57,7 @@ _CHUNK = 1 << 20
 _NODE_PATIENCE = 20.0  # seconds: another node may be gone, and its files appear here late
 _LOOK = 0.1  # seconds between two looks at the other nodes
 _PARTS = "parts"
+_MOST_INDEX = 256 << 20  # bytes of `done`: the paths of 10,000 files, twice
 _PARTIAL = ".partial"  # the file that is being written
 
 
@@ -300,6 +301,11 @@ def _names(folder: str) -> list[str]:
         return []
 
 
+def read_done(folder: str) -> dict[str, Any] | None:
+    """Return what a node said last in its folder; None if it has not uploaded all."""
+    return attempt_files.read_json(folder, DONE, limit=_MOST_INDEX)
+
+
 def await_others(target: str, nodes: int, stopping: StopRequest) -> None:
     """Wait until all nodes of an attempt have uploaded, or until this one is asked to stop.
 
@@ -311,7 +317,7 @@ def await_others(target: str, nodes: int, stopping: StopRequest) -> None:
     above = os.path.dirname(target)
     folders = [os.path.join(above, f"node_{number}") for number in range(nodes)]
     deadline = time.monotonic() + _NODE_PATIENCE
-    while not all(attempt_files.read_json(folder, DONE) for folder in folders):
+    while not all(read_done(folder) for folder in folders):
         if stopping.asked or time.monotonic() > deadline:
             return
         stopping.wait(_LOOK)

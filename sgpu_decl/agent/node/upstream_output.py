@@ -10,6 +10,7 @@ import os
 import time
 
 from sgpu_decl.agent.node.earlier_output import (
+    DamagedOutput,
     absent_nodes,
     bring_output,
     last_output,
@@ -96,6 +97,8 @@ def copy_output(name: str, back: str, target: str) -> None:
         bring_output(back, target)
     except OSError as error:
         reason = f"the output of {name} cannot be copied for this run: {error}"
+        if isinstance(error, DamagedOutput):
+            reason += f"; launch {name.partition('#')[0]} again (`--rerun`), and then this run"
         raise UpstreamFailed("staging_failed", reason) from error
 
 

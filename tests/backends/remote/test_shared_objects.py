@@ -3,6 +3,7 @@ used, and the failure says which file that is and what to do."""
 
 import gzip
 import io
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node.agent_process import ARCHIVE
+from sgpu_decl.agent.node.earlier_output import last_output, left_behind
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
@@ -31,6 +33,7 @@ from sgpu_decl.staging.snapshot import snapshot
 from tests.agent.environments.conftest import make_environment
 from tests.agent.node.conftest import stopping
 from tests.backends.remote.conftest import PLATFORM, Shared
+from tests.backends.remote.test_cut_short import upload
 from tests.support import PATIENCE
 
 __all__ = ["make_environment", "stopping"]
@@ -78,7 +81,7 @@ class Place:
             (run / ARCHIVE).write_bytes(agent_zip()[1])
         objects = SharedObjects(str(self.objects), own=platform.own_objects, patience=0)
         return prepare(
-            SPEC, str(run), stopping, platform,
+            {**SPEC, "resume": given.pop("resume", None)}, str(run), stopping, platform,
             **{"code": self.code, "environment": None, "objects": objects, "back": "back", **given},
         )  # fmt: skip
 
@@ -246,6 +249,45 @@ def test_no_change_of_a_member_is_passed_over(place: Place, stopping: StopReques
         problem = place.prepared(stopping)
         assert problem is not None or place.staged() == pinned, at
         assert problem is None or str(place.archive) in problem[1], at
+
+
+def test_a_damaged_output_that_resume_finds_is_named_and_the_way_out_leads_to_the_one_before(
+    place: Place, stopping: StopRequest
+) -> None:
+    runs = place.home / "runs"
+    for number, text in ((1, "older"), (2, "newer")):
+        left = place.home / f"left-{number}"
+        (left / "output").mkdir(parents=True)
+        (left / "output/ckpt").write_text(text)
+        upload(left, runs / f"{number}-abc/back/0/node_0")
+    newest = runs / "2-abc/back/0"
+    given: dict[str, Any] = {"code": None, "resume": "auto", "back": str(runs / "3-abc/back")}
+    assert place.prepared(stopping, **given) is None
+    assert (place.home / "run/previous_output/ckpt").read_text() == "newer"
+
+    (newest / "node_0/output/ckpt").write_text("never")
+    assert place.prepared(stopping, **given) == (
+        "staging_failed",
+        (
+            "the output of an earlier attempt, which `resume` finds, cannot be copied: "
+            f"`{newest}/node_0/output/ckpt` is not what the node wrote there; "
+            f"delete `{newest}` and apply again: ranks find what the attempt before left"
+        ),
+    )
+
+    shutil.rmtree(newest)
+    assert place.prepared(stopping, **given) is None
+    assert (place.home / "run/previous_output/ckpt").read_text() == "older"
+
+
+def test_what_a_node_says_last_is_read_however_long_its_names_are(tmp_path: Path) -> None:
+    node = tmp_path / "back/0/node_0"
+    node.mkdir(parents=True)
+    names = {f"ranks/{'x' * 3000}-{number}": 0 for number in range(10_000)}
+    report = {"v": 1, "left": ["one"], "files": names, "sha256": dict.fromkeys(names, "0" * 64)}
+    (node / "done").write_text(json.dumps(report))
+    assert last_output(str(tmp_path / "back")) == [str(node)]
+    assert left_behind([str(node)]) == 1
 
 
 # ── environments ─────────────────────────────────────────────────────────────────────────────────
