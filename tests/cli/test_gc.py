@@ -244,6 +244,7 @@ def test_commands_make_temporary_folders_where_gc_finds_them() -> None:
     }
     assert found == {
         "agent/probe/libraries.py",
+        "backends/ray/cluster/content_check.py",
         "backends/ray/cluster/node_actor.py",
         "backends/ray/cluster/node_folder.py",
         "scratch_folders.py",

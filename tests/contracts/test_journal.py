@@ -273,7 +273,7 @@ def test_every_kind_of_change_is_the_same_on_another_machine(machines: Machines)
     here, first, second, third = machines.store("here"), *map(make_launch, ("a", "b", "c"))
     job = Resource(
         address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
-        last=None, remote='{"job_id": 7}',
+        last=None, remote='{"id": "7", "token": "t", "workspace": "w"}',
     )  # fmt: skip
     made = replace(first.intent, token="of the job", address=job.address, launch=None, job=job)
     ended = replace(second.attempt, state=AttemptState.FAILED, exit_code=3, ended_at=NOON)
