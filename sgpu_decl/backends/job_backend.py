@@ -1,10 +1,11 @@
 """The optional protocol of a backend that keeps jobs, beside the four of `base`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.model.target import Mode
 
-__all__ = ["AppliedJob", "JobBackend", "JobDescription", "ListedJob"]
+__all__ = ["AppliedJob", "JobBackend", "JobDescription", "JobFinding", "ListedJob"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,15 @@ class JobDescription:
     title: str
     document: dict[str, Json]
     origins: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFinding:
+    """What is noticed of a job: a finding without its place, which is that of a field of the job in
+    the file."""
+
+    field: str
+    finding: Diagnostic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +80,9 @@ class JobBackend(Protocol):
             name: what it is called in the file.
             launching: the run that it launches, where it launches one.
         """
+
+    def findings(self, job: "Job") -> Iterable[JobFinding]:
+        """What a plan says of a declared job; nothing is executed to find out."""
 
     def located(
         self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None

@@ -36,6 +36,7 @@ __all__ = [
     "capabilities_of",
     "is_remote",
     "kind_named",
+    "may_have_base",
     "only_kind",
     "our_kinds",
     "remote_kind",
@@ -63,6 +64,7 @@ class BackendKind:
         open: makes the backend of a project and target; `None` for a kind that runs nothing yet.
         survey: what planning asks, where it is had without the backend; else it is the backend's.
         bases: the base environments that ranks may run on, which `env.base` names.
+        may_have_base: whether its platform may have a base of that name which is none of these.
         jobs: gives what the platform makes of the settings of jobs, if the kind keeps jobs:
             `Backend.jobs` is there.
         checks: whether its platform can be measured: `Backend.checks` is there.
@@ -84,6 +86,7 @@ class BackendKind:
     open: "Callable[[BackendContext], Backend] | None" = None
     survey: "Callable[[BackendContext], Survey] | None" = None
     bases: "Callable[[], tuple[Base, ...]]" = tuple
+    may_have_base: Callable[[str], bool] = lambda _: False
     jobs: "Callable[[], JobRules] | None" = None
     checks: bool = False
     takes_calls: bool = False
@@ -132,6 +135,11 @@ def capabilities_of(*names: str) -> dict[str, Capabilities]:
 def bases_of(*names: str) -> "tuple[Base, ...]":
     """The base environments of our kinds, and of those named."""
     return tuple(base for kind in _with_ours(names) for base in kind.bases())
+
+
+def may_have_base(name: str, *kinds: str) -> bool:
+    """Whether one of our kinds, or of those named, may have a base that is none of `bases_of`."""
+    return any(kind.may_have_base(name) for kind in _with_ours(kinds))
 
 
 def _with_ours(names: tuple[str, ...]) -> tuple[BackendKind, ...]:

@@ -18,7 +18,7 @@ from sgpu_decl.config.units import Duration
 __all__ = ["Job", "Notebook", "Trigger"]
 
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")
-_PERIODS = {"hours": 3_600, "days": 86_400, "weeks": 604_800}
+_PERIODS = {"minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
 
 
 def _cron(text: str) -> str:
@@ -75,8 +75,8 @@ def _tables(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _period(value: Duration) -> Duration:
-    if value.seconds <= 0 or value.seconds % _PERIODS["hours"]:
-        raise problem("bad_duration", "{path} must be a whole number of hours", "such as `6h`")
+    if value.seconds <= 0 or value.seconds % _PERIODS["minutes"]:
+        raise problem("bad_duration", "{path} must be a whole number of minutes", "such as `6h`")
     return value
 
 
@@ -84,7 +84,7 @@ class Trigger(Block):
     """What starts a job: one of these."""
 
     every: Annotated[Duration, AfterValidator(_period)] | None = Field(
-        None, description="Time between two starts, in whole hours: `6h`, `7d`."
+        None, description="Time between two starts, in whole minutes: `30m`, `6h`, `7d`."
     )
     file_arrival: Annotated[str, AfterValidator(_folder_url)] | None = Field(
         None, description="A folder of Unity Catalog: new files in it start the job."
@@ -106,7 +106,8 @@ class Trigger(Block):
 
     @property
     def period(self) -> tuple[int, str] | None:
-        """`every` as the largest unit that fits: a number, and `HOURS`, `DAYS` or `WEEKS`."""
+        """`every` as the largest unit that fits: a number, and `MINUTES`, `HOURS`, `DAYS` or
+        `WEEKS`."""
         if self.every is None:
             return None
         unit = [name for name, long in _PERIODS.items() if self.every.seconds % long == 0][-1]

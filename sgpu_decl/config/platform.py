@@ -1,13 +1,15 @@
 """What platforms have and this machine has not: who may see a run, who hears of its end."""
 
-from typing import Annotated, Literal, Self
+import re
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.problems import problem
+from sgpu_decl.diagnostics.nearest_names import nearest
 
-__all__ = ["OnFinish", "Permission"]
+__all__ = ["LEVELS", "OnFinish", "Permission"]
 
 
 def _mail(address: str) -> str:
@@ -20,8 +22,33 @@ def _mail(address: str) -> str:
 Mail = Annotated[str, AfterValidator(_mail)]
 
 
+LEVELS = ("view", "run", "manage")
+_OF_PLATFORM = re.compile(r"[A-Z][A-Z_]*_[A-Z_]*")
+
+
+def _level(value: object) -> object:
+    """A level of ours, or one that a platform may have."""
+    if not isinstance(value, str) or value in LEVELS or _OF_PLATFORM.fullmatch(value):
+        return value
+    near = nearest(value, LEVELS)
+    raise problem(
+        "unknown_value",
+        "{path} must be `view`, `run` or `manage`, not {given}",
+        f"did you mean `{near}`?"
+        if near
+        else "or the name that the platform has for a level, such as `CAN_VIEW`",
+    )
+
+
 class Permission(Block):
-    level: Literal["view", "run", "manage"] = Field(description="What is allowed.")
+    level: Annotated[
+        str,
+        Field(pattern=rf"^({'|'.join(LEVELS)}|{_OF_PLATFORM.pattern})$|\$\{{"),
+        BeforeValidator(_level),
+    ] = Field(
+        description="What is allowed: `view`, `run` or `manage`, or the name that the platform has "
+        "for a level, such as `CAN_VIEW`."
+    )
     user: str | None = Field(None, description="A user's name.")
     group: str | None = Field(None, description="A group's name.")
     service_principal: str | None = Field(None, description="A service principal's id.")

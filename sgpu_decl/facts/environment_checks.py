@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import bases_of
+from sgpu_decl.backends.kinds import bases_of, may_have_base
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments
 from sgpu_decl.facts.finding_places import locator, placed
@@ -101,6 +101,7 @@ class EnvironmentChecks:
                     packages=packages.packages if packages else (),
                     severity=Severity.ERROR if on_base(config) else Severity.INFO,
                     bases=bases_of(config.backend.kind),
+                    may_exist=may_have_base(env.base, config.backend.kind),
                 )
             )
         if code is None or (env.origins and environment is None):

@@ -202,6 +202,10 @@ def _desired(
     try:
         description, spec = described(run)
         kept = tuple(described(one)[1] for one in _with_earlier_code(run))
+        findings = tuple(
+            replace(one.finding, place=place_of(job.places, one.field) or job.place)
+            for one in job_backends(backend).findings(config)
+        )
     except BackendError as error:
         if error.field is None:
             raise
@@ -212,6 +216,7 @@ def _desired(
         kept=kept,
         title=description.title,
         run=run,
+        findings=findings,
         rules=rules_of(),
         places=_Places(job, description.origins, run.places if run is not None else NO_PLACES),
     )

@@ -24,7 +24,7 @@ HEAD = "jobs:\n  j:\n    notebook: {path: /Workspace/x}\n"
         ("    schedule: 0 30 2 * * *\n", "bad_cron", "4:15"),
         ("    schedule: '@daily'\n", "bad_cron", "4:15"),
         ("    schedule: 0 30 2 * * ?\n    trigger: {every: 6h}\n", "contradiction", "2:3"),
-        ("    trigger: {every: 90m}\n", "bad_duration", "4:22"),
+        ("    trigger: {every: 90s}\n", "bad_duration", "4:22"),
         ("    trigger: {}\n", "contradiction", "4:5"),
         ("    trigger: {every: 6h, table_update: [a.b.c]}\n", "contradiction", "4:5"),
         ("    trigger: {table_update: [events]}\n", "bad_table", "4:15"),
@@ -179,7 +179,13 @@ def test_a_zone_that_is_like_no_other_is_left_to_the_platform() -> None:
 
 @pytest.mark.parametrize(
     ("text", "period"),
-    [("6h", (6, "HOURS")), ("36h", (36, "HOURS")), ("48h", (2, "DAYS")), ("14d", (2, "WEEKS"))],
+    [
+        ("90m", (90, "MINUTES")),
+        ("6h", (6, "HOURS")),
+        ("36h", (36, "HOURS")),
+        ("48h", (2, "DAYS")),
+        ("14d", (2, "WEEKS")),
+    ],
 )
 def test_a_period_is_the_largest_unit_that_fits(text: str, period: tuple[int, str]) -> None:
     assert Trigger(every=Duration.read(text)).period == period

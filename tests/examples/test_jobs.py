@@ -15,6 +15,13 @@ from sgpu_decl.shipped_files import shipped_folder
 
 @pytest.fixture
 def jobs(example: Callable[[str], Any], workspace: Any) -> Any:
+    """The example, in a workspace that has its notebooks."""
+    from databricks.sdk import WorkspaceClient
+
+    client = WorkspaceClient()
+    for name in ("evaluate", "report"):
+        notebook = {"path": f"/Workspace/Shared/{name}", "language": "PYTHON", "content": "MQ=="}
+        client.api_client.do("POST", "/api/2.0/workspace/import", body=notebook)
     return example("jobs")
 
 

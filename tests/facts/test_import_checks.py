@@ -61,8 +61,9 @@ def test_installing_in_the_run(checks: Planned) -> None:
 def test_a_base_on_this_machine_is_only_worth_knowing(checks: Planned) -> None:
     known = checks(ENTRY + "env:\n  base: gpu-4\n")
     assert [item[:2] for item in known] in ([], [("base_python", "info")])
-    unknown = checks(ENTRY + "env:\n  base: gpu-44\n")
-    assert unknown == [("unknown_base", "error", "run.yaml:7")]
+    for name, severity in ("gpu-44", "warning"), ("gpu4", "error"):
+        unknown = checks(ENTRY + f"env:\n  base: {name}\n")
+        assert unknown == [("unknown_base", severity, "run.yaml:7")]
 
 
 def test_cells_of_a_matrix_share_a_finding(checks: Planned) -> None:

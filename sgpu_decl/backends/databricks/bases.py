@@ -5,6 +5,7 @@ here: never 0, never an older version's value.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,8 @@ from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 
+_NUMBERED = re.compile(r"(gpu|ai)-([1-9][0-9]{0,2})")
+_DEFINED = re.compile(r"workspace-base-environments/[\w.-]+|/(Workspace|Volumes)/.+\.ya?ml")
 _DATA = Path(__file__).with_name("bases.json")
 
 
@@ -38,11 +41,11 @@ class DatabricksBase(Base):
         return self.environment_version is not None or self.base_environment is not None
 
     @property
-    def version(self) -> int:
-        """The number of the version, whatever the platform calls it; 0 of one that tasks cannot
-        choose."""
+    def version(self) -> int | None:
+        """The number of the version, whatever the platform calls it; None where it is not known, or
+        tasks cannot choose the base."""
         number = self.environment_version or (self.base_environment or "").rpartition("_v")[2]
-        return int(number) if number.isdigit() else 0
+        return int(number) if number.isdigit() else None
 
 
 @cache
@@ -57,7 +60,31 @@ def all_bases() -> tuple[DatabricksBase, ...]:
 
 
 def base_named(name: str) -> DatabricksBase | None:
-    return next((base for base in all_bases() if base.name == name), None)
+    """The base of that name: one of `all_bases`, or one that the platform may have beside them, of
+    which nothing is known: a later version, or one that a workspace defines."""
+    return next((base for base in all_bases() if base.name == name), None) or _unlisted(name)
+
+
+def _unlisted(name: str) -> DatabricksBase | None:
+    version: str | None = None
+    selected: str | None = None
+    if found := _NUMBERED.fullmatch(name):
+        if found[1] == "gpu":
+            version = found[2]
+        else:
+            selected = f"workspace-base-environments/databricks_ai_v{found[2]}"
+    elif _DEFINED.fullmatch(name):
+        selected = name
+    else:
+        return None
+    raw = {
+        "title": name, "released": None, "databricks_connect": None, "packages": {},
+        "complete": False, "absent": (), "python": None, "cuda": None, "os": None, "notes": (),
+        "platform": {
+            "environment_version": version, "base_environment": selected, "notebook": None
+        },
+    }  # fmt: skip
+    return _base(name, raw, BaseSource(title=name, url="", as_of="", note=""), {})
 
 
 def _base(

@@ -33,6 +33,12 @@ def _bases() -> "tuple[Base, ...]":
     return all_bases()
 
 
+def _may_have_base(name: str) -> bool:
+    from sgpu_decl.backends.databricks.bases import base_named
+
+    return base_named(name) is not None
+
+
 def _jobs() -> "JobRules":
     from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
 
@@ -63,6 +69,7 @@ KIND = BackendKind(
     name="databricks",
     options=_options,
     bases=_bases,
+    may_have_base=_may_have_base,
     capabilities=Capabilities(
         remote=True,
         fields=frozenset(

@@ -14,7 +14,12 @@ from sgpu_decl.environments.package_lists.base_conflicts import (
     check_requirements,
     installed_on,
 )
-from sgpu_decl.environments.package_lists.base_environments import Base, base_named, unknown_base
+from sgpu_decl.environments.package_lists.base_environments import (
+    Base,
+    base_named,
+    unknown_base,
+    unlisted_base,
+)
 from sgpu_decl.environments.package_lists.markers import marker_values
 from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
 from sgpu_decl.model.environment import Package
@@ -35,6 +40,7 @@ def check_base(
     packages: Iterable[Package],
     severity: Severity,
     bases: Sequence[Base],
+    may_exist: bool = False,
 ) -> tuple[Diagnostic, ...]:
     """The findings about a declared environment and its base; none where it names no base.
 
@@ -46,11 +52,14 @@ def check_base(
         severity: that of another Python or CUDA: an error where ranks run on the base, and info
             where they do not, as on this machine.
         bases: all bases.
+        may_exist: whether a platform may have the base though it is none of these.
     """
     if declared.base is None:
         return ()
     base = base_named(declared.base, bases)
     if base is None:
+        if may_exist:
+            return (unlisted_base(declared.base, place("base"), bases),)
         return (unknown_base(declared.base, place("base"), bases),)
     environment, at = base.environment, place("base")
     return (

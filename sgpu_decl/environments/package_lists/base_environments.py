@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import SgpuError
@@ -53,15 +53,32 @@ def base_named(name: str, bases: Iterable[Base]) -> Base | None:
 
 def unknown_base(name: str, place: Place | None, bases: Iterable[Base]) -> Diagnostic:
     """The error for an unknown base, with the nearest name."""
-    names = [base.name for base in bases]
-    close = nearest(name, names)
-    offered = ", ".join(f"`{item}`" for item in names)
+    near, known = _near_and_known(name, bases)
     return Diagnostic(
         code="unknown_base",
         summary=f"there is no base environment `{name}`",
         place=place,
-        hint=f"did you mean `{close}`?" if close else f"use one of {offered}",
+        hint=near or f"use one of {known}",
     )
+
+
+def unlisted_base(name: str, place: Place | None, bases: Iterable[Base]) -> Diagnostic:
+    """The warning for an unknown base that a platform may have all the same."""
+    near, known = _near_and_known(name, bases)
+    return Diagnostic(
+        code="unknown_base",
+        severity=Severity.WARNING,
+        summary=f"sgpu knows no base environment `{name}`, nor its packages: the platform decides",
+        place=place,
+        hint=near or f"it knows {known}",
+    )
+
+
+def _near_and_known(name: str, bases: Iterable[Base]) -> tuple[str | None, str]:
+    names = [base.name for base in bases]
+    close = nearest(name, names)
+    near = f"did you mean `{close}`?" if close else None
+    return near, ", ".join(f"`{item}`" for item in names)
 
 
 def requirements_of(base: Base) -> str:

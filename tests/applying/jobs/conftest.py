@@ -69,6 +69,10 @@ class Shop:
         job_id, _ = self.job()
         self.api("POST", "2/jobs/update", {"job_id": int(job_id), "new_settings": settings})
 
+    def put_notebook(self, path: str) -> None:
+        body = {"path": path, "language": "PYTHON", "content": "MQ==", "overwrite": True}
+        self.api("POST", "0/workspace/import", body)
+
     def fault(self, pattern: str, effect: Effect, **more: Any) -> None:
         tenant = self.server.tenants.of_token(self.token).key
         self.server.faults.add(Fault(pattern=pattern, effect=effect, **more), tenant=tenant)
@@ -94,4 +98,5 @@ def shop(folder: Path, server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("DATABRICKS_CONFIG_PROFILE", raising=False)
     made = Shop(folder, server, token)
     made.write(JOB)
+    made.put_notebook("/Workspace/Shared/report")
     return made

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.errors import BackendError, NotFound
+from sgpu_decl.errors import BackendError, InvalidInput, NotFound
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.job_view import job_fields
 from sgpu_decl.model.plan import Action, Reason
 from tests.applying.conftest import sgpu
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
+
+BASE = "notebook: {path: /Workspace/Shared/report, base"
 
 
 def change(shop: Shop, **asked: Any) -> Any:
@@ -44,12 +46,14 @@ def test_a_job_is_created_as_it_is_declared(shop: Shop) -> None:
         "schedule: 0 0 2 * * ?",
         "schedule: 0 0 2 ? * MON\n    paused: true",
         "trigger: {every: 36h}",
+        "trigger: {every: 90m}",
         "trigger: {every: 14d}\n    on_overlap: queue",
         "trigger: {file_arrival: /Volumes/main/ml/in/}",
         "trigger: {table_update: [main.ml.a, main.ml.b]}\n    paused: false",
         "name: a title\n    description: what for\n    timeout: 90m",
         "tags: {a: b, 'c.d': e}",
         "permissions: [{level: view, group: users}, {level: manage, user: a@b.c}]",
+        "permissions: [{level: CAN_MANAGE_RUN, group: users}]",
         "on_finish: {success: [a@b.c], failure: [a@b.c, d@e.f]}",
         "budget: 0e9bbd6f-2cb4-4c8b-8c0b-1f2ad1b0c7a1",
         "lifecycle: {prevent_destroy: true, ignore_changes: [tags]}",
@@ -370,7 +374,7 @@ def test_another_workspace_is_not_taken_for_the_first(
         ("run: train", "run_refused", "train"),
         ("run: local", "jobs_unsupported", "j:"),
         (f"{NOTEBOOK}, backend: ray", "jobs_unsupported", "ray"),
-        ("notebook: {path: /W, base: gpu-99}", "unknown_base", "gpu-99"),
+        ("notebook: {path: /W, base: gpu-x}", "unknown_base", "gpu-x"),
         (f"{NOTEBOOK}, budget: teem", "unknown_policy", "teem"),
     ],
 )
@@ -471,3 +475,70 @@ def test_a_damaged_record_of_a_job_is_named_by_every_command(shop: Shop, remote:
     assert sgpu(shop.folder, "state", "rm", "job.nightly").code == 0
     assert change(shop).action is Action.CREATE
     assert shop.job()[1] == before
+
+
+@pytest.mark.parametrize(
+    ("job", "code", "words", "taken"),
+    [
+        (f"{BASE}: gpu-3}}", "unknown_base", "`gpu-3`", True),
+        (f"{BASE}: gpu-9}}", "unknown_base", "`gpu-9`", False),
+        (f"{NOTEBOOK}, permissions: [{{level: CAN_QUERY, group: users}}]", "unknown_level",
+         "`CAN_QUERY`", False),
+    ],
+)  # fmt: skip
+def test_the_platform_decides_about_words_that_sgpu_does_not_know(
+    shop: Shop, job: str, code: str, words: str, taken: bool
+) -> None:
+    shop.write(f"jobs:\n  j: {{{job}}}\n")
+    plan = shop.plan()
+    (check,) = plan.checks
+    assert (check.id, str(check.severity)) == (code, "warning")
+    assert words in check.summary
+    assert "the platform decides" in check.summary
+    assert check.place is not None
+    assert check.place.line == 2
+    assert plan.applyable
+    failed = shop.apply().failed
+    assert (failed == ()) is taken
+    assert len(shop.jobs()) == taken
+
+
+@pytest.mark.parametrize("level", ["veiw", "can_view", "admin"])
+def test_a_level_that_is_no_word_of_a_platform_is_refused(shop: Shop, level: str) -> None:
+    shop.write(JOB + f"    permissions: [{{level: {level}, group: users}}]\n")
+    with pytest.raises(InvalidInput) as refused:
+        shop.plan()
+    (finding,) = refused.value.diagnostics
+    assert finding.code == "unknown_value"
+    assert finding.place is not None
+    assert finding.hint
+
+
+def test_a_notebook_that_is_not_there_is_found_at_its_line(shop: Shop) -> None:
+    shop.write(JOB.replace("report", "reprot"))
+    (check,) = shop.plan().checks
+    assert (check.id, str(check.severity)) == ("notebook_missing", "warning")
+    assert shop.server.url.partition("//")[2] in check.summary
+    assert "/Workspace/Shared/reprot" in check.summary
+    assert check.hint == "did you mean `/Workspace/Shared/report`?"
+    assert check.place is not None
+    assert (check.place.line, check.place.column) == (3, 22)
+    for path, words in (
+        ("/Workspace/Shared", "but a directory"),
+        ("/Workspace/Shared/none/here", "nor the folder `/Workspace/Shared/none`"),
+    ):
+        shop.write(JOB.replace("/Workspace/Shared/report", path))
+        (check,) = shop.plan().checks
+        assert words in check.summary
+    assert shop.apply().failed == ()  # whoever runs it may see more
+    shop.write(JOB)
+    assert shop.plan().checks == ()
+
+
+def test_who_may_not_look_at_a_notebook_does_not_know_that_it_is_missing(shop: Shop) -> None:
+    from sgpu_decl.testing.workspace import Effect
+
+    shop.write(JOB.replace("report", "reprot"))
+    look = "GET /api/2.0/workspace/get-status"
+    shop.fault(look, Effect.STATUS, status_code=403, times=0)
+    assert shop.plan().checks == ()

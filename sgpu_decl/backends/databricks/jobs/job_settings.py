@@ -246,5 +246,5 @@ def _permissions(permissions: tuple[Permission, ...]) -> dict[str, Json]:
     levels: dict[str, dict[str, Json]] = {}
     for permission in permissions:
         for kind, name in principal(permission).items():
-            levels.setdefault(kind, {})[name] = RUN_LEVELS[permission.level]
+            levels.setdefault(kind, {})[name] = RUN_LEVELS.get(permission.level, permission.level)
     return dict(levels)

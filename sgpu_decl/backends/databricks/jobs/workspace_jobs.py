@@ -15,13 +15,14 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     permissions_of,
     settings_of,
 )
+from sgpu_decl.backends.databricks.jobs.job_findings import job_findings
 from sgpu_decl.backends.databricks.jobs.job_settings import describe, places_in, with_places
 from sgpu_decl.backends.databricks.launching.experiment import home_in
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob
+from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, JobFinding, ListedJob
 from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
@@ -73,6 +74,9 @@ class WorkspaceJobs:
             staged = self._launched_from(launching, applied)
         title = str(applied.spec.get("name", "")) if applied is not None else ""
         return describe(job, name, mode, user, staged, title)
+
+    def findings(self, job: Job) -> Iterator[JobFinding]:
+        return job_findings(self._connection, job)
 
     def located(
         self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None

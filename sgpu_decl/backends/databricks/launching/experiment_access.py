@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.launching.experiment import Experiment
 from sgpu_decl.backends.databricks.launching.submit import access_list, artifact_uri
+from sgpu_decl.config.platform import Permission
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
 LEVELS: Mapping[str, str] = MappingProxyType(
     {"view": "CAN_READ", "run": "CAN_EDIT", "manage": "CAN_MANAGE"}
 )
-"""What a level of `permissions` allows in the experiment."""
+"""What a level of `permissions` allows in the experiment. Levels of the platform's own are those
+of jobs."""
 
 _API = "/api/2.0/mlflow/experiments"
+
+
+def shared_with(config: RunConfig) -> tuple[Permission, ...]:
+    """The permissions of a run that hold for its experiment too."""
+    return tuple(item for item in config.permissions if item.level in LEVELS)
 
 
 def share_experiment(
@@ -43,7 +50,7 @@ def share_experiment(
         connection.tell(
             f"sharing the MLflow experiment `{experiment.path}`",
             f"/api/2.0/permissions/experiments/{number}",
-            {"access_control_list": access_list(config.permissions, LEVELS)},
+            {"access_control_list": access_list(shared_with(config), LEVELS)},
             method="PATCH",
         )
     except BackendError as error:

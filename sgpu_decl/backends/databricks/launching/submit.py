@@ -231,7 +231,8 @@ def base_of(config: RunConfig) -> str:
 
 
 def has_managed_base(config: RunConfig) -> bool:
-    """Whether the run asks for a base of the family `ai`, an environment with torch."""
+    """Whether the run asks for a base of the family `ai`, an environment with torch, or for one
+    that a workspace defines."""
     base = base_named(base_of(config))
     return base is not None and base.base_environment is not None
 
@@ -291,9 +292,13 @@ def principal(permission: Permission) -> dict[str, str]:
 
 
 def access_list(permissions: Sequence[Permission], levels: Mapping[str, str]) -> list[Json]:
-    """The access list for permissions. `levels` are the platform's names of their levels."""
+    """The access list for permissions. `levels` are the platform's names of their levels; of
+    others, it decides."""
     return [
-        {**principal(permission), "permission_level": levels[permission.level]}
+        {
+            **principal(permission),
+            "permission_level": levels.get(permission.level, permission.level),
+        }
         for permission in permissions
     ]
 

@@ -3,7 +3,7 @@
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sgpu_decl.backends.databricks.bases import base_named
@@ -14,6 +14,7 @@ from sgpu_decl.backends.databricks.launching.experiment import (
 )
 from sgpu_decl.backends.databricks.launching.submit import (
     LONGEST,
+    RUN_LEVELS,
     base_of,
     ended_early,
     lowest_version,
@@ -27,8 +28,10 @@ from sgpu_decl.backends.databricks.planning.machines import (
 )
 from sgpu_decl.backends.databricks.planning.pools import check_priority
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
+from sgpu_decl.config.platform import Permission
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.base_conflicts import check_python
 from sgpu_decl.model.desired import Interpreter
@@ -137,7 +140,7 @@ def _base(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             place=place,
             hint="use `gpu-4`, or a later one; `sgpu env bases` lists them",
         )
-    elif (lowest := lowest_version(config)) and base.version < lowest:
+    elif (lowest := lowest_version(config)) and (base.version or lowest) < lowest:
         yield Diagnostic(
             code="base_without_gpu",
             summary=f"`{base.name}` has no support for {config.type.name} GPUs",
@@ -205,6 +208,7 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             place=places.get("priority"),
             hint=f"it knows {' and '.join(f'`{item}`' for item in _PRIORITIES)}",
         )
+    yield from unknown_levels(config.permissions, places)
     yield from check_priority(config, places)
     declared = [name for name in ("base", *config.env.origins) if getattr(config.env, name)]
     if config.image is not None and declared:
@@ -221,6 +225,24 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             summary=f"nodes have the base environment `{base_of(config)}`",
             place=places.get("backend.kind") or places.get("backend"),
             hint="choose with `env.base`; `sgpu env bases` lists them",
+        )
+
+
+def unknown_levels(permissions: Sequence[Permission], places: Places) -> Iterator[Diagnostic]:
+    """Warnings about levels of `permissions` that are not among those that sgpu knows."""
+    for number, permission in enumerate(permissions):
+        level = permission.level
+        if level in RUN_LEVELS or level in RUN_LEVELS.values():
+            continue
+        near = nearest(level, RUN_LEVELS.values())
+        known = ", ".join(f"`{item}`" for item in RUN_LEVELS.values())
+        paths = (f"permissions.{number}.level", f"permissions.{number}", "permissions")
+        yield Diagnostic(
+            code="unknown_level",
+            severity=Severity.WARNING,
+            summary=f"sgpu knows no permission `{level}`: the platform decides",
+            place=next((places[path] for path in paths if path in places), None),
+            hint=f"did you mean `{near}`?" if near else f"it knows {known}",
         )
 
 

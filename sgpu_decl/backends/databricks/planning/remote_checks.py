@@ -6,7 +6,7 @@ from typing import Any
 
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, without_refusals
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of
-from sgpu_decl.backends.databricks.launching.experiment_access import LEVELS
+from sgpu_decl.backends.databricks.launching.experiment_access import LEVELS, shared_with
 from sgpu_decl.backends.databricks.launching.submit import (
     YAML_FIELDS,
     StagedLaunch,
@@ -183,7 +183,7 @@ class RemoteChecks:
                 )
 
     def _experiment_access(self) -> Iterator[Diagnostic]:
-        permissions = self.config.permissions
+        permissions = shared_with(self.config)
         if not permissions:
             return
         path = experiment_of(self.config, self.workspace.experiments).path
