@@ -61,6 +61,7 @@ class JobRules:
     of_notebook: the parts of a member of these blocks that only notebooks have.
     start: says what starts a job, of its document.
     link: where a person looks at a job, of its workspace and its id.
+    changing: the levels of permissions that let somebody change a job.
     is_id: whether a text may be the id of a job.
     manager: says who else manages a job, of its document, in words for messages; None where nobody
         does.
@@ -73,6 +74,7 @@ class JobRules:
     of_notebook: frozenset[str] = frozenset()
     start: Callable[[Mapping[str, Json]], JobStart] = lambda document: JobStart()  # noqa: ARG005
     link: Callable[[str, str], str] = lambda workspace, job_id: f"{workspace} {job_id}"
+    changing: frozenset[str] = frozenset()
     is_id: Callable[[str], bool] = bool
     manager: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
 

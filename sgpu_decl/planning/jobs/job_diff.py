@@ -56,8 +56,8 @@ def job_change(
     for spec in desired.kept if resource is not None else ():
         kept = replace(desired, spec=spec)
         change, checks = _changed(kept, resource, observed, state.lineage, target)
-        if change.idle and not checks:
-            return change, ()
+        if change.idle:
+            return change, checks
     change, checks = _changed(desired, resource, observed, state.lineage, target)
     if change.action in (Action.CREATE, Action.UPDATE) and desired.run is not None:
         before = resource.spec if resource is not None and not resource.gone else "{}"
@@ -91,7 +91,8 @@ def _changed(
     if manager is not None:
         refused = _managed(desired, handle, manager, target)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
-    return _kept(desired, resource, observed.document, staged=observed.staged)
+    change, checks = _kept(desired, resource, observed.document, staged=observed.staged)
+    return change, (*checks, *_strangers(desired, resource, parse(observed.document)))
 
 
 def _kept(
@@ -382,6 +383,35 @@ def _managed(desired: DesiredJob, handle: JobHandle, manager: str, target: str |
         f"`sgpu state rm {desired.address}{target_option(target)}` and leave it out of the file",
         place=place_of(desired.places, "name"),
     )
+
+
+def _strangers(
+    desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
+) -> Iterator[Check]:
+    """Who else may change the job, where the file says nothing of permissions: they are left alone
+    then, and told."""
+    specs = (parse(desired.spec), parse(resource.spec))
+    if any(PERMISSIONS in spec for spec in specs) or covered(PERMISSIONS, desired.ignore_changes):
+        return
+    granted = _mapping(document.get(PERMISSIONS))
+    names = sorted(
+        f"`{name}`"
+        for levels in granted.values()
+        for name, level in _mapping(levels).items()
+        if level in desired.rules.changing
+    )
+    if names:
+        more = len(names) - _SHOWN
+        listed = ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        yield Check(
+            id="job_shared",
+            severity=Severity.WARNING,
+            address=desired.address,
+            summary=f"{listed} may change the job in the workspace, and the file does not say so",
+            hint="say it with `permissions`, such as `permissions: [{level: manage, user: NAME}]`, "
+            "which takes it from all others; or take it from them in the workspace",
+            place=place_of(desired.places, "name"),
+        )
 
 
 def _drift(desired: DesiredJob, paths: list[str]) -> Check:

@@ -542,3 +542,27 @@ def test_who_may_not_look_at_a_notebook_does_not_know_that_it_is_missing(shop: S
     look = "GET /api/2.0/workspace/get-status"
     shop.fault(look, Effect.STATUS, status_code=403, times=0)
     assert shop.plan().checks == ()
+
+
+def test_who_else_may_change_a_job_is_told_by_name(shop: Shop) -> None:
+    shop.apply()
+    job_id, _ = shop.job()
+    entries = [
+        {"user_name": "bob@example.org", "permission_level": "CAN_MANAGE"},
+        {"user_name": "eve@example.org", "permission_level": "CAN_MANAGE_RUN"},
+        {"group_name": "users", "permission_level": "CAN_VIEW"},
+    ]
+    shop.api("PATCH", f"0/permissions/jobs/{job_id}", {"access_control_list": entries})
+    plan = shop.plan()
+    (check,) = plan.checks
+    assert (check.id, str(check.severity)) == ("job_shared", "warning")
+    assert "`bob@example.org` may change the job" in check.summary
+    assert "eve@" not in check.summary
+    assert plan.changes[0].action is Action.NO_OP
+    shop.write(JOB + "    lifecycle: {ignore_changes: [permissions]}\n")
+    assert "job_shared" not in {one.id for one in shop.plan().checks}
+    shop.write(JOB + "    permissions: [{level: manage, user: bob@example.org}]\n")
+    (change,) = shop.plan().changes
+    assert 'permissions.user_name."eve@example.org"' in {one.path for one in change.fields}
+    shop.apply()
+    assert shop.plan().checks == ()

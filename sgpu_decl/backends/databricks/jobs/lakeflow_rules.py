@@ -109,6 +109,7 @@ RULES = JobRules(
     of_notebook=frozenset({"notebook_task", "compute"}),
     start=_start,
     link=lambda workspace, job_id: f"{workspace}/jobs/{job_id}",
+    changing=frozenset({"CAN_MANAGE"}),
     is_id=lambda text: _ID.fullmatch(text) is not None,
     manager=_manager,
 )
