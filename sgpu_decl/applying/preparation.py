@@ -197,6 +197,7 @@ def _plan(
         config_digest=gathered.config_digest,
         capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
         findings=gathered.findings,
+        found_for=gathered.found_for,
         jobs=jobs[0],
         seen_jobs=jobs[1],
     )

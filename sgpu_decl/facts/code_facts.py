@@ -79,7 +79,7 @@ class CodeReader:
         self._roots: dict[Code, Path] = {}
         self._snapshots: dict[Code, Snapshot | None] = {}
         self._refused: set[Code] = set()
-        self._searched: set[tuple[object, ...]] = set()
+        self._searched: dict[tuple[object, ...], list[Diagnostic]] = {}
         self._executed: dict[Path, ExecutedCode] = {}
         self._checks: dict[Path, EntrypointChecks] = {}
         self._lacking: dict[str, dict[str, bool]] = {}
@@ -239,10 +239,12 @@ class CodeReader:
         started = (config.entrypoint,) if config.entrypoint is not None else _scripts_among(words)
         key = (code.digest, started, config.backend.kind)
         if key not in self._searched:
-            self._searched.add(key)
             executed = self.executed(code, started)
-            findings += files_of_source(executed, config, code)
-            findings += folders_of_source(executed, code)
+            self._searched[key] = [
+                *files_of_source(executed, config, code),
+                *folders_of_source(executed, code),
+            ]
+        findings += self._searched[key]
         if findings:
             root = self.root(config.code)
             self.findings += [from_here(root, finding, self._shown) for finding in findings]

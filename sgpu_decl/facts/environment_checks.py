@@ -30,7 +30,7 @@ class EnvironmentChecks:
         self._environments = environments
         self._folder = folder
         self._owner = owner
-        self._examined: set[tuple[object, ...]] = set()
+        self._examined: dict[tuple[object, ...], tuple[Diagnostic, ...]] = {}
         self.findings: list[Diagnostic] = []
 
     def environment(
@@ -75,16 +75,30 @@ class EnvironmentChecks:
         config, env = run.config, run.config.env
         if config.entrypoint is None and env.base is None and not may_install(config.command or ""):
             return ()  # all that is left to look at
-        package_source = environment or interpreter
         if env.origins and environment is None and not on_base(config):
             return ()  # `environment` has reported why
         digest = environment.digest if environment else None
         run_key = (config.entrypoint, str(config.command), config.backend.kind, env.python)
         env_key = (env.base, env.dependencies, env.requirements, "PYTHONPATH" in env.variables)
         key = (digest, code and code.digest, *run_key, *env_key)
-        if key in self._examined:
-            return ()
-        self._examined.add(key)
+        if key not in self._examined:
+            self._examined[key] = self._examine(
+                run, code, environment, interpreter, importable, executed
+            )
+        return self._examined[key]
+
+    def _examine(
+        self,
+        run: "LoadedRun",
+        code: Snapshot | None,
+        environment: DesiredEnvironment | None,
+        interpreter: Interpreter | None,
+        importable: Callable[[str], bool],
+        executed: "Callable[[Snapshot, Sequence[str]], Sequence[Source]]",
+    ) -> tuple[Diagnostic, ...]:
+        config, env = run.config, run.config.env
+        package_source = environment or interpreter
+        digest = environment.digest if environment else None
         manifest = self._environments.manifest(digest) if digest else None
         place = locator(run.places)
         if env.base is not None:

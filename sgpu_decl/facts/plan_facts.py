@@ -3,7 +3,7 @@ the backends offer. Everything here only reads; caches are the exception."""
 
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
@@ -37,6 +37,7 @@ from sgpu_decl.staging.counted_code import CountedCode
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.code import Code
     from sgpu_decl.config.loaded import Loaded, LoadedRun
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.staging.modules import ModuleFolder
@@ -49,6 +50,8 @@ __all__ = ["PlanFacts", "gather"]
 class PlanFacts:
     """Attributes:
     desired: the runs of the file, each with the digests of its code and its environment.
+    found_for: the runs that each finding is about, where it is not about the whole file. A matrix
+        counts as one.
     snapshots: the files behind each code digest. Some of them are in `copies`, a temporary folder
         that is deleted with the last reference to it.
     counted: for each code digest, what of it counts, with the name of the first such run.
@@ -64,6 +67,7 @@ class PlanFacts:
     desired: tuple[DesiredRun, ...] = ()
     jobs: DeclaredJobs = field(default_factory=DeclaredJobs)
     findings: tuple[Diagnostic, ...] = ()
+    found_for: Mapping[Diagnostic, tuple[Address, ...]] = field(default_factory=dict)
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     counted: Mapping[str, tuple[tuple[str, CountedCode], ...]] = field(default_factory=dict)
     whole_project: bool = True
@@ -121,6 +125,7 @@ def gather(
         else:
             others.append((run, cell, jobs))
     findings = reader.all_findings  # what runs have in common is looked at once, for the first
+    found_for = {finding: tuple(runs) for finding, runs in reader.found_for.items()}
     for run, cell, jobs in others:
         by_address.setdefault(run.address, reader.desired_run(run, cell, jobs, asked=False))
     desired = tuple(by_address[run.address] for run in loaded.runs)
@@ -129,6 +134,7 @@ def gather(
         desired=desired,
         jobs=DeclaredJobs.of(loaded, project.opened.owner or "", desired),
         findings=findings,
+        found_for=found_for,
         snapshots=reader.code_reader.by_digest,
         counted={
             digest: tuple(known.values()) for digest, known in reader.code_reader.counted.items()
@@ -194,6 +200,8 @@ class _FactReader:
         self._command_texts = CommandTexts()
         self._texts = EntrypointTexts(self._folder)
         self.findings: list[Diagnostic] = []
+        self.found_for: dict[Diagnostic, dict[Address, None]] = {}
+        self._found_in: dict[Code, list[Diagnostic]] = {}
 
     @property
     def all_findings(self) -> tuple[Diagnostic, ...]:
@@ -212,6 +220,18 @@ class _FactReader:
     ) -> DesiredRun:
         """The facts about one run. If `jobs` launch it, `apply` does not. Unless it is `asked`, its
         backend says nothing of it: it is not planned."""
+        lists = (self.findings, self.code_reader.findings, self.environment_checks.findings)
+        known = [len(findings) for findings in lists]
+        desired = self._desired_run(run, cell, jobs, asked=asked)
+        found = [finding for one, past in zip(lists, known, strict=True) for finding in one[past:]]
+        found += self._found_in.get(run.config.code, ())
+        for finding in found:
+            self.found_for.setdefault(finding, {})[replace(run.address, key="")] = None
+        return desired
+
+    def _desired_run(
+        self, run: "LoadedRun", cell: str | None, jobs: tuple[Address, ...], *, asked: bool
+    ) -> DesiredRun:
         config, origins = run.config, run.config.env.origins
         if (backend := self._backend(config)) is not None and asked:
             backend.expect(config)
@@ -292,7 +312,10 @@ class _FactReader:
 
     def _code(self, run: "LoadedRun") -> Snapshot | None:
         if self._call_path is None:
-            return self.code_reader.code_of(run)
+            known = len(self.code_reader.findings)
+            code = self.code_reader.code_of(run)
+            self._found_in.setdefault(run.config.code, self.code_reader.findings[known:])
+            return code
         remote = is_remote(run.config.backend.kind)
         return self.code_reader.imported_modules(self._call_path) if remote else None
 

@@ -1,6 +1,7 @@
 """Launches that a backend starts as one, because they wait for each other (`after`)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Address
@@ -94,7 +95,7 @@ def _check(run: DesiredRun, field: str, summary: str, hint: str) -> Check:
     return Check(
         id="cannot_join",
         severity=Severity.ERROR,
-        address=None if run.address.key else run.address,
+        address=replace(run.address, key=""),
         summary=summary,
         hint=hint,
         place=place_of(run.places, field) or place_of(run.places, "after"),

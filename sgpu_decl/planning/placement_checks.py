@@ -81,7 +81,9 @@ def _fitting_in_words(
 def _check(finding: Diagnostic, runs: _Runs, launched: _Runs) -> Check:
     first = runs[0]
     field = first.placement.field if first.placement else None
+    every = len(runs) == len(launched)
+    several = len({run.address.name for run in runs}) > 1
     return check_of(
         replace(finding, place=place_of(first.places, field or "")),
-        None if len(runs) == len(launched) else first.address,
+        (None if several else replace(first.address, key="")) if every else first.address,
     )

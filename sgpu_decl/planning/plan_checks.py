@@ -1,7 +1,8 @@
 """What a valid config asks for and planning must refuse: engines that are not there yet, and fields
 that the chosen backend does not have."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
@@ -16,6 +17,7 @@ from sgpu_decl.planning.policy import FIELDS, OPTIONAL_FIELDS
 
 # A spec that holds none of these words cannot hold the fields: 10,000 specs are not parsed for it.
 _WORDS = tuple(f'"{field}":' for field in OPTIONAL_FIELDS)
+_NAMED = 4  # runs that have a finding in common
 
 
 def run_checks(
@@ -53,6 +55,17 @@ def check_of(finding: Diagnostic, address: Address | None) -> Check:
         hint=finding.hint,
         place=finding.place,
     )
+
+
+def found_check(finding: Diagnostic, runs: Sequence[Address]) -> Check:
+    """A finding about one run, or about several: the check has the address of the first, and names
+    the others. None are those of a finding about the whole file."""
+    if not runs:
+        return check_of(finding, None)
+    named = ", ".join(f"`{run}`" for run in runs[1:_NAMED])
+    more = f" and {len(runs) - _NAMED:,} more" if len(runs) > _NAMED else ""
+    also = f" (also {named}{more})" if named else ""
+    return check_of(replace(finding, summary=f"{finding.summary}{also}"), runs[0])
 
 
 def place_of(places: Mapping[str, Place], path: str) -> Place | None:

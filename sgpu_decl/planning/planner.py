@@ -33,7 +33,7 @@ from sgpu_decl.planning.last_known import (
     prior_of,
 )
 from sgpu_decl.planning.placement_checks import placement_checks
-from sgpu_decl.planning.plan_checks import check_of, run_checks
+from sgpu_decl.planning.plan_checks import check_of, found_check, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, managed_elsewhere, released, removed
 from sgpu_decl.planning.renames import Moves, has_history
@@ -106,6 +106,7 @@ def plan(
     config_digest: str,
     capabilities: Mapping[str, Capabilities],
     findings: Sequence[Diagnostic] = (),
+    found_for: Mapping[Diagnostic, Sequence[Address]] = MappingProxyType({}),
     jobs: "Sequence[DesiredJob]" = (),
     seen_jobs: "Mapping[Address, ObservedJob]" = MappingProxyType({}),
     moves: Moves = MappingProxyType({}),
@@ -116,11 +117,11 @@ def plan(
 
     `owner` is the file that is planned, relative to the project: what it once declared and no
     longer lists is removed; None owns everything that is recorded. `findings` are those of the
-    whole file; those of a run travel in its `Desired`. Of equal addresses in `desired` the first
-    counts. `capabilities` are those of the backends that can run something, by name. `seen_jobs`
-    holds every job that is planned and can be. `moves` are carried out before all else, whatever
-    is selected: `state` and `observed` are as they will be then. `move_checks` are about them. Of
-    what is `renamed`, the file says which name it had.
+    whole file, and of its runs those that `found_for` has; others travel in a `Desired`. Of equal
+    addresses in `desired` the first counts. `capabilities` are those of the backends that can run
+    something, by name. `seen_jobs` holds every job that is planned and can be. `moves` are carried
+    out before all else, whatever is selected: `state` and `observed` are as they will be then.
+    `move_checks` are about them. Of what is `renamed`, the file says which name it had.
     """
     known = current_attempts(state, observed)
     desired_runs: dict[Address, DesiredRun] = {}
@@ -163,7 +164,7 @@ def plan(
             owner,
             renamed=renamed,
         )
-        parts.checks += [check_of(finding, None) for finding in findings]
+        parts.checks += [found_check(finding, found_for.get(finding, ())) for finding in findings]
         all_answered = not any(finding.incomplete for finding in findings)
         parts.checks += run_checks((*selected_runs, *by_jobs), capabilities)
         parts.checks += [

@@ -154,7 +154,7 @@ class RunOrder:
             Check(
                 id="upstream_not_joined",
                 severity=Severity.ERROR,
-                address=None if run.address.key else run.address,
+                address=replace(run.address, key=""),
                 summary=f"`{run.address.name}` comes after `{upstream.ref}`, which an earlier "
                 f"apply launched: on `{run.backend}`, one apply must launch both",
                 hint=f"wait for it with `sgpu wait {quote(str(upstream.ref))}`, then apply",
@@ -175,7 +175,7 @@ class RunOrder:
             Check(
                 id="after_elsewhere",
                 severity=Severity.ERROR,
-                address=None if run.address.key else run.address,
+                address=replace(run.address, key=""),
                 summary=f"`{run.address.name}` runs on {_where(run)} and comes after `{name}`, "
                 f"which runs on {other}: neither place sees the other's runs",
                 hint="give both the same `backend`, or remove the name from `after`",
@@ -257,7 +257,7 @@ def _obstacle_check(run: DesiredRun, upstream: _Standing) -> Check:
     return Check(
         id="upstream_failed",
         severity=Severity.WARNING,
-        address=None if run.address.key else run.address,
+        address=replace(run.address, key=""),
         summary=f"`{run.address.name}` is not launched: it comes after "
         f"`{upstream.address.label}`, {upstream.obstacle}",
         hint=upstream.way_out,

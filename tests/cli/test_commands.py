@@ -549,7 +549,7 @@ def test_a_file_that_the_command_itself_writes_to_is_no_code(sgpu: Shell) -> Non
         err = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0, err
     shown = (sgpu.folder / "out.txt").read_text()
-    assert "warning[own_output]: `out.txt` is written by this command" in shown
+    assert "warning[own_output]: run.few: `out.txt` is written by this command" in shown
     assert "list `out.txt` in `.sgpuignore`" in shown
     assert "out.txt" not in sgpu.here("logs", "few").out
 

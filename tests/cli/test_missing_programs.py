@@ -60,4 +60,4 @@ def test_a_program_in_the_code(sgpu: Shell, mode: int | None, words: str | None)
 def test_run_warns_before_it_launches(sgpu: Shell) -> None:
     done = sgpu.here("run", "-y", "--type", "CPU", "--set", "mlflow.enabled=false", "nosuchprog")
     assert done.code == 5
-    assert "warning[program_missing]: there is no program `nosuchprog`" in done.out
+    assert "warning[program_missing]: run.nosuchprog: there is no program `nosuchprog`" in done.out

@@ -31,3 +31,30 @@ def test_another_run_of_the_file_refuses_nothing(sgpu: Shell, rest: str) -> None
     for named in ((), ("b",)):
         data = sgpu.here("plan", *named, "-o", "json").json["data"]
         assert any(one["severity"] != "info" for one in data["checks"])
+
+
+FOUND = {
+    "no_gpu": "{gpus: 1, type: H100, command: 'true'}",
+    "entrypoint_missing": "{gpus: 1, type: CPU, entrypoint: 'nowhere.py:main'}",
+    "file_left_out": "{gpus: 1, type: CPU, entrypoint: train.py}",
+    "program_missing": "{gpus: 1, type: CPU, command: [nosuchprog]}",
+    "code_root_missing": "{gpus: 1, type: CPU, command: 'true', code: {root: nowhere}}",
+    "include_unused": "{gpus: 1, type: CPU, command: 'true', code: {include: [none.bin]}}",
+}
+
+
+@pytest.mark.parametrize("code", FOUND)
+def test_what_is_found_about_a_run_names_it(sgpu: Shell, code: str) -> None:
+    sgpu.write(".gitignore", "*.bin\n")
+    sgpu.write("w.bin", "")
+    sgpu.write("train.py", "open('w.bin')\n")
+    run = FOUND[code].replace("{", "{mlflow: {enabled: false}, ", 1)
+    other = "{mlflow: {enabled: false}, gpus: 1, type: CPU, command: 'true'}"
+    sgpu.write("sgpu.yml", f"project: {{name: p}}\nruns:\n  a: {other}\n  b: {run}\n  c: {run}\n")
+    for names, also in ((["b"], ""), (["b", "c"], "(also `run.c`)")):
+        checks = sgpu.here("plan", *names, "-o", "json").json["data"]["checks"]
+        found = [one for one in checks if one["id"] == code]
+        assert {one["address"] for one in found} <= {"run.b", "run.c"}, checks
+        assert found[0]["address"] == "run.b"
+        if len(found) < len(names):
+            assert found[0]["summary"].endswith(also)

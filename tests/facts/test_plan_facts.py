@@ -192,7 +192,7 @@ def test_the_pool_of_a_databricks_run_is_asked_of_the_environment(
     monkeypatch.setenv("DATABRICKS_USE_POOL", "false")
     assert "[pool]" not in plan(written, "run.yaml").stdout
     there = plan(written, "run.yaml", "-t", "there").stdout
-    assert "info[pool]: GPUs come on demand, as `DATABRICKS_USE_POOL` asks" in there
+    assert "info[pool]: run.a: GPUs come on demand, as `DATABRICKS_USE_POOL` asks" in there
     monkeypatch.setenv("DATABRICKS_USE_POOL", "maybe")
     refused = plan(written, "run.yaml", "-t", "there")
     there = refused.stdout + refused.stderr
