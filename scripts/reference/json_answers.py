@@ -69,7 +69,7 @@ ANSWERS = {
     "show": _answer(
         "address name attempt state backend started_at ended_at exit_code ranks first_cause links spec history",
         "[A run](#a-run) with its `spec` and its `history`. Of a saved plan, the plan; of a job, the job.",
-        sometimes="restart restarts waiting_for ray working_files metrics metrics_problem not_responding_since processes_left unavailable unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
+        sometimes="restart restarts waiting_for ray working_files metrics metrics_problem not_responding_since processes_left unavailable way_out unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
     ),
     "results": _answer(
         "results", "`{\"rank\", \"value\"}` in the order of ranks. A value that JSON cannot hold is `{\"pickle\": path, \"repr\": "
@@ -201,6 +201,7 @@ OBJECTS = {
             "not_responding_since": "when its supervisor stopped answering",
             "processes_left": "pids of processes that nobody supervises",
             "unavailable": "why its backend cannot be asked: the rest is as it was recorded",
+            "way_out": "the next step, where `unavailable` is there",
             "unknown_since": "when its backend last said how it stands, where `unavailable` is there and that is known",
             "hidden_from": "the user from whom its platform hides it",
             "skipped": "true if it never started, since a run that it comes after has not succeeded: its state is `failed`",

@@ -109,7 +109,9 @@ def apply(
         if needs_now != needs:
             applied = _noting(applied, lambda: record_references(project, plan.lineage, needs_now))
     project.close_tracked()
-    return _noting(applied, lambda: release_destroyed(project, plan))
+    left: list[Diagnostic] = []
+    applied = _noting(applied, lambda: left.extend(release_destroyed(project, plan)))
+    return replace(applied, unrecorded=(*applied.unrecorded, *left))
 
 
 def _noting(applied: Applied, step: Callable[[], None]) -> Applied:

@@ -14,7 +14,8 @@ __all__ = ["Applied"]
 class Applied:
     """What an apply did. `stopping` are attempts that were asked to stop; they may take a while.
     `unrecorded` is what could not be written down after a launch, of this apply or of an earlier
-    one: the run goes on all the same. `unpushed` says which launches a shared state did not take,
+    one: the run goes on all the same; and what a platform that does not answer could not delete of
+    runs that are destroyed. `unpushed` says which launches a shared state did not take,
     and why."""
 
     launched: tuple[AttemptRef, ...] = ()

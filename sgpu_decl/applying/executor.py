@@ -31,7 +31,7 @@ from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends
-from sgpu_decl.facts.live_state import require_here
+from sgpu_decl.facts.live_state import naming_way_out, require_here
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
@@ -189,7 +189,7 @@ class _Walk:
             case Action.ADOPT:
                 ref = AttemptRef(change.address, _attempt_number(change))
                 self.adopted.append(ref)
-                self._tell(change, Step.ADOPTED, ref)
+                self._tell(change, Step.ADOPTED, ref, change.unavailable or "")
             case Action.UPDATE:
                 self._record(change)
                 self._tell(change, Step.UPDATED)
@@ -407,7 +407,8 @@ class _Walk:
             ref = AttemptRef(change.address, number)
             if record := self.launches.get(ref):
                 self.writer.check_held()
-                self.backends(record.backend).launcher.cancel(record)
+                with naming_way_out(record):
+                    self.backends(record.backend).launcher.cancel(record)
             self.stopping.append(ref)
             self._tell(change, Step.STOPPED, ref)
 

@@ -1,9 +1,14 @@
 """Giving back what was staged for runs that were destroyed, and for older versions of jobs."""
 
+from collections.abc import Sequence
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
+from sgpu_decl.facts.live_state import is_unreachable
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.job import recorded_handle
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource
@@ -31,16 +36,23 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
         return
 
 
-def release_destroyed(project: OpenedProject, plan: Plan) -> None:
+def release_destroyed(project: OpenedProject, plan: Plan) -> Sequence[Diagnostic]:
     """Delete the code copies of all ended attempts of the runs that a plan destroyed, and what only
-    they, or versions of jobs that are no more, shared."""
+    they, or versions of jobs that are no more, shared. Returns warnings about platforms that do
+    not answer: the runs are destroyed all the same."""
+    problems: dict[str, Diagnostic] = {}
     destroyed = [change.address for change in plan.changes if change.action is Action.DESTROY]
     history = [item for address in destroyed for item in project.states.history(address)]
     launch_of = project.state().launch_of
     for attempt in history:
         backend, launch = project.backend(attempt.backend), launch_of(attempt)
-        if backend.attempts.elsewhere(launch) is None:  # else its folders are on another machine
-            backend.storage.release_code(launch)
+        try:
+            if backend.attempts.elsewhere(launch) is None:  # else its folders are elsewhere
+                backend.storage.release_code(launch)
+        except BackendError as error:
+            if not is_unreachable(error):
+                raise
+            problems.setdefault(error.message, _not_deleted(attempt.ref, error))
     kinds = {item.backend for item in history}
     kinds |= {
         change.backend
@@ -48,4 +60,18 @@ def release_destroyed(project: OpenedProject, plan: Plan) -> None:
         if change.kind is Kind.JOB and change.action in _FREEING
     }
     for kind in kinds:
-        project.backend(kind).storage.collect()
+        try:
+            project.backend(kind).storage.collect()
+        except BackendError as error:
+            if not (is_unreachable(error) and problems):
+                raise
+    return tuple(problems.values())
+
+
+def _not_deleted(ref: AttemptRef, error: BackendError) -> Diagnostic:
+    return Diagnostic(
+        code="host_unreachable",
+        severity=Severity.WARNING,
+        summary=f"what was staged for `{ref}` was not deleted: {error.message}",
+        hint="`sgpu gc` deletes it once that answers; if it is gone for good, nothing is left",
+    )

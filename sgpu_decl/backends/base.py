@@ -59,12 +59,13 @@ class Elsewhere:
     """Why an attempt can be asked from another machine alone, or by another user: a sentence
     without its full stop, which names the place and, where it is known, the user. `hint` is the
     next step. `hidden_from` is the user from whom its platform hides it. `ended` says that it has
-    ended, and that only how is not to be seen."""
+    ended, and that only how is not to be seen; `retryable`, that its platform may answer later."""
 
     reason: str
     hint: str
     hidden_from: str | None = None
     ended: bool = False
+    retryable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,11 +20,12 @@ from sgpu_decl.cli.options import (
     whole,
 )
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.terminal_output import answer_exactly, note, write_line
+from sgpu_decl.cli.terminal_output import answer_exactly, note, now, write_line
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import NotFound
 
 if TYPE_CHECKING:
+    from sgpu_decl.api import Session
     from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
 
@@ -96,6 +97,7 @@ def command(
     if since_ns is not None:  # a run that had ended before wrote nothing since
         refs = tuple(view.ref for view in views if not _ended_before(view, since_ns))
     if follow and any(view.state.active for view in views):
+        _say_unfollowed(session, views)
         items: Iterator[object] = session.runs.follow(refs, ranks=ranks, restart=restart)
     else:
         items = (
@@ -122,6 +124,22 @@ def command(
         named = ", ".join(f"`{ref}`" for ref in sorted(untimed))
         note(f"note: {named} wrote lines without a time: `--since` does not filter them")
     return 0
+
+
+def _say_unfollowed(session: "Session", views: "Sequence[AttemptView]") -> None:
+    """Say which runs cannot be followed, since they cannot be asked from here. If these are all
+    that is active, that is an error."""
+    from sgpu_decl.views.status_text import ending, way_out_notes
+
+    active = [view for view in views if view.state.active]
+    silent = [view for view in active if view.unavailable is not None]
+    if len(silent) == len(active):
+        session.runs.require_here(silent[0].ref)
+    for line in (
+        *(ending(view, now=now(), colour=False) for view in silent),
+        *way_out_notes(silent),
+    ):
+        note(line)
 
 
 def _failed_rank(view: "AttemptView") -> tuple[int]:

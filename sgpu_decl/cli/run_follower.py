@@ -109,7 +109,8 @@ def attach(
                         pass
         except BackendError:
             screen.note(
-                f"the run goes on, but its backend does not answer: see {_commands(session, refs)}"
+                "the run may go on, but its backend does not answer: see "
+                f"{_commands(session, refs)}"
             )
             raise
     return FollowEnd.CANCELLED if interrupts.cancelling else FollowEnd.ENDED

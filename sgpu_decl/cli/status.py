@@ -52,11 +52,13 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
         data: dict[str, Json] = {"project": project, "runs": status_objects(views)}
         answer({**data, "jobs": list(map(job_fields, jobs))} if jobs else data)
         return 0
-    from sgpu_decl.views.status_text import status_table
+    from sgpu_decl.views.status_text import status_table, way_out_notes
 
     colour = takes_colour(sys.stdout)
     if views:
         show(status_table(views, now=now(), colour=colour, hints=complete))
+        for line in way_out_notes(views):
+            note(line)
     if not (views or jobs):
         _say_nothing_is_live(session)
     if jobs:

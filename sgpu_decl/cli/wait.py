@@ -1,12 +1,18 @@
 """`sgpu wait`."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.terminal_output import answer, note
+from sgpu_decl.cli.terminal_output import answer, note, now
 from sgpu_decl.views.status_json import status_objects
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_view import AttemptView
 
 __all__ = ["command"]
 
@@ -43,7 +49,7 @@ def command(
     if active:
         more = f" and {len(active) - 5} more" if len(active) > 5 else ""
         note(f"waiting for {', '.join(active[:5])}{more}")
-    session.runs.wait(refs, limit)
+    session.runs.wait(refs, limit, silent=_say_silent)
     views = session.runs.describe(refs)
     error = outcome_error(session, views, FollowEnd.ENDED)
     if output == "json":
@@ -53,3 +59,11 @@ def command(
         if error is not None:
             show_error(error)
     return error.exit_code if error else 0
+
+
+def _say_silent(views: "Sequence[AttemptView]") -> None:
+    """Say which runs cannot be asked for a while: they are waited for all the same."""
+    from sgpu_decl.views.status_text import unanswered_notes
+
+    for line in unanswered_notes(views, now()):
+        note(line)

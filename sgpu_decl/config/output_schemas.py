@@ -214,6 +214,9 @@ def _change() -> Schema:
         moved_from=_described(
             _maybe(_TEXT), "The address that its history has until the plan is applied, if another."
         ),
+        unavailable=_described(
+            _maybe(_TEXT), "Why `prior` cannot be asked now: it is as it was known last."
+        ),
         destructive=_described(_FLAG, "Whether something that runs or is kept would be lost."),
         depends_on=_list(_TEXT),
         after=_described(

@@ -1,7 +1,8 @@
 """What the backends say of active attempts, and the state as it will be once the open intents of a
 crash are settled. Nothing here writes."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -22,11 +23,14 @@ __all__ = [
     "began_elsewhere",
     "believe_intents",
     "believe_orphans",
+    "is_unreachable",
     "lost",
     "made_by_intent",
+    "naming_way_out",
     "observe",
     "recorded_resource",
     "refs_in_launch",
+    "require_answer",
     "require_here",
     "unseen",
     "was_staged",
@@ -83,9 +87,11 @@ def lost(record: LaunchRecord) -> AttemptView:
     )
 
 
-def as_recorded(attempt: Attempt, unavailable: str | None) -> AttemptView:
+def as_recorded(
+    attempt: Attempt, unavailable: str | None, way_out: str | None = None
+) -> AttemptView:
     """The view of an attempt that is not asked about: as it was recorded last. `unavailable` says
-    why, if its backend cannot be asked from here."""
+    why, if its backend cannot be asked from here, and `way_out` the next step."""
     return AttemptView(
         ref=attempt.ref,
         backend=attempt.backend,
@@ -95,6 +101,7 @@ def as_recorded(attempt: Attempt, unavailable: str | None) -> AttemptView:
         exit_code=attempt.exit_code,
         failure=attempt.failure,
         unavailable=unavailable,
+        way_out=way_out,
         unknown_since=attempt.recorded_at if unavailable is not None else None,
     )
 
@@ -104,7 +111,8 @@ def unseen(
 ) -> AttemptView:
     """The view of an attempt that cannot be asked from here. It is active no longer than its own
     limits allow, whoever sees it."""
-    view = replace(as_recorded(attempt, elsewhere.reason), hidden_from=elsewhere.hidden_from)
+    known = as_recorded(attempt, elsewhere.reason, elsewhere.hint)
+    view = replace(known, hidden_from=elsewhere.hidden_from)
     if not attempt.state.active:
         return view
     ended = elsewhere.ended
@@ -124,11 +132,60 @@ def require_here(record: LaunchRecord, backends: Backends, what: str) -> None:
     """
     elsewhere = backends(record.backend).attempts.elsewhere(record)
     if elsewhere is not None:
-        raise BackendError(
+        error = BackendError(
             f"`{record.ref}` {what}: {elsewhere.reason}",
             hint=elsewhere.hint,
             code="launched_elsewhere",
         )
+        error.retryable = elsewhere.retryable
+        raise error
+
+
+def require_answer(view: AttemptView) -> None:
+    """Refuse an active attempt whose platform does not answer, of which more is wanted than what
+    was recorded.
+
+    Raises:
+        BackendError: it cannot be asked now.
+    """
+    if view.unavailable is None or not view.state.active:
+        return
+    error = BackendError(
+        f"`{view.ref}` cannot be asked now: {view.unavailable}",
+        hint=view.way_out,
+        code="host_unreachable",
+    )
+    error.retryable = True
+    raise error
+
+
+def is_unreachable(error: BackendError) -> bool:
+    """Whether nothing answered where a platform was, which may be gone for good."""
+    return error.code == "host_unreachable" and error.retryable
+
+
+@contextmanager
+def naming_way_out(record: LaunchRecord, *, ended: bool = False) -> Iterator[None]:
+    """Say in the hint of an error, where a platform does not answer about an attempt, what is to be
+    done if it never will again."""
+    try:
+        yield
+    except BackendError as error:
+        if not is_unreachable(error):
+            raise
+        gone = f"`sgpu state rm {record.ref.address}` lets go of the run"
+        if ended:
+            gone = (
+                "so are the files that were not fetched, and "
+                f"`sgpu show '{record.ref}'` has what is known here"
+            )
+        raised = BackendError(
+            error.message,
+            hint=". ".join(filter(None, [error.hint, f"If that is gone for good, {gone}"])),
+            code=error.code,
+        )
+        raised.retryable = True
+        raise raised from error
 
 
 def believe_intents(state: State, backends: Backends, job_backends: "JobBackends") -> State:

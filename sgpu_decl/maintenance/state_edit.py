@@ -118,24 +118,24 @@ def _parse(text: str, like: Address) -> Address:
 def _refuse_active(
     project: OpenedProject, address: Address, why: str, *, seen: bool = False
 ) -> None:
-    """`seen` leaves those out that only another machine can ask: it may be gone for good. Also
+    """`seen` leaves those out that cannot be asked now: their place may be gone for good. Also
     those whose launch was begun, and nobody here can say whether they were started."""
     runs, state = ProjectRuns(project), project.believed()
     in_launch = refs_in_launch(state)
     for attempt in state.active:
         if attempt.ref.address != address:
             continue
-        now = runs.status(attempt.ref).state
-        if not now.active:
+        view = runs.status(attempt.ref)
+        if not view.state.active:
             continue
-        if seen and now is AttemptState.STAGING and attempt.ref in in_launch:
+        if seen and view.state is AttemptState.STAGING and attempt.ref in in_launch:
             continue
-        attempts = project.backend(attempt.backend).attempts
-        if not seen or attempts.elsewhere(state.launch_of(attempt)) is None:
-            raise ActiveRun(
-                f"`{attempt.ref}` is active: {why}",
-                hint=_wait_for(project, attempt.ref),
-            )
+        if seen and view.unavailable is not None:
+            continue
+        raise ActiveRun(
+            f"`{attempt.ref}` is active: {why}",
+            hint=_wait_for(project, attempt.ref),
+        )
 
 
 def _refuse_needed(project: OpenedProject, address: Address) -> None:

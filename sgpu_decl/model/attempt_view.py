@@ -52,10 +52,11 @@ class AttemptView:
     complete. `metrics` are the last values in the `metrics.json` of its output, once it has ended,
     and `metrics_problem` says what could not be read of it. Since `not_responding_since` its
     supervisor gives no sign of life; `processes_left` run on though nobody supervises them.
-    `unavailable` says why it cannot be asked from here; everything else is then as it was known
-    last, at `unknown_since` if that is known, and `hidden_from` is the user from whom its platform
-    hides it. One that is `overdue` must have ended since, by its own limits or by what the platform
-    shows; its state is `lost`, for want of a better word, and nobody may record that.
+    `unavailable` says why it cannot be asked from here, and `way_out` the next step; everything
+    else is then as it was known last, at `unknown_since` if that is known, and `hidden_from` is the
+    user from whom its platform hides it. One that is `overdue` must have ended since, by its own
+    limits or by what the platform shows; its state is `lost`, for want of a better word, and nobody
+    may record that.
     """
 
     ref: AttemptRef
@@ -79,6 +80,7 @@ class AttemptView:
     not_responding_since: datetime | None = None
     processes_left: tuple[int, ...] = ()
     unavailable: str | None = None
+    way_out: str | None = None
     unknown_since: datetime | None = None
     hidden_from: str | None = None
     overdue: bool = False
@@ -94,9 +96,10 @@ class AttemptView:
         return SKIPPED if self.skipped else str(self.state)
 
     def seconds(self, now: datetime | None) -> float | None:
-        """How long it took, or takes until `now`; None if it did not start, or has ended and nobody
-        knows when."""
-        until = self.ended_at or (now if self.state.active else None)
+        """How long it took, or takes until `now`, as far as is known; None if it did not start, or
+        has ended and nobody knows when."""
+        seen = self.unknown_since if self.unavailable is not None else None
+        until = self.ended_at or ((seen or now) if self.state.active else None)
         if self.started_at is None or until is None:
             return None
         return max(0.0, (until - self.started_at).total_seconds())
@@ -162,6 +165,7 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "not_responding_since": time_text(view.not_responding_since),
         "processes_left": list(view.processes_left) or None,
         "unavailable": view.unavailable,
+        "way_out": view.way_out,
         "unknown_since": time_text(view.unknown_since),
         "hidden_from": view.hidden_from,
         "overdue": view.overdue or None,

@@ -39,7 +39,7 @@ __all__ = [
     "Upstream",
 ]
 
-FORMAT_VERSION = "1.2"
+FORMAT_VERSION = "1.3"
 """Of the plans that are written. Any 1.x is read."""
 
 
@@ -154,7 +154,8 @@ class PlannedLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes of one resource. `moved_from` is the address that its history has until then."""
+    """What becomes of one resource. `moved_from` is the address that its history has until then.
+    `unavailable` says why `prior` cannot be asked now: it is as it was known last."""
 
     address: Address
     kind: Kind
@@ -173,6 +174,7 @@ class Change:
     launch: PlannedLaunch | None = None
     cause: Cause | None = None
     moved_from: Address | None = None
+    unavailable: str | None = None
 
     @property
     def idle(self) -> bool:

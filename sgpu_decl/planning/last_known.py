@@ -16,7 +16,7 @@ from sgpu_decl.planning.decisions import Situation, situation_of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAttempts:
     """`last` is the newest attempt, `active` every one that is active now, oldest first. `unseen`
-    are the views of those that cannot be asked from here."""
+    are the views of those that cannot be asked from here, and are not known to have ended."""
 
     resource: Resource | None = None
     last: Attempt | None = None
@@ -107,7 +107,9 @@ def _attempts_of(
         unseen=tuple(
             view
             for ref in sorted(attempts)
-            if (view := observed.get(ref)) is not None and (view.hidden_from or view.overdue)
+            if (view := observed.get(ref)) is not None
+            and view.unavailable is not None
+            and (view.state.active or view.overdue)
         ),
     )
 

@@ -244,6 +244,8 @@ def _saved_plan(value: object) -> Plan:
         value = _of_1_0(value)
     if minor < 2:
         value = {"identity": None, **value}
+    if minor < 3:
+        value = _of_1_2(value)
     return JsonObject(value, readers=readers, newer=minor > ours).whole(Plan)
 
 
@@ -262,6 +264,16 @@ def _of_1_0(value: dict[str, Json]) -> dict[str, Json]:
     return {
         **value, "git": git, "project_name": None, "values_left_out": [], "changes": changes
     }  # fmt: skip
+
+
+def _of_1_2(value: dict[str, Json]) -> dict[str, Json]:
+    """A plan of the format 1.2, whose changes lacked `unavailable`, as one of the format 1.3."""
+    changes = value.get("changes")
+    if not isinstance(changes, list):
+        return value
+    lacking = {"unavailable": None}
+    changes = [{**lacking, **one} if isinstance(one, dict) else one for one in changes]
+    return {**value, "changes": changes}
 
 
 def _launch_of_1_0(change: dict[str, Json]) -> dict[str, Json]:

@@ -39,6 +39,7 @@ from sgpu_decl.planning.removals import destroyed, managed_elsewhere, released, 
 from sgpu_decl.planning.renames import Moves, has_history
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
+from sgpu_decl.planning.unseen_checks import unseen_checks
 
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob, ObservedJob
@@ -172,7 +173,11 @@ def plan(
         ]
         considered |= listed | environments
         considered -= resting.keys()
-    planned = {change.address: change for change, _ in parts.results}
+    planned = {
+        change.address: _with_silence(change, known.get(change.address, NO_ATTEMPTS))
+        for change, _ in parts.results
+    }
+    parts.checks += unseen_checks(known.get(address, NO_ATTEMPTS) for address in planned)
     unplanned = (_only_moved(known[address]) for address in moves if address not in planned)
     changes = tuple(
         sorted(
@@ -293,6 +298,14 @@ class _PlanParts:
 def _with_move(change: Change, moves: Moves) -> Change:
     before = moves.get(change.address)
     return change if before is None else replace(change, moved_from=before)
+
+
+def _with_silence(change: Change, attempts: CurrentAttempts) -> Change:
+    """The change, with the reason why the attempt that it is about cannot be asked now."""
+    number = change.prior.attempt if change.prior is not None else None
+    reasons = (view.unavailable for view in attempts.unseen if view.ref.number == number)
+    reason = next(reasons, None)
+    return change if reason is None else replace(change, unavailable=reason)
 
 
 def _only_moved(attempts: CurrentAttempts) -> Change:

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
-from shlex import quote
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.frozen_dataclass import dataclass
@@ -78,36 +77,11 @@ def change_of(
         fields = _changed_fields(desired, attempts, same_as or attempts.current, options)
     if decision.verdict in (RunVerdict.KEEP, RunVerdict.ADOPT):
         change = _kept(desired, attempts, same_as, decision, fields)
-        return change, tuple(_unseen_checks(desired, attempts))
+        return change, ()
     start = _start(desired, attempts, options)
     reason = decision.reason or _what_differs(desired, attempts.current, fields)
     change = _launched(desired, attempts, start, reason, fields, options)
-    checks = (*_start_checks(desired, attempts, start, options), *_unseen_checks(desired, attempts))
-    return change, checks
-
-
-def _unseen_checks(desired: DesiredRun, attempts: CurrentAttempts) -> Iterator[Check]:
-    """The attempts of which nothing can be said from here, and what they count for."""
-    for view in attempts.unseen:
-        since = view.unknown_since
-        recorded = f", recorded at {since:%Y-%m-%d %H:%M} UTC" if since is not None else ""
-        how = f"`{view.ref}` is not visible to `{view.hidden_from}`{recorded}"
-        if view.hidden_from is None:
-            how = f"`{view.ref}` cannot be asked from here{recorded}"
-        counts = "it counts as active until it must have ended by its own limits"
-        hint = "`sgpu status` records its end, if a user who may see the run calls it"
-        if view.hidden_from is not None:
-            hint += "; `permissions` with `level: view` let others see the next attempts"
-        if view.overdue:
-            counts = "it must have ended, and its result is not known"
-            hint = f"`--rerun {quote(str(desired.address))}` launches it again; {hint}"
-        yield Check(
-            id="attempt_not_visible",
-            severity=Severity.INFO,
-            address=desired.address,
-            summary=f"{how}; {counts}: {view.unavailable}",
-            hint=hint,
-        )
+    return change, tuple(_start_checks(desired, attempts, start, options))
 
 
 def _decision(
@@ -258,7 +232,8 @@ def _start_checks(
             severity=Severity.ERROR,
             address=desired.address,
             summary=f"{refs} {_counts(attempts, one=one)} active, and `on_active` is `error`",
-            hint=f"wait for {each} or cancel {each}, or choose `--on-active replace`, `queue` or "
+            hint=_out_of_reach(attempts)
+            or f"wait for {each} or cancel {each}, or choose `--on-active replace`, `queue` or "
             "`parallel`",
             place=place_of(desired.places, "on_active"),
         )
@@ -279,6 +254,11 @@ def _counts(attempts: CurrentAttempts, *, one: bool) -> str:
     if attempts.unseen:
         return "counts as" if one else "count as"
     return "is" if one else "are"
+
+
+def _out_of_reach(attempts: CurrentAttempts) -> str | None:
+    """The next step where an active attempt can neither be waited for nor cancelled from here."""
+    return next((view.way_out for view in attempts.unseen if view.state.active), None)
 
 
 def _launched(

@@ -14,7 +14,9 @@ from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.facts.live_state import (
     as_recorded,
     lost,
+    naming_way_out,
     refs_in_launch,
+    require_answer,
     require_here,
     unseen,
 )
@@ -251,9 +253,9 @@ class ProjectRuns:
                     raise
                 known = self._recorded([item.ref for item in records])
                 views |= {
-                    item.ref: as_recorded(known[item.ref], error.message)
+                    item.ref: as_recorded(known[item.ref], error.message, error.hint)
                     if item.ref in known
-                    else replace(_staged(item), unavailable=error.message)
+                    else replace(_staged(item), unavailable=error.message, way_out=error.hint)
                     for item in records
                 }
                 continue
@@ -306,7 +308,10 @@ class ProjectRuns:
             NotFound: what the attempt left was deleted.
         """
         self._must_be_kept(ref)
-        return self._shown_results(ref)
+        results = self._shown_results(ref)
+        if not results:
+            require_answer(self.status(ref))
+        return results
 
     def _shown_results(self, ref: AttemptRef) -> list[dict[str, Json]]:
         record = self.record(ref)
@@ -377,7 +382,10 @@ class ProjectRuns:
 
         self._must_be_kept(ref)
         record = self.record(ref)
-        return self._attempts(record).output(record, progress or Quiet())
+        view = self.status(ref)
+        require_answer(view)
+        with naming_way_out(record, ended=not view.state.active):
+            return self._attempts(record).output(record, progress or Quiet())
 
     def stacks(self, ref: AttemptRef, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
         """The Python stacks of the running ranks of an attempt, or of some (`None`: all).
@@ -389,6 +397,7 @@ class ProjectRuns:
         record = self.record(ref)
         self._require_here(record)
         view = self.status(ref)
+        require_answer(view)
         running = [rank.rank for rank in view.ranks if rank.state == "running"]
         if not (view.state.active and running):
             raise NotFound(
@@ -431,7 +440,8 @@ class ProjectRuns:
             return
         record = self.record(ref)
         log = self._attempts(record).logs(record, ranks=ranks, follow=False, restart=restart)
-        yield from log.read()[0]
+        with naming_way_out(record, ended=not self.status(ref).state.active):
+            yield from log.read()[0]
 
     def unhidden(self, refs: Sequence[AttemptRef]) -> tuple[str, ...]:
         """References of secrets that `logs` and `follow` cannot hide here, each once."""
@@ -479,10 +489,11 @@ class ProjectRuns:
                     yield None
                     looked_at = time.monotonic()
                 due[ref] = time.monotonic() + self._attempts(records[ref]).poll_seconds
-                lines, ended = logs[ref].read()
-                for line in lines:
-                    quiet = False
-                    yield line
+                with naming_way_out(records[ref]):
+                    lines, ended = logs[ref].read()
+                    for line in lines:
+                        quiet = False
+                        yield line
                 if ended:
                     del logs[ref]
             self._settle(watched)
@@ -503,8 +514,10 @@ class ProjectRuns:
         refs: Sequence[AttemptRef],
         timeout: float | None = None,
         tick: Callable[[], None] = lambda: None,
+        silent: Callable[[Sequence[AttemptView]], None] = lambda _: None,
     ) -> list[AttemptView]:
-        """Wait until all have ended; `tick` is called between looks.
+        """Wait until all have ended; `tick` is called between looks, and `silent` with those whose
+        platform stops answering for a while.
 
         Raises:
             OutOfTime: `timeout` seconds went by first.
@@ -512,6 +525,7 @@ class ProjectRuns:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pending = list(refs)
+        told: set[AttemptRef] = set()
         while True:
             looked = time.monotonic()
             self._settle(pending)
@@ -521,6 +535,10 @@ class ProjectRuns:
                 view = views[ref]  # it cannot be asked for good, or for a while
                 if view.unavailable and (view.state.active or view.overdue):
                     self._require_here(self.record(ref))
+            unanswered = {ref for ref in pending if views[ref].unavailable}
+            if new := [views[ref] for ref in pending if ref in unanswered - told]:
+                silent(new)
+            told = unanswered
             if not pending:
                 statuses = self._statuses(refs)
                 return [statuses[ref] for ref in refs]
@@ -546,7 +564,8 @@ class ProjectRuns:
 
         def ask(record: LaunchRecord) -> None:
             self._require_here(record)
-            self._project.backend(record.backend).launcher.cancel(record)
+            with naming_way_out(record):
+                self._project.backend(record.backend).launcher.cancel(record)
 
         self._load(refs)
         records = [self.record(ref) for ref in refs]
@@ -674,7 +693,7 @@ class ProjectRuns:
                 views[ref] = (
                     unseen(known[ref], record, barrier, self._attempts(record))
                     if ref in known
-                    else replace(_staged(record), unavailable=barrier.reason)
+                    else replace(_staged(record), unavailable=barrier.reason, way_out=barrier.hint)
                 )
             elif ref in launching:
                 views[ref] = replace(_staged(record), links=links)

@@ -38,6 +38,8 @@ def event_line(
     words = _WORDS.get(event.step)
     if event.step is Step.FAILED:
         words = "failed" if event.address.kind is Kind.JOB else "could not be launched"
+    if event.step is Step.ADOPTED and event.message:
+        words = "is left as it is"  # it cannot be asked, and the message says why
     if words is None:
         return None
     if event.step is Step.LAUNCHED and (waits_for or after):

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.matrix_cell import cell_order, cell_texts, cell_values
-from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.views.plan_words import (
+    adopt_words,
     moved_words,
     only_moved,
     reason_words,
@@ -59,7 +60,7 @@ def group_what(group: CellGroup) -> str:
         return moved if only_moved(group.shared) else f"{moved}; {group_what(rest)}"
     match group.shared.action:
         case Action.ADOPT:
-            return f"attach to {runs}, no new GPUs"
+            return adopt_words(runs, unanswered=group.shared.unavailable is not None)
         case Action.FORGET:
             return f"forget {runs}; their history stays"
         case Action.NO_OP:
@@ -82,6 +83,9 @@ def group_because(
     if not states:
         return reason
     last = ", ".join(f"{number:,} {state}" for state, number in states.items())
+    if group.shared.unavailable is not None:
+        known = f"last attempts, as far as is known: {last}; they cannot be asked now"
+        return known if group.shared.reason is Reason.ALREADY_RUNNING else f"{reason} ({known})"
     return f"{reason} (last attempts: {last})"
 
 
@@ -96,6 +100,7 @@ def _key(change: Change) -> Hashable:
         change.cause,
         change.moved_from.name if change.moved_from else None,
         change.prior is None,
+        change.unavailable is None,
         bool(change.waits_for),
         change.depends_on,
         change.after,

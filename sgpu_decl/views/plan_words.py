@@ -228,13 +228,20 @@ def _what_is_done(change: Change) -> str:
         case Action.DESTROY:
             return f"cancel {stopped} and destroy" if stopped else "destroy"
         case Action.ADOPT:
-            return f"attach to {launched}, no new GPUs"
+            return adopt_words(launched, unanswered=change.unavailable is not None)
         case Action.UPDATE:
             return "update"
         case Action.FORGET:
             return "forget; its history stays"
         case _:
             return ""
+
+
+def adopt_words(attempts: str, *, unanswered: bool) -> str:
+    """What is done about attempts that compute what is wanted. Those that are `unanswered` cannot
+    be asked now, so nobody can follow them."""
+    done = f"leave {attempts} alone" if unanswered else f"attach to {attempts}"
+    return f"{done}, no new GPUs"
 
 
 def upstream_words(change: Change, *, also: bool) -> str:
@@ -264,6 +271,9 @@ def because(
     last = f"{ref} {prior.state}{when}"
     if change.reason is Reason.UP_TO_DATE:
         return f"{reason}: {last}"
+    if prior.state.active and change.unavailable is not None:
+        known = f"{ref} was {prior.state} as far as is known, and cannot be asked now"
+        return known if change.reason is Reason.ALREADY_RUNNING else f"{reason} ({known})"
     if prior.state.active:
         return f"{reason} ({ref} is {prior.state})"
     return f"{reason} ({last})"

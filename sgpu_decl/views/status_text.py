@@ -35,7 +35,9 @@ __all__ = [
     "status_table",
     "supervision_words",
     "tally",
+    "unanswered_notes",
     "waits",
+    "way_out_notes",
     "working_files_note",
 ]
 
@@ -81,6 +83,39 @@ def status_table(
         cells[1] = state_text(cells[1], colour=colour)
         lines.append("  ".join([*cells, row[5]]).rstrip())
     return "\n".join(lines)
+
+
+def way_out_notes(views: Sequence[AttemptView]) -> list[str]:
+    """What to do about active attempts that cannot be asked: a hint for each reason."""
+    return [f"hint: {hint}" for _, hint in _unanswered(views) if hint]
+
+
+def unanswered_notes(views: Sequence[AttemptView], now: datetime) -> list[str]:
+    """That attempts cannot be asked now, and are waited for until they can be, with hints."""
+    lines = []
+    for alike, hint in _unanswered(views):
+        more = f" and {len(alike) - 1:,} more" if alike[1:] else ""
+        lines.append(
+            f"{alike[0].ref}{more} cannot be asked now, and may still run; waiting for an answer "
+            f"({_as_recorded(alike[0], now)})"
+        )
+        lines += [f"hint: {hint}"] if hint else []
+    return lines
+
+
+def _unanswered(
+    views: Sequence[AttemptView],
+) -> list[tuple[list[AttemptView], str]]:
+    """Active attempts that are unavailable for the same reason, and the next step."""
+    alike: dict[str, list[AttemptView]] = {}
+    for view in views:
+        if view.unavailable is not None and view.state.active:
+            alike.setdefault(view.unavailable, []).append(view)
+    return [
+        (some, escape(some[0].way_out or "") + ("; so for the others" if some[1:] else ""))
+        for some in alike.values()
+        if some[0].way_out
+    ]
 
 
 def nothing_live(gone: Sequence[Attempt]) -> str:
@@ -195,7 +230,8 @@ def run_details(
     waiting = waiting_words(view, now) if view.waiting_for != BACKOFF else ""
     parts = [
         f"{view.ref.address}\n  {ending(view, now=now, colour=colour)}"
-        + (f", {waiting}" if waiting else ""),
+        + (f", {waiting}" if waiting else "")
+        + "".join(f"\n  {hints(hint)}" for hint in way_out_notes([view])),
         failure(view),
         working_files_note(view),
         _section("restarts", restart_lines(view, now)),

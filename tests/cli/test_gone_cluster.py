@@ -2,6 +2,10 @@
 
 import copy
 import json
+import os
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,31 +15,58 @@ GONE = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens
 RUN = "name: hello\ngpus: 1\ntype: CPU\ncommand: 'true'\nmlflow: {enabled: false}\n"
 
 
-@pytest.fixture
-def orphaned(sgpu: Shell) -> Shell:
-    """`away#1` was running on a cluster, by a state that another machine made; `hello#1` ran
-    here."""
+TOKEN = "sgpu1-" + "q" * 52
+LAUNCHED = {"address": GONE, "session": "one", "folder": "/tmp/sgpu/runs/x/away/1-abc"}
+LETS_GO = "`sgpu state rm run.away` lets go of the run"
+
+
+def recorded(
+    sgpu: Shell,
+    *names: str,
+    backend: str = "ray",
+    reference: Any = LAUNCHED,
+    state: str = "running",
+) -> Shell:
+    """Runs were launched elsewhere, by a state that another machine made; `hello#1` ran here."""
     sgpu.write("run.yaml", RUN)
     assert sgpu.here("apply", "-y").code == 0
-    state = json.loads(sgpu.here("state", "pull").out)
-    away = copy.deepcopy(state["resources"][0])
-    away |= {"address": "run.away", "backend": "ray", "owner": "away.yaml"}
-    away["spec"]["backend"] = {"kind": "ray", "address": GONE}
-    place = {"address": GONE, "session": "one", "folder": "/tmp/sgpu/runs/x/away/1-abc"}
-    away["attempts"][0] |= {
-        "backend": "ray",
-        "state": "running",
-        "ended_at": None,
-        "exit_code": None,
-        "token": "sgpu1-" + "q" * 52,
-        "reference": json.dumps(place),
-    }
-    state["resources"].append(away)
-    sgpu.write("state.json", json.dumps(state))
+    pulled = json.loads(sgpu.here("state", "pull").out)
+    for number, name in enumerate(names):
+        away = copy.deepcopy(pulled["resources"][0])
+        away |= {"address": f"run.{name}", "backend": backend, "owner": f"{name}.yaml"}
+        block = f"backend: {{kind: ray, address: '{GONE}'}}\n" if backend == "ray" else ""
+        away["spec"] |= {"backend": {"kind": "ray", "address": GONE}} if block else {}
+        away["attempts"][0] |= {
+            "backend": backend,
+            "state": state,
+            "ended_at": None if state == "running" else away["attempts"][0]["ended_at"],
+            "exit_code": None if state == "running" else 0,
+            "token": f"{TOKEN[:-1]}{number}" if number else TOKEN,
+            "reference": json.dumps(reference),
+        }
+        pulled["resources"].append(away)
+        sgpu.write(f"{name}.yaml", RUN.replace("hello", name) + block)
+    sgpu.write("state.json", json.dumps(pulled))
     assert sgpu.here("state", "push", "state.json").code == 0
     (sgpu.folder / "state.json").unlink()
-    backend = f"backend: {{kind: ray, address: '{GONE}'}}\n"
-    sgpu.write("away.yaml", RUN.replace("hello", "away") + backend)
+    return sgpu
+
+
+def remembered(sgpu: Shell, **facts: Any) -> Path:
+    """What the machine that launched `away#1` knows of it."""
+    marker = {"address": GONE, "session": "one", "token": TOKEN}
+    text = json.dumps({"v": 1, "token": TOKEN, "marker": marker, **facts})
+    return sgpu.write(".sgpu/default/runs/away/1/launch.json", text)
+
+
+@pytest.fixture(params=["another", "this"])
+def orphaned(sgpu: Shell, request: pytest.FixtureRequest) -> Shell:
+    """`away#1` was running on a cluster when that was heard of last. Another machine launched it,
+    or this one, which has seen more of it than the state says."""
+    recorded(sgpu, "away")
+    if request.param == "this":
+        note = remembered(sgpu, seen={"state": "running", "started_at": "2026-01-01T00:00:00Z"})
+        os.utime(note, (1767226000, 1767226000))
     return sgpu
 
 
@@ -46,23 +77,111 @@ def test_it_is_shown_as_recorded_beside_the_others(orphaned: Shell) -> None:
     assert orphaned.here("plan", "run.yaml").code == 0
 
 
-@pytest.mark.parametrize("words", [("cancel", "away"), ("destroy", "-y", "away"), ("wait", "away")])
-def test_whoever_cannot_stop_it_hears_how_to_let_go_of_it(
-    orphaned: Shell, words: tuple[str, ...]
-) -> None:
-    refused = orphaned.here(*words)
-    assert refused.code == 1
-    assert "`sgpu state rm run.away` lets go of the run" in refused.err
+def test_whoever_cannot_reach_it_hears_how_to_let_go_of_it(orphaned: Shell) -> None:
+    for words in ("cancel", "destroy -y", "logs", "logs -f", "results", "fetch", "stacks"):
+        refused = orphaned.here(*words.split(), "away")
+        assert refused.code == 1, words
+        assert f"`{GONE}` does not answer" in refused.err, words
+        assert LETS_GO in refused.err, words
+
+
+def test_whoever_waits_for_it_hears_that_nothing_answers(orphaned: Shell) -> None:
+    waited = orphaned.here("wait", "away", "--timeout", "0s")
+    assert waited.code == 1
+    assert f"`{GONE}` does not answer" in waited.err
+    assert LETS_GO in waited.err
+
+
+def test_it_is_let_go_of_and_launched_again(orphaned: Shell) -> None:
     assert orphaned.here("state", "rm", "away").code == 0
-    assert orphaned.here(*words[:-1], "hello").code == 0
+    (change,) = orphaned.here("plan", "away.yaml", "-o", "json").json["data"]["changes"]
+    assert (change["action"], change["attempt"], change["unavailable"]) == ("create", 2, None)
+
+
+@pytest.mark.parametrize("orphaned", ["this"], indirect=True)
+def test_how_long_it_took_is_what_was_seen(orphaned: Shell) -> None:
+    shown = orphaned.here("status").out
+    assert re.search(r"away#1 .* ago +6 m 40 s +as last recorded .* ago: ", shown), shown
+
+
+def test_a_plan_says_that_nobody_knows_whether_it_runs(orphaned: Shell) -> None:
+    planned = orphaned.here("plan", "away.yaml", "--out", "run.plan")
+    assert planned.code == 0
+    for text in (planned.out, orphaned.here("show", "run.plan").out):
+        assert "= run.away  leave away#1 alone, no new GPUs" in text
+        assert "because: away#1 was running as far as is known, and cannot be asked now" in text
+        assert "is running already" not in text
+    said = planned.out + planned.err
+    assert "info[attempt_not_visible]: run.away: `away#1` cannot be asked now, recorded at" in said
+    assert LETS_GO in said
+
+    data = orphaned.here("plan", "away.yaml", "-o", "json").json["data"]
+    (change,) = data["changes"]
+    assert (change["action"], change["reason"]) == ("adopt", "already_running")
+    assert f"`{GONE}` does not answer" in change["unavailable"]
+    applied = orphaned.here("apply", "-y", "--detach", "run.plan")
+    assert applied.code == 0
+    assert "away#1 is left as it is: " in applied.err
+
+
+def test_a_change_of_it_is_refused_with_the_way_out(orphaned: Shell) -> None:
+    refused = orphaned.here("plan", "away.yaml", "--set", "command=echo")
+    assert refused.code == 1
+    assert "error[active_run]: `away#1` counts as active" in refused.err
+    assert f"reached. If it is gone for good, {LETS_GO}" in refused.err
+
+
+def test_a_plan_of_many_says_it_once(sgpu: Shell) -> None:
+    names = ("a", "b", "c", "d", "e")
+    recorded(sgpu, *names)
+    runs = "".join(
+        f"  {name}: {{gpus: 1, type: CPU, command: 'true', mlflow: {{enabled: false}}, "
+        f"backend: {{kind: ray, address: '{GONE}'}}}}\n"
+        for name in names
+    )
+    sgpu.write("sgpu.yml", f"project: {{name: p}}\nruns:\n{runs}")
+    checks = sgpu.here("plan", "sgpu.yml", "-o", "json").json["data"]["checks"]
+    (check,) = (one for one in checks if one["id"] == "attempt_not_visible")
+    assert check["summary"].startswith("`a#1`, `b#1` and 3 more cannot be asked now")
+    assert sgpu.here("status").err.count("lets go of the run; so for the others") == 1
+
+
+def test_a_run_of_another_machine_is_no_run_that_goes_on(sgpu: Shell) -> None:
+    place = {"host": "elsewhere", "id": "0" * 32, "project": "/home/ann/p"}
+    recorded(sgpu, "away", backend="local", reference=place)
+    planned = sgpu.here("plan", "away.yaml")
+    assert planned.code == 0, planned.err
+    assert "was running as far as is known" in planned.out
+    assert LETS_GO in planned.out + planned.err
+    assert LETS_GO in sgpu.here("status").err
 
 
 def test_an_apply_that_cannot_follow_what_it_attached_to_does_not_end_well(orphaned: Shell) -> None:
     applied = orphaned.here("apply", "-y", "away.yaml")
     assert applied.code == 1
-    assert "error[launched_elsewhere]: `away#1` cannot be asked from here: " in applied.err
-    assert "`sgpu state rm run.away` lets go of the run" in applied.err
+    assert f"`{GONE}` does not answer" in applied.err
+    assert LETS_GO in applied.err
     assert orphaned.here("apply", "-y", "--detach", "away.yaml").code == 0
+
+
+@pytest.mark.parametrize("orphaned", ["another"], indirect=True)
+def test_such_an_apply_names_what_it_attached_to(orphaned: Shell) -> None:
     answer = orphaned.here("apply", "-y", "away.yaml", "-o", "json").json
-    assert answer["error"]["code"] == "launched_elsewhere"
+    assert (answer["error"]["code"], answer["error"]["retryable"]) == ("launched_elsewhere", True)
     assert answer["data"]["attempts"] == ["away#1"]
+
+
+def test_a_finished_run_is_destroyed_though_nothing_can_be_deleted_there(sgpu: Shell) -> None:
+    recorded(sgpu, "away", state="succeeded")
+    ranks = [{"rank": 0, "node_rank": 0, "state": "succeeded", "exit_code": 0, "signal": None}]
+    remembered(sgpu, ended={"attempt": 1, "state": "succeeded", "ranks": ranks, "brought": 0})
+
+    for command in ("logs", "fetch"):
+        refused = sgpu.here(command, "away")
+        assert refused.code == 1
+        assert "If that is gone for good, so are the files that were not fetched" in refused.err
+    destroyed = sgpu.here("destroy", "-y", "away")
+
+    assert destroyed.code == 0, destroyed.err
+    assert "what was staged for `away#1` was not deleted: " in destroyed.err
+    assert "`sgpu gc` deletes it once that answers" in destroyed.err

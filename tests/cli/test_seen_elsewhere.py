@@ -435,3 +435,24 @@ def test_runs_are_asked_to_stop_at_the_same_time(team: Make) -> None:
     cancelled = ann.here("cancel", "hello*", "--no-wait")
     assert cancelled.code == 0, cancelled.err
     assert cancelled.err.count("asked to stop") == 3
+
+
+@pytest.mark.expensive
+def test_a_workspace_that_is_gone_holds_up_nobody(team: Make) -> None:
+    """The client of the platform tries each request for some seconds."""
+    made = team()
+    clone = made.clone(0, ANN)
+    _applied(clone)
+    made.servers[0].close()
+
+    shown = clone.here("status")
+    assert shown.code == 0, shown.err
+    assert "does not answer" in shown.out
+    lets_go = "`sgpu state rm run.hello` lets go of the run"
+    assert lets_go in shown.err
+    planned = clone.here("plan")
+    assert planned.code == 0, planned.err
+    assert "hello#1 was queued as far as is known, and cannot be asked now" in planned.out
+    refused = clone.here("cancel", "hello", "-o", "json").json["error"]
+    assert (lets_go in refused["hint"], refused["retryable"]) == (True, True)
+    assert clone.here("state", "rm", "hello").code == 0

@@ -100,7 +100,8 @@ def test_a_run_that_is_active_on_another_machine_is_refused_with_the_reason(worl
     world.observed[ref] = AttemptView(
         ref=ref, backend="local", state=S.RUNNING, unavailable="it was launched on gpu-1"
     )
-    (check,) = world.plan(renames=RENAMED).checks
+    check, unseen = world.plan(renames=RENAMED).checks
+    assert unseen.id == "attempt_not_visible"
     assert check.summary.startswith("`old#7` is active (it was launched on gpu-1): ")
     assert check.hint == (
         "after it has ended, `sgpu apply` where it was launched records that; then plan again"

@@ -146,6 +146,7 @@ class WorkspaceServer:
         self.tenants.close()
         if self._lock is not None:
             os.close(self._lock)
+            self._lock = None
 
     def _claim(self) -> None:
         """One server on a root at a time; what a former one left half-done is cleared away."""

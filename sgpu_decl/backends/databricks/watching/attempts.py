@@ -32,7 +32,7 @@ from sgpu_decl.model.launch import LaunchRecord
 if TYPE_CHECKING:
     from sgpu_decl.tracking.last_metrics import MetricSource
 
-_REFUSED = "permission_denied"
+_REFUSED, _UNREACHABLE = "permission_denied", "host_unreachable"
 _NO_LOGIN = frozenset({"host_differs", "no_credentials", "no_profile", "no_workspace"})
 
 
@@ -124,6 +124,8 @@ class DatabricksAttempts(RemoteAttempts):
             return None
         if error.code in _NO_LOGIN:
             return self._elsewhere(record, error.message)
+        if error.code == _UNREACHABLE:
+            return _unanswered(record, error.message)
         if error.code != _REFUSED:
             return None
         user = self._workspace(record).user
@@ -296,6 +298,18 @@ class DatabricksAttempts(RemoteAttempts):
                 return problem  # the next call of the command line may get further
         memory.remember(record, **{fact: problem})
         return problem
+
+
+def _unanswered(record: LaunchRecord, why: str) -> Elsewhere:
+    """That the workspace of an attempt does not answer now, and maybe never will again."""
+    place = _place(record)
+    run = f" as the run {place['run_id']}" if "run_id" in place else ""
+    return Elsewhere(
+        reason=f"`{place['user']}` launched it in {place['host']}{run}; {why}",
+        hint="give this command where that workspace can be reached. If it is gone for good, "
+        f"`sgpu state rm {record.ref.address}` lets go of the run",
+        retryable=True,
+    )
 
 
 def _place(record: LaunchRecord) -> Mapping[str, Any]:

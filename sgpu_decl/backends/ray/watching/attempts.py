@@ -63,7 +63,8 @@ class RayAttempts(RemoteAttempts):
             ended = self._end_without_cluster(record, driver_status)
             if ended is None:
                 known = view_in(record, driver_status)
-                return RemoteStatus(view=replace(known, unavailable=error.message))
+                silent = replace(known, unavailable=error.message, way_out=_way_out(record))
+                return RemoteStatus(view=silent)
             status, final = ended
         links = {"ray": f"{marker['address']}/#/jobs/{record.token}"}
         view = replace(view_in(record, status), links=links)
@@ -120,7 +121,7 @@ class RayAttempts(RemoteAttempts):
             return _elsewhere(record, error.message)
         if not error.retryable or "address" not in place:
             return None
-        return _elsewhere(record, error.message)
+        return replace(_elsewhere(record, error.message), retryable=True)
 
     def exits(self, record: LaunchRecord) -> bool:
         """Whether the driver of an attempt has written its outcome, and goes on."""
@@ -240,8 +241,14 @@ def _elsewhere(record: LaunchRecord, why: str) -> Elsewhere:
     launched = f"it was launched on the Ray cluster at {address}; " if address else ""
     return Elsewhere(
         reason=f"{launched}{why}",
-        hint="give this command where that cluster can be reached. If it is gone for good, "
-        f"`sgpu state rm {record.ref.address}` lets go of the run",
+        hint=_way_out(record),
+    )
+
+
+def _way_out(record: LaunchRecord) -> str:
+    return (
+        "give this command where that cluster can be reached. If it is gone for good, "
+        f"`sgpu state rm {record.ref.address}` lets go of the run"
     )
 
 
