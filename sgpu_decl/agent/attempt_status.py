@@ -20,6 +20,7 @@ from sgpu_decl.agent.cgroup import remove_cgroup
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.host_record import BEAT, read_record, take_abandoned
 from sgpu_decl.agent.locks import held
+from sgpu_decl.agent.report_check import is_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     their `metrics.json` says.
     """
     path = os.fspath(folder)
-    outcome = attempt_files.read_json(path, attempt_files.OUTCOME)
+    outcome = _report(path, attempt_files.OUTCOME)
     if outcome is not None:
         return _shape(outcome)
     alive = held(os.path.join(path, attempt_files.SUPERVISOR_LOCK))
@@ -78,7 +79,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
         if read_record(path) is not None:
             return {**_EMPTY, "state": "stopping", "first_cause": _DELETED}
         return {"state": "staging", **_EMPTY}
-    status = attempt_files.read_json(path, attempt_files.STATUS)
+    status = _report(path, attempt_files.STATUS)
     identity = attempt_files.read_json(path, attempt_files.IDENTITY) or {}
     elsewhere = identity.get("machine") not in (None, processes.machine_id())
     if alive or elsewhere:  # locks of another machine say nothing here
@@ -87,7 +88,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
         return {**shape, "not_responding_since": since} if since else shape
     if held(os.path.join(path, attempt_files.GUARDIAN_LOCK)):
         return {**_shape(status or _EMPTY), "state": "stopping"}
-    outcome = attempt_files.read_json(path, attempt_files.OUTCOME)
+    outcome = _report(path, attempt_files.OUTCOME)
     if outcome is not None:  # written between the two looks
         return _shape(outcome)
     if identity.get("boot") == processes.boot_id():
@@ -96,6 +97,12 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
         failure, summary = "node_lost", "the machine was restarted while this attempt was active"
     outcome = lost_outcome(status, failure, summary, "reader")
     return _shape({**outcome, "ended_at": _last_sign(path)})
+
+
+def _report(path: str, name: str) -> dict[str, Any] | None:
+    """A report of an agent; None where there is none, or something else has written the file."""
+    report = attempt_files.read_json(path, name)
+    return report if report is not None and is_report(report) else None
 
 
 def _last_sign(path: str) -> str | None:

@@ -53,7 +53,10 @@ def with_pickle_path(value: Json, folder: Path) -> Json:
 
 def _read(path: Path) -> Json:
     with open(path, "rb", opener=regular_opener) as file:
-        value: Json = json.load(file)
+        try:
+            value: Json = json.load(file)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
     return value
 
 

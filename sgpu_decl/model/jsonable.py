@@ -7,7 +7,7 @@ hashable and small, and two equal values have equal text.
 import json
 from collections.abc import Mapping, Sequence
 
-__all__ = ["LARGEST_NUMBER", "Json", "canonical", "digest"]
+__all__ = ["LARGEST_NUMBER", "Json", "canonical", "check_name", "digest"]
 
 LARGEST_NUMBER = 2**53
 """Readers of JSON agree on whole numbers below it (RFC 8259, section 6)."""
@@ -34,3 +34,14 @@ def digest(text: str) -> str:
     import hashlib  # with OpenSSL, which takes 2 ms
 
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_name(text: str) -> None:
+    """Check that files, addresses or tokens can be called so.
+
+    Raises:
+        ValueError: it has a NUL, or half of a pair of surrogates.
+    """
+    if "\0" in text:
+        raise ValueError(f"`{text[:40]!r}` has a NUL")
+    text.encode("utf-8", "surrogateescape")

@@ -131,6 +131,9 @@ def state_from_json(document: object) -> tuple[State, tuple[Attempt, ...]]:
         one of UNREADABLE: it is something else, or was made by an older sgpu, which left something
             out.
     """
+    from sgpu_decl.storing.journal import ops
+    from sgpu_decl.storing.journal.op_checks import check_op
+
     written = cast("dict[str, Any]", document)
     if written["format_version"].partition(".")[0] != "1":
         raise ValueError(f"its `format_version` is {written['format_version']}")
@@ -158,6 +161,7 @@ def state_from_json(document: object) -> tuple[State, tuple[Attempt, ...]]:
             for digest, packages in written["package_lists"].items()
         },
     )
+    check_op(ops.replace(state, attempts))  # what no entry may hold, no state does
     return state, attempts
 
 

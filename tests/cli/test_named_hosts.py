@@ -104,7 +104,8 @@ def test_a_token_of_a_workspace_is_not_sent_where_a_record_says(
 ) -> None:
     """A profile without a host has a token for whatever the `backend` block names."""
     block = {"kind": "databricks", "host": stranger.url, "profile": "team"}
-    record(shared, block, state, host=stranger.url, workspace="1", user="a@example.org", run_id=7)
+    run = {"run_id": 7, "submitted": 1.5}
+    record(shared, block, state, host=stranger.url, workspace="1", user="a@example.org", **run)
     user = with_profile(shared, tmp_path)
     for command in COMMANDS:
         answer = user.here(*command.split())
@@ -196,7 +197,8 @@ def test_a_plan_looks_for_output_to_resume_only_where_this_user_launches(
     shared: Shell, stranger: Answers, tmp_path: Path
 ) -> None:
     block = {"kind": "databricks", "host": stranger.url, "profile": "team"}
-    lies = {"host": stranger.url, "workspace": None, "user": "a@example.org", "run_id": 7}
+    place = {"host": stranger.url, "workspace": None, "user": "a@example.org"}
+    lies = {**place, "run_id": 7, "submitted": 1.5}
     record(shared, {**block, "staging": "/Workspace/sgpu"}, "succeeded", **lies)
     with answering({}, token=SECRET) as named:
         file = shared.folder / "sgpu.yml"

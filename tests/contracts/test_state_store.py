@@ -145,7 +145,7 @@ def test_where_a_backend_has_an_attempt_is_part_of_what_is_known_of_its_launch(
 def test_a_job_is_made_by_its_intent(store: StateStore, launch: Callable[..., Launched]) -> None:
     job = Resource(
         address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
-        last=None, remote="{}",
+        last=None, remote='{"id":"7","token":"t","workspace":"w"}',
     )  # fmt: skip
     bare = replace(job, remote=None)
     intent = replace(launch().intent, address=job.address, launch=None, job=bare)

@@ -17,6 +17,8 @@ from sgpu_decl.errors import StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.journal import ops
@@ -31,8 +33,8 @@ from tests.sampling import sampled, strided
 from tests.storing.conftest import NOON, make_launch
 
 BAD: tuple[Any, ...] = (
-    10**30, True, -1, 1.5, float("nan"), "", "\0", "x", [], {}, None, [[]],
-    "9999-12-31T23:59:59-23:00",
+    10**30, True, -1, 1.5, float("nan"), "", "\0", "x", "x" * 10_000, "\ud800", [], {}, None, [[]],
+    {"a": 1}, "9999-12-31T23:59:59-23:00",
 )  # fmt: skip
 REFERENCES = {
     "local": {"host": "h", "id": "i", "project": "/p"},
@@ -168,6 +170,8 @@ def check(replica: Replica, journal: Entries, text: str) -> bool:
         if resource.remote is not None:
             assert JobHandle.parse(resource.remote).id.isdecimal() or resource.backend == "local"
     for attempt in everything[1]:
+        cell_order(attempt.ref.address, attempt.inputs.cell)
+        canonical(json.loads(attempt.inputs.spec))
         if attempt.reference is not None and attempt.backend in REFERENCES:
             check_reference = kind_named(attempt.backend).check_reference
             assert check_reference is not None
@@ -214,6 +218,30 @@ def test_a_damaged_entry_is_named_or_read(tmp_path: Path, case: tuple[str, str])
             raise AssertionError(where) from error
         replica = fresh()
     assert refused >= len(BAD)
+
+
+@pytest.mark.parametrize(
+    ("backend", "field", "value"),
+    [
+        ("local", "cell", "x"),
+        ("local", "token", "a\0b"),
+        ("local", "spec", '{"gpus":NaN}'),
+        ("local", "spec", '{"gpus":1e999}'),
+        ("local", "code_digest", "\ud800"),
+        ("ray", "reference", '{"folder":"/s/\\u0000"}'),
+        ("ray", "reference", ""),
+        ("databricks", "reference", '{"folder":"\\ud800"}'),
+    ],
+)
+def test_a_value_that_no_command_can_use_is_named(
+    tmp_path: Path, backend: str, field: str, value: str
+) -> None:
+    journal = Entries(before(backend))
+    replica = Replica(tmp_path / "replica.db", journal)
+    replica.catch_up()
+    op: Any = entries(backend)["record_attempts"]
+    op["attempts"][0][field] = value
+    assert check(replica, journal, text_of(3, digest(journal.texts[-1]), 3, [op]))
 
 
 def test_an_entry_that_is_no_entry_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Attempts on this machine, read from their folders."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from sgpu_decl.agent.previous_output import holds_files
 from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
-from sgpu_decl.backends.local.cause_files import with_files
+from sgpu_decl.backends.local.cause_files import read_spec, with_files
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import (
     AttemptRef,
@@ -141,14 +140,13 @@ class LocalAttempts(Attempts):
         follow: bool,
         restart: int | None = None,
     ) -> LogReader:
-        from sgpu_decl.agent.attempt_files import SPEC, read_json
         from sgpu_decl.agent.command_error import user_paths
         from sgpu_decl.agent.redactor import Redactor
         from sgpu_decl.backends.local.logs import LocalLog
 
         folder = self._layout.found(record)
         hide = Redactor(self._secrets(record)[0])
-        spec = read_json(os.fspath(folder), SPEC)
+        spec = read_spec(folder)
         name = user_paths(spec) if spec is not None else str
         return LocalLog(
             record.ref,
@@ -172,9 +170,8 @@ class LocalAttempts(Attempts):
         """
         from sgpu_decl.backends.secret_resolution import resolve_secrets
 
-        try:
-            spec = json.loads((self._layout.found(record) / "spec.json").read_bytes())
-        except (OSError, ValueError):
+        spec = read_spec(self._layout.found(record))
+        if spec is None:
             return [], []
         folder = record.folder(self._project)
         values: list[str] = []

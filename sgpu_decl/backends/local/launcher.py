@@ -144,9 +144,9 @@ class LocalLauncher(Launcher):
     def staged(self, record: LaunchRecord) -> bool:
         try:
             spec = json.loads((self._layout.attempt(record.ref) / "spec.json").read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return False
-        return bool(spec.get("token") == record.token)
+        return isinstance(spec, dict) and spec.get("token") == record.token
 
     def cancel(self, record: LaunchRecord) -> None:
         folder = self._layout.attempt(record.ref)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.agent.attempt_files import parse_object
 from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.model.attempt import AttemptRef
@@ -80,7 +81,7 @@ class AttemptMemory:
 
     def _read(self, ref: AttemptRef) -> Mapping[str, Any]:
         try:
-            facts = json.loads(self._path(ref).read_bytes())
-        except (OSError, ValueError):
+            facts = parse_object(self._path(ref).read_bytes()) or {}
+        except OSError:
             return {}
-        return facts if isinstance(facts, dict) and facts.get("v") == _FORMAT else {}
+        return facts if facts.get("v") == _FORMAT else {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, Launcher, LogReader
+from sgpu_decl.backends.launch_config import NO_CONFIG
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
@@ -261,6 +262,8 @@ class RemoteAttempts(Attempts):
             ended = "ended" in self._launches.memory.get(record)
             return (None if ended else self.barrier(record)) or self._status(record)
         except BackendError as error:
+            if error.code == NO_CONFIG:
+                return Elsewhere(reason=error.message, hint=error.hint or "")
             elsewhere = self.refused(record, error)
             if elsewhere is None:
                 raise

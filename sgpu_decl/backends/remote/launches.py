@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgpu_decl.agent.attempt_files import parse_object
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote.attempt_memory import AttemptMemory
@@ -98,13 +99,14 @@ class RemoteLaunches:
         """What the marker of a launch says; None where the launch has none. That of an attempt that
         was started does not change, and is remembered."""
         remembered: Mapping[str, Any] | None = self.memory.get(record).get("marker")
-        if remembered is not None:
+        if isinstance(remembered, dict):
             return remembered
         try:
-            marker = json.loads(self.area(record).files.get(f"{self.folder(record)}/{MARKER}"))
-        except (PlaceMissing, ValueError):
+            content = self.area(record).files.get(f"{self.folder(record)}/{MARKER}")
+        except PlaceMissing:
             return None
-        if not isinstance(marker, dict) or marker.get("token") != record.token:
+        marker = parse_object(content)
+        if marker is None or marker.get("token") != record.token:
             return None
         if is_started(marker):
             self.memory.remember(record, marker=marker)

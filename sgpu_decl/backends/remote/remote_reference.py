@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json, canonical, check_name
 from sgpu_decl.model.launch import LaunchRecord
 
 __all__ = ["RemoteReference", "check_reference", "reference_facts", "reference_in"]
@@ -48,9 +48,7 @@ def check_reference(text: str, *groups: Mapping[str, tuple[type, ...]]) -> None:
     Raises:
         ValueError: something is missing, or of another type.
     """
-    if not text.startswith("{"):
-        return
-    said = json.loads(text)
+    said = json.loads(text) if text.startswith("{") else {"folder": text}
     expected: dict[str, tuple[type, ...]] = {"folder": (str,)}
     for group in groups:
         expected.update(group if group.keys() & said.keys() else {})
@@ -60,6 +58,10 @@ def check_reference(text: str, *groups: Mapping[str, tuple[type, ...]]) -> None:
         value = said[name]
         if type(value) not in types or (isinstance(value, int) and not 0 <= value <= _LARGEST):
             raise ValueError(f"the reference of a launch has no such `{name}`")
+        if isinstance(value, str):
+            check_name(value)
+    if not said["folder"]:
+        raise ValueError("the reference of a launch has an empty `folder`")
 
 
 def reference_facts(record: LaunchRecord) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from sgpu_decl.agent.attempt_files import parse_object
 from sgpu_decl.agent.node.platform import ELSEWHERE
 from sgpu_decl.agent.node.upload import OPEN_RUN
 from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.agent.report_check import is_report
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.output_download import fetch_output, run_downloads
@@ -73,7 +74,8 @@ class RemoteResults:
     def outcome(self, attempt: int) -> dict[str, Any] | None:
         """How the agent of the first node says that it ended."""
         path = f"{attempt}/node_0/outcome.json"
-        return self._object(path) or parse_object(self._fetch(path) or b"")
+        report = self._object(path) or parse_object(self._fetch(path) or b"")
+        return report if report is not None and is_report(report) else None
 
     def done(self, attempt: int, node: int) -> dict[str, Any]:
         """What a node said last: what it left behind, which files it brought in parts, and which

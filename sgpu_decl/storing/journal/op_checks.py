@@ -8,7 +8,9 @@ from typing import Any
 
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.jsonable import LARGEST_NUMBER
+from sgpu_decl.model.jsonable import LARGEST_NUMBER, check_name
+from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.times import from_text
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS, attempt_of, intent_of
 
@@ -35,7 +37,14 @@ def check_op(op: Any) -> None:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"`{_shown(value)}` should be text")
+    check_name(value)
     return value
+
+
+def _texts(cells: Any) -> None:
+    for cell in cells.values():
+        if isinstance(cell, str):
+            _text(cell)
 
 
 def _shown(value: Any) -> str:
@@ -70,8 +79,18 @@ def _address(value: Any) -> None:
 
 
 def _document(value: Any) -> None:
-    if not isinstance(json.loads(_text(value)), dict):
+    if not isinstance(_FINITE.decode(_text(value)), dict):
         raise ValueError(f"`{_shown(value)}` should be the text of a JSON object")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"`{text[:40]}` is no number of JSON")
+    return number
+
+
+_FINITE = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def _maybe(check: _Check) -> _Check:
@@ -99,6 +118,11 @@ def _fields(checks: Mapping[str, _Check]) -> _Check:
     return check_fields
 
 
+def _inputs(address: Address, inputs: LaunchInputs) -> None:
+    _document(inputs.spec)
+    cell_order(address, inputs.cell)
+
+
 def _reference(backend: str, reference: str | None) -> None:
     """Whether a backend can read what it recorded of a launch. One that is not installed here is
     not asked."""
@@ -115,15 +139,17 @@ def _reference(backend: str, reference: str | None) -> None:
 
 
 def _attempt(cells: Any) -> None:
+    _texts(cells)
     attempt = attempt_of([cells.get(name) for name in ATTEMPT_COLUMNS])
-    _document(attempt.inputs.spec)
+    _inputs(attempt.ref.address, attempt.inputs)
     _reference(attempt.backend, attempt.reference)
 
 
 def _intent(cells: Any) -> None:
+    _texts(cells)
     intent = intent_of([cells.get(name) for name in INTENT_COLUMNS], "")
     if intent.launch is not None:
-        _document(intent.launch.inputs.spec)
+        _inputs(intent.address, intent.launch.inputs)
         _reference(intent.launch.backend, intent.launch.reference)
     if intent.job is not None:
         _document(intent.job.spec)

@@ -21,7 +21,12 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace
 
-OUTCOME = {"state": "succeeded", "class": None, "exit_code": 0, "ranks": [{"node_rank": 0}]}
+OUTCOME = {
+    "state": "succeeded",
+    "class": None,
+    "exit_code": 0,
+    "ranks": [{"rank": 0, "node_rank": 0}],
+}
 CHECKPOINT = b"0123456789" * 4
 PART = 16
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sgpu_decl.agent.attempt_files import STATUS
+from sgpu_decl.agent.report_check import is_report
 from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.named_hosts import NOT_NAMED
 from sgpu_decl.backends.ray.api.allowance import counted
@@ -26,7 +27,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.places.place import PlaceMissing, get_object
+from sgpu_decl.places.place import PlaceMissing, cut_short, get_object
 from sgpu_decl.rendering.spec import RetrySpec
 
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
@@ -232,6 +233,9 @@ class RayAttempts(RemoteAttempts):
             status = get_object(self._launches.area(record).files, path)
         except PlaceMissing:
             return {"state": "starting"}
+        # A driver that has ended has another state than attempts have.
+        if not ("state" in status and is_report({**status, "state": "starting"})):
+            raise cut_short(path)
         self._known[record.token] = status
         return status
 
