@@ -35,6 +35,7 @@ ALLOWED = {
     "functions/call_settings.py": RAY,
     "functions/decorator.py": RAY,
     "agent/attempt_status.py": RAY,
+    "agent/report_check.py": RAY,
     "model/attempt_view.py": RAY,
     "agent/node_group.py": RAY,
     "agent/ray_bootstrap.py": RAY,
