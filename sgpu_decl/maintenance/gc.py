@@ -49,11 +49,15 @@ class _Problems:
         self.found: dict[str, str | None] = {}  # the hint of each summary
 
     @contextmanager
-    def noted(self, kind: type[SgpuError] = BackendError) -> Iterator[None]:
-        """Note an error of a kind, or of the operating system."""
+    def noted(
+        self, kind: type[SgpuError] = BackendError, *, unless: str | None = None
+    ) -> Iterator[None]:
+        """Note an error of a kind, or of the operating system; `unless` is a code of others."""
         try:
             yield
         except kind as error:
+            if error.code == unless:
+                raise
             self.found.setdefault(error.message, error.hint)
         except OSError as error:
             self.found.setdefault(error_text(error), advice(error))
@@ -105,10 +109,16 @@ def collect(
             delete_leftovers(project)
         reserve_space(project.state_dir)
     stores, unseen = [0, 0], dict[str, UnseenOwner]()
+    damaged: SgpuError | None = None  # somebody has to look at it, so the command fails
     for at, store in enumerate((project.store, project.environments)):
-        with problems.noted(SgpuError):
-            stores[at] = collect_store(store, dry_run=dry_run)
-            unseen |= {owner.record: owner for owner in unseen_owners(store)}
+        try:
+            with problems.noted(SgpuError, unless="store_record_damaged"):
+                stores[at] = collect_store(store, dry_run=dry_run)
+                unseen |= {owner.record: owner for owner in unseen_owners(store)}
+        except SgpuError as error:
+            damaged = error
+    if damaged is not None:
+        raise damaged
     return _answer(found, total, stores, sorted(unseen.values(), key=attrgetter("name")), problems)
 
 
