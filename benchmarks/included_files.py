@@ -9,7 +9,7 @@ from workloads import blocks, fragments, remember_apart
 __all__ = ["included_files"]
 
 RUNS, FILES = 2_000, 200
-# A runner that is new knows nothing of the files: each round has a cache of its own.
+# A runner that is new knows nothing of the code: each round has a cache of its own.
 FRESH = 'XDG_CACHE_HOME=$(mktemp -d "$PWD/../cache-XXXXXX") exec "$0" "$@"'
 
 
@@ -26,7 +26,7 @@ def included_files(scratch: Path, sgpu: str, repeats: int) -> Iterator[Row]:
         if command is exact:
             for file in files:
                 remember_apart(file)
-                measure(exact, file.parent)  # what it says is remembered from the second time on
+                measure(exact, file.parent)  # its code is known afterwards
         (joined, divided), _ = alternating(
             [(command, one), (command, many)], min(repeats, 5), warm=command is exact
         )

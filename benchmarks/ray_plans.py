@@ -24,7 +24,7 @@ RUN = "name: a\ngpus: 2\ntype: CPU\nentrypoint: train.py:main\nmlflow: {enabled:
 
 
 def ray_plans(scratch: Path) -> Iterator[Row]:
-    """First plans, each of a new file, so that nothing is remembered, and then the same again."""
+    """First plans, each of a new file, and then the same again."""
     if find_spec("ray") is None:
         print("Ray is not installed: no figures about plans for it")
         return

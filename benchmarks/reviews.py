@@ -12,7 +12,7 @@ __all__ = ["reviews"]
 
 CHANGES = 10_000
 COMPARED = 2_000
-# A runner that is new knows nothing of the files: each round has a cache of its own.
+# A runner that is new knows nothing of the code: each round has a cache of its own.
 FRESH = 'XDG_CACHE_HOME=$(mktemp -d "$PWD/../cache-XXXXXX") exec "$0" plan "$@"'
 
 

@@ -31,10 +31,6 @@ class BackendOptions(Block):
     """
 
     short: ClassVar[str | None] = "kind"
-    plain: ClassVar[bool] = False
-    """Whether planning reads nothing of these options but fields and properties. Files with such
-    runs are remembered (`cached_files.py`)."""
-
     kind: str = Field(DEFAULT, description="The kind of backend.")
     environment_limit: Size = Field(
         Size(15 << 30),

@@ -14,7 +14,7 @@ from sgpu_decl.config.joined_blocks import JoinedBlocks, keys_of_root
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import file_limits, yaml_nodes
-from sgpu_decl.text.yaml_reader import load
+from sgpu_decl.text.yaml_reader import load_file
 
 __all__ = ["ProjectFiles", "nothing_included", "read_files"]
 
@@ -62,7 +62,7 @@ def read_files(
     Returns:
         The files, `None` where one of them cannot be read, and what is wrong with them so far.
     """
-    document, findings = load(text, file, limits=file_limits.limits_for(text, file))
+    document, findings = load_file(text, file)
     if document is None:
         return None, findings
     root, source = document.root, document.source
@@ -84,9 +84,7 @@ def read_files(
     documents: list[tuple[str, yaml_nodes.Document]] = []
     nodes, size = document.nodes, document.size
     for item in included.files:
-        one, new_findings = load(
-            item.content, item.file, limits=file_limits.limits_for(item.content, item.file)
-        )
+        one, new_findings = load_file(item.content, item.file)
         findings += new_findings
         if one is not None:
             documents.append((item.path, one))

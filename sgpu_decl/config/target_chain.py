@@ -14,6 +14,7 @@ __all__ = [
     "chain_findings",
     "default_findings",
     "defaults_among",
+    "has_key",
     "target_chain",
 ]
 
@@ -31,6 +32,13 @@ def target_chain(targets: Mapping[str, yaml_nodes.Node], name: str) -> tuple[str
         extended = _extended(targets[at])
         at = extended.text if extended is not None else None
     return tuple(reversed(chain))
+
+
+def has_key(root: yaml_nodes.Mapping, key: str) -> bool:
+    """Whether a file has a key, for itself or in one of its targets."""
+    targets = root.entries.get("targets")
+    blocks = targets.entries.values() if isinstance(targets, yaml_nodes.Mapping) else ()
+    return key in root.entries or any(_written(block, key) is not None for block in blocks)
 
 
 def defaults_among(targets: Mapping[str, yaml_nodes.Node]) -> tuple[str, ...]:

@@ -4,12 +4,10 @@ from pathlib import Path
 
 from sgpu_decl.regular_files import open_regular, read_regular
 
-__all__ = ["MOST_BYTES", "holds_plan", "is_saved_plan"]
+__all__ = ["YAML_SUFFIXES", "holds_plan", "is_saved_plan"]
 
-MOST_BYTES = 16 << 20
-"""More than a file may have: whoever looks only for a word in it needs no more."""
-
-_RUN_FILES = (".yaml", ".yml", ".json")
+YAML_SUFFIXES = (".yaml", ".yml", ".json")
+"""How the names of run and project files end."""
 
 
 def holds_plan(path: Path) -> bool:
@@ -29,7 +27,7 @@ def is_saved_plan(path: Path) -> bool:
     try:
         with open_regular(path) as file:
             head = file.read(64).lstrip()
-            if not head.startswith(b"{") or path.suffix not in _RUN_FILES:
+            if not head.startswith(b"{") or path.suffix not in YAML_SUFFIXES:
                 return head.startswith(b"{")
             return b'"applyable"' in head or b'"format_version"' in head + file.read()
     except OSError:

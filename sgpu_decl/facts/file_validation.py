@@ -2,7 +2,7 @@
 workspace."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.code_facts import entrypoint_findings
-from sgpu_decl.facts.file_memory import FileMemory
 from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import (
@@ -73,9 +72,6 @@ def check_file(
 def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
     checkout = Checkout(opened.root)
     values = variable_files(location)
-    known = _remembered(raw, opened, location, checkout, values)
-    if known is not None:
-        return known
     from sgpu_decl.config.file_reader import read, read_targets
 
     def git() -> Mapping[str, str]:
@@ -97,29 +93,6 @@ def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
             text_arguments=texts,
     )  # fmt: skip
     return {opened.target: only}
-
-
-def _remembered(
-    raw: bytes,
-    opened: Opened,
-    location: Location,
-    checkout: Checkout,
-    values: Sequence[tuple[bytes, str]],
-) -> Readings | None:
-    """What plans remembered of a file, for its target or for all; `None` where anything is not
-    remembered. Checking a file writes nothing, so it remembers nothing itself."""
-    readings: dict[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]] = {}
-    left: list[str | None] = [opened.target if opened.target_named else None]
-    while left:
-        target = left.pop(0)
-        memory = FileMemory(raw, replace(opened, target=target), location, values)
-        known = memory.recall(os.environ, lambda: checkout.facts)
-        if known is None:
-            return None
-        readings[target] = known
-        if not opened.target_named and target is None:
-            left += known[0].targets
-    return readings
 
 
 def _identity(finding: Diagnostic) -> tuple[object, ...]:

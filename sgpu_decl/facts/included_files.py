@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.config.include import Included, IncludedFile, IncludePattern
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.facts.file_kind import holds_plan
+from sgpu_decl.facts.file_kind import YAML_SUFFIXES, holds_plan
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, is_below, open_regular, read_regular
 from sgpu_decl.staging.selection import never_code
@@ -16,13 +16,11 @@ from sgpu_decl.text.file_limits import PROJECT_FILE
 __all__ = ["MOST_FILES", "FileReader", "files_of", "matching_paths"]
 
 MOST_FILES = 2_000
-_SUFFIXES = (".yml", ".yaml", ".json")
 
 
 @dataclass(slots=True)
 class FileReader:
-    """Reads what `include` of a root file names. Keeps the patterns and what was read, so that a
-    cache can tell whether another reading would give the same.
+    """Reads what `include` of a root file names, and keeps what was read.
 
     Attributes:
         file: the root file; its folder is the project's.
@@ -31,11 +29,9 @@ class FileReader:
 
     file: Path
     shown: str
-    patterns: tuple[IncludePattern, ...] = ()
     files: tuple[IncludedFile, ...] = ()
 
     def __call__(self, patterns: Sequence[IncludePattern]) -> Included:
-        self.patterns = tuple(patterns)
         folder = self.file.parent
         findings: list[Diagnostic] = []
         paths: dict[str, IncludePattern] = {}
@@ -90,7 +86,7 @@ class FileReader:
         make sgpu show other files of this user."""
         if os.path.isdir(whole):
             return "it is a folder", f"name the files in it: `{path}/*.yml`"
-        if not path.endswith(_SUFFIXES):
+        if not path.endswith(YAML_SUFFIXES):
             return "its name is not that of a YAML file", "end the pattern with `.yml` or `.yaml`"
         real = os.path.realpath(whole)
         if not is_below(real, os.path.realpath(self.file.parent)):
@@ -110,8 +106,7 @@ def files_of(file: Path) -> tuple[Path, ...]:
         content = read_regular(file)
     except OSError:
         return (file,)
-    if b"include" in content:
-        read_files(content, file.name, reader)
+    read_files(content, file.name, reader)
     return (file, *(file.parent / item.path for item in reader.files))
 
 

@@ -142,7 +142,7 @@ def variable_words(target: str) -> str:
 def _default_target(file: Path | None, root: Path) -> str | None:
     """The target that the file of a command names. The functions of a program belong to the project
     around it."""
-    from sgpu_decl.facts.default_target import default_target
+    from sgpu_decl.facts.parsed_file import default_target
 
     if file is not None and file.suffix in (".py", ".ipynb"):
         file = root / DEFAULT_FILES[0]

@@ -1,7 +1,7 @@
 """The run or project file of a project: its bytes and its content."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, i
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
+from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute, variable_words
 from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.frozen_dataclass import dataclass
@@ -57,18 +58,16 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
         NotFound: there is no file.
         InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
-    from sgpu_decl.facts.file_memory import FileMemory
-
     raw, values = file_bytes(opened), variable_files(location)
-    checkout = checkout or Checkout(opened.root)
-    memory = FileMemory(raw, opened, location, values)
-    if (remembered := memory.recall(os.environ, lambda: checkout.facts)) is not None:
-        return Validated(loaded=remembered[0], findings=remembered[1])
-    reading = memory.reading(checkout)
+    assert opened.file is not None  # noqa: S101  it was read
     loaded, findings = _read_valid(
-        raw, opened, location, reading.environ, reading.git, reading.included, reading.texts, values
+        raw,
+        opened,
+        location,
+        checkout or Checkout(opened.root),
+        FileReader(absolute(opened.file), opened.shown),
+        values,
     )
-    memory.remember(loaded, findings, reading)
     return Validated(loaded=loaded, findings=findings)
 
 
@@ -80,10 +79,7 @@ def read_text(text: str, opened: Opened, location: Location, checkout: Checkout)
     """
     from sgpu_decl.config.project_files import nothing_included
 
-    loaded, findings = _read_valid(
-        text.encode(), opened, location, os.environ, lambda: checkout.facts, nothing_included,
-        EntrypointTexts(absolute(opened.file or opened.root / "run.yaml").parent),
-    )  # fmt: skip
+    loaded, findings = _read_valid(text.encode(), opened, location, checkout, nothing_included)
     return Validated(loaded=loaded, findings=findings)
 
 
@@ -91,10 +87,8 @@ def _read_valid(
     raw: bytes,
     opened: Opened,
     location: Location,
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
+    checkout: Checkout,
     read_included: "ReadIncluded",
-    texts: EntrypointTexts,
     values: Sequence[tuple[bytes, str]] = (),
 ) -> "tuple[Loaded, tuple[Diagnostic, ...]]":
     from sgpu_decl.config.file_reader import read
@@ -105,11 +99,11 @@ def _read_valid(
         target=opened.target,
         variables=location.variables,
         sets=location.sets,
-        environ=environ,
-        git=git,
+        environ=os.environ,
+        git=lambda: checkout.facts,
         read_included=read_included,
         variable_files=values,
-        text_arguments=texts,
+        text_arguments=EntrypointTexts(absolute(opened.file or opened.root / "run.yaml").parent),
     )
     findings = ordered(findings, opened)
     if loaded is None or has_errors(findings):

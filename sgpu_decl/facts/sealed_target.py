@@ -4,8 +4,8 @@ asked, because anybody may have written it."""
 import os
 from pathlib import Path
 
-from sgpu_decl.facts.location import ROOT_FILE, Opened
-from sgpu_decl.regular_files import open_regular
+from sgpu_decl.facts.file_kind import YAML_SUFFIXES, holds_plan
+from sgpu_decl.facts.location import ROOT_FILE, Opened, absolute
 
 __all__ = ["is_sealed"]
 
@@ -16,12 +16,12 @@ def is_sealed(opened: Opened) -> bool:
     Raises:
         InvalidInput: a file that may say so cannot be parsed.
     """
-    files = {opened.root / ROOT_FILE, *filter(None, [opened.file])}
+    files = {absolute(file) for file in (opened.root / ROOT_FILE, opened.file) if file is not None}
     return any(_says_sealed(file, opened) for file in sorted(files))
 
 
 def _says_sealed(file: Path, opened: Opened) -> bool:
-    if not _may_say_it(file):
+    if file.suffix not in YAML_SUFFIXES or not file.is_file() or holds_plan(file):
         return False
     from sgpu_decl.config.sealed_reader import read_sealed
     from sgpu_decl.facts.checkout import Checkout
@@ -40,12 +40,3 @@ def _says_sealed(file: Path, opened: Opened) -> bool:
     if sealed is None:
         raise invalid_file(shown, findings)
     return sealed
-
-
-def _may_say_it(file: Path) -> bool:
-    """Whether a file can have the key, by its bytes alone."""
-    try:
-        with open_regular(file) as opened:
-            return b"sealed" in opened.read()
-    except OSError:  # it says nothing
-        return False

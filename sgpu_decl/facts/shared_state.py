@@ -1,32 +1,25 @@
-"""Which store a project names for its state. Commands that read the state alone need neither YAML
-nor pydantic for that: a project file without the key `state` is not parsed, and what a file with
-it says about the state is remembered."""
+"""Which store a project names for its state. A file without the key `state` is parsed and not
+validated, so commands on a state of this machine need no pydantic."""
 
 import os
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from sgpu_decl.facts.file_kind import MOST_BYTES, holds_plan
+from sgpu_decl.facts.file_kind import YAML_SUFFIXES
 from sgpu_decl.facts.location import ROOT_FILE, Location, Opened, absolute
+from sgpu_decl.facts.parsed_file import parsed
 from sgpu_decl.model.target import Mode
-from sgpu_decl.regular_files import open_regular
 from sgpu_decl.storing.stores import SharedPlace
 
 if TYPE_CHECKING:
     from sgpu_decl.config.state_reader import DeclaredState
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
-    from sgpu_decl.facts.file_record import Reading
 
 __all__ = ["misplaced_state", "shared_place"]
 
-_YAML = (".yml", ".yaml", ".json")
 _BLOCK = tuple(field.name for field in fields(SharedPlace) if field.name != "project")
-_KEY = re.compile(rb"""state(?:(?<=[\s{,"']state)|(?<=^state))["']?\s*:""")
-"""Begins with the word itself: files of 10 MB are searched 40 times as fast as from a choice."""
 
 
 def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
@@ -37,50 +30,14 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
     """
     misplaced = misplaced_state(opened, location)
     file = opened.root / ROOT_FILE
-    said, findings = _root_file_state(file, opened, location)
+    declared, findings = _declared(file, opened, location)
     if misplaced or findings:
         _refuse(opened.shown, misplaced)
         _refuse(os.path.relpath(file), findings)
-    if not said:
+    if declared is None:
         return None
-    project = _key(said["project"], Mode(said["mode"]))
-    return SharedPlace(project=project, **{name: said[name] for name in _BLOCK})
-
-
-def _root_file_state(
-    file: Path, opened: Opened, location: Location
-) -> "tuple[Mapping[str, Any], tuple[Diagnostic, ...]]":
-    """What the project file says about the state: the fields `_BLOCK` of a place, `project` and
-    `mode`; empty if it names no store."""
-    if not _may_name_one(file):
-        return {}, ()
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.file_record import FileRecord
-    from sgpu_decl.facts.project_file import read_bytes, variable_files
-
-    raw, values = read_bytes(file), variable_files(location)
-    record = FileRecord(
-        "state",
-        file,
-        os.path.relpath(file),
-        raw=raw,
-        target=opened.target,
-        location=replace(location, sets=()),  # these are for runs
-        values=values,
-    )
-    checkout = Checkout(opened.root)
-    known = record.recall(os.environ, lambda: checkout.facts)
-    if known is not None:
-        return known, ()
-    reading = record.reading(checkout)
-    declared, findings = _declared(raw, reading, opened.target, location, values)
-    said = {}
-    if declared is not None:
-        said = {name: getattr(declared.block, name) for name in _BLOCK}
-        said |= {"project": declared.project, "mode": str(declared.mode)}
-    if not findings:
-        record.remember(said, reading)
-    return said, findings
+    project = _key(declared.project, declared.mode)
+    return SharedPlace(project=project, **{name: getattr(declared.block, name) for name in _BLOCK})
 
 
 def _refuse(file: str, findings: "tuple[Diagnostic, ...]") -> None:
@@ -97,16 +54,9 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
     file = opened.file
     if file is None or absolute(file) == opened.root / ROOT_FILE:
         return ()
-    if file.suffix not in _YAML or not _may_name_one(file) or holds_plan(file):
+    if file.suffix not in YAML_SUFFIXES:
         return ()
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.file_record import Reading
-    from sgpu_decl.facts.project_file import read_bytes, variable_files
-
-    reading = Reading(file, os.path.relpath(file), Checkout(opened.root))
-    declared, _ = _declared(
-        read_bytes(file), reading, opened.target, location, variable_files(location)
-    )
+    declared, _ = _declared(file, opened, location)
     if declared is None:
         return ()
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -124,35 +74,33 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
 
 
 def _declared(
-    raw: bytes,
-    reading: "Reading",
-    target: str | None,
-    location: Location,
-    values: Sequence[tuple[bytes, str]],
+    file: Path, opened: Opened, location: Location
 ) -> "tuple[DeclaredState | None, tuple[Diagnostic, ...]]":
-    """What a file, whose bytes are `raw`, says about the state of a target. `values` are the
-    contents and names of the files that give values to its variables."""
+    """What a file says about the state of a target."""
+    shown = os.path.relpath(file)
+    document, findings = parsed(file, shown, "state")
+    if document is None:
+        return None, findings
+    from sgpu_decl.config.target_chain import has_key
+
+    if not has_key(document.root, "state"):
+        return None, ()
     from sgpu_decl.config.state_reader import read_state
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.included_files import FileReader
+    from sgpu_decl.facts.project_file import read_bytes, variable_files
 
+    checkout = Checkout(opened.root)
     return read_state(
-        raw,
-        reading.included.shown,
-        target=target,
+        read_bytes(file),
+        shown,
+        target=opened.target,
         variables=location.variables,
-        environ=reading.environ,
-        git=reading.git,
-        read_included=reading.included,
-        variable_files=values,
+        environ=os.environ,
+        git=lambda: checkout.facts,
+        read_included=FileReader(file, shown),
+        variable_files=variable_files(location),
     )
-
-
-def _may_name_one(file: Path) -> bool:
-    """Whether a file can have the key, by its bytes alone."""
-    try:
-        with open_regular(file) as opened:
-            return _KEY.search(opened.read(MOST_BYTES)) is not None
-    except OSError:  # whoever needs the file says why it cannot be read
-        return False
 
 
 def _key(project: str, mode: Mode) -> str:

@@ -1,5 +1,4 @@
-"""Which arguments of entrypoints are text, as their source says. It notes what it was asked, since
-what was read from a file depends on it."""
+"""Which arguments of entrypoints are text, as their source says."""
 
 import json
 from collections.abc import Mapping
@@ -27,20 +26,6 @@ class EntrypointTexts:
             self._answers[key] = text_arguments((self._folder / root).resolve(), entrypoint)
         return self._answers[key]
 
-    def notes(self) -> list[Json]:
-        """All answers, to compare them with those of another time."""
-        return [
-            [entrypoint, root, {name: _plain(shape) for name, shape in sorted(answer.items())}]
-            for (entrypoint, root), answer in self._answers.items()
-        ]
-
-    def still(self, notes: Json) -> bool:
-        """Whether the answers are those that another one noted."""
-        assert isinstance(notes, list)  # noqa: S101  `notes` made it
-        for entrypoint, root, _ in notes:
-            self(entrypoint, root)
-        return self.notes() == notes
-
 
 def as_recorded(spec: str, recorded: str, texts: Mapping[str, Shape]) -> str:
     """A spec with the recorded values of arguments that are text now, where they are what the text
@@ -67,10 +52,3 @@ def _looks_like(new: Json, old: Json, shape: Shape | None) -> bool:
     if isinstance(new, dict) and isinstance(old, dict) and new.keys() == old.keys():
         return all(_looks_like(new[key], old[key], shape.values) for key in new)
     return False
-
-
-def _plain(shape: Shape) -> Json:
-    if shape.text:
-        return "text"
-    inside = shape.items or shape.values
-    return ["items" if shape.items else "values", _plain(inside) if inside else None]

@@ -3,6 +3,7 @@
 import codecs
 import re
 import unicodedata
+from functools import lru_cache
 
 import yaml
 
@@ -10,7 +11,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text.composer import Composer, Stop
-from sgpu_decl.text.file_limits import RUN_FILE, FileLimits, too_deep, too_large
+from sgpu_decl.text.file_limits import RUN_FILE, FileLimits, limits_for, too_deep, too_large
 from sgpu_decl.text.yaml_nodes import Document, Mapping, Node, Sequence, place_of
 
 # Not YAML characters, but for tab and line breaks; libyaml would refuse them without a place.
@@ -18,6 +19,13 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\ud
 _ODD_SPACE = re.compile("[\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000\ufeff]")
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+
+
+@lru_cache(maxsize=64)
+def load_file(content: str | bytes, file: str) -> tuple[Document | None, tuple[Diagnostic, ...]]:
+    """Read a run or project file, or one that is included; see `load`. A command asks it for
+    targets, for the state and for runs: it is parsed once."""
+    return load(content, file, limits=limits_for(content, file))
 
 
 def load(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.facts.default_target import default_target
+from sgpu_decl.facts.parsed_file import default_target
 from tests.cli.conftest import Shell
 
 RUN = "{gpus: 1, type: CPU, command: [sh, -c, 'echo ${target.name}'], mlflow: {enabled: false}}"

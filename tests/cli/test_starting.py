@@ -88,17 +88,25 @@ def test_following_a_run_off_a_terminal_imports_no_terminal_library(sgpu: Any) -
 
 
 @pytest.mark.parametrize("options", [[], ["-t", "prod"]])
-def test_looking_at_what_is_recorded_reads_no_file(sgpu: Any, options: list[str]) -> None:
-    sgpu.write("run.yaml", "name: a\n")
+def test_looking_at_what_is_recorded_validates_no_file(sgpu: Any, options: list[str]) -> None:
     (sgpu.folder / ".sgpu" / "prod").mkdir(parents=True)
     code, tops = imported(sgpu.folder, "status", *options)
     assert code == 0
     assert not tops & (HEAVY | {"rich", "yaml", "pydantic"})
+    sgpu.write("run.yaml", "name: a\n")
+    code, tops = imported(sgpu.folder, "status", *options)
+    assert code == 0
+    assert not tops & (HEAVY | {"rich", "pydantic"})
 
 
-def test_looking_at_a_run_that_ended_imports_no_reader_of_files(sgpu: Any) -> None:
+def test_looking_at_a_run_that_ended_validates_no_file(sgpu: Any) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
     assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
+    for command in (["status"], ["logs", "a"], ["results", "a"], ["show", "a"], ["wait", "a"]):
+        code, tops = imported(sgpu.folder, *command)
+        assert code == 0, command
+        assert not sorted(tops & (HEAVY | {"rich", "pydantic", "jinja2", "cloudpickle"})), command
+    (sgpu.folder / "run.yaml").unlink()
     below = HEAVY | UNNEEDED | {"rich", "yaml", "pydantic", "jinja2", "cloudpickle", "hashlib"}
     for command in (["status"], ["logs", "a"], ["results", "a"], ["show", "a"], ["wait", "a"]):
         code, tops = imported(sgpu.folder, *command)
@@ -106,11 +114,17 @@ def test_looking_at_a_run_that_ended_imports_no_reader_of_files(sgpu: Any) -> No
         assert not sorted(tops & below), command
 
 
-def test_the_tab_key_imports_no_reader_of_files(sgpu: Any) -> None:
+def test_the_tab_key_validates_no_file(sgpu: Any) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
     assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
+    keys = (["l"], ["logs", ""], ["logs", "a#"], ["plan", "--set", "en"], ["schema", "run."])
+    for words in keys:
+        code, tops = imported(sgpu.folder, "completion", "values", "--", *words)
+        assert code == 0
+        assert not sorted(tops & (HEAVY | {"rich", "pydantic", "jinja2", "cloudpickle"})), words
+    (sgpu.folder / "run.yaml").unlink()
     below = HEAVY | UNNEEDED - {"sgpu_decl.cli.file_options", "sgpu_decl.model.plan_options"}
-    for words in (["l"], ["logs", ""], ["logs", "a#"], ["plan", "--set", "en"], ["schema", "run."]):
+    for words in keys:
         code, tops = imported(sgpu.folder, "completion", "values", "--", *words)
         assert code == 0
         assert not sorted(tops & (below | {"rich", "yaml", "pydantic", "jinja2"})), words
@@ -135,37 +149,18 @@ def test_a_plan_for_a_ray_cluster_imports_no_ray(sgpu: Any) -> None:
     assert not tops & HEAVY
 
 
-def test_planning_an_unchanged_run_on_ray_again_neither_reads_yaml_nor_validates(
-    sgpu: Any,
-) -> None:
+def test_a_second_plan_for_a_ray_cluster_is_the_first(sgpu: Any) -> None:
     sgpu.write("train.py", "print()\n")
     with answering(recorded("2.60.0")) as cluster:
         block = f"{{kind: ray, address: '{cluster.url}', storage: {sgpu.folder}, strategy: pack,"
         block += " resources_per_rank: {CPU: 0.25, memory: 1GB}, ranks_per_node: 2}"
         head = "name: a\ngpus: 4\ntype: H100\nentrypoint: train.py\nmlflow: {enabled: false}\n"
         sgpu.write("run.yaml", f"{head}backend: {block}\n")
-        first = sgpu.here("plan", "-o", "json")
-        code, tops = imported(sgpu.folder, "plan", environ=sgpu.environ)
-        again = sgpu.here("plan", "-o", "json")
-    assert code == 0
-    assert not sorted(tops & (HEAVY | {"rich", "yaml", "pydantic", "packaging"}))
+        first, again = (sgpu.here("plan", "-o", "json") for _ in range(2))
     plans = [{**run.json["data"], "created_at": "", "lineage": ""} for run in (first, again)]
     assert plans[0] == plans[1]
     assert "2 groups" in first.out
     assert "ranks, pack" in first.out
-
-
-def test_planning_an_unchanged_file_again_neither_reads_yaml_nor_validates(sgpu: Any) -> None:
-    sgpu.write("train.py", "print()\n")
-    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py\ntimeout: 5m\n")
-    assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
-    code, tops = imported(
-        sgpu.folder, "plan", "--set", "mlflow.enabled=false", environ=sgpu.environ
-    )
-    assert code == 0
-    assert not sorted(
-        tops & (HEAVY | {"rich", "yaml", "pydantic", "jinja2", "cloudpickle", "packaging"})
-    )
 
 
 def test_comparing_environments_reads_no_run_file(tmp_path: Path) -> None:

@@ -54,7 +54,6 @@ _PASSED_ON = frozenset({"code", "id", "type"})
 
 _READ_BACK = frozenset(
     {
-        "config/cached_files.py",
         "environments/captured/outcome_cache.py",
         "environments/declared/resolution_cache.py",
     }

@@ -151,7 +151,6 @@ AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 class RayOptions(BackendOptions):
     """Ranks run on an existing Ray cluster."""
 
-    plain: ClassVar[bool] = True
     elsewhere: ClassVar[Mapping[str, str]] = {
         "token": f"it is read from {TOKEN_PLACES}",
         "headers": "they are read from `RAY_JOB_HEADERS`",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def options_of(config: "RunConfig") -> "RayOptions":
-    """The options of a run on this backend, or their plain values (`config/cached_files.py`)."""
+    """The options of a run on this backend."""
     return cast("RayOptions", config.backend)
 
 
