@@ -42,7 +42,9 @@ def test_the_page_names_the_files_of_a_run(tmp_path: Path) -> None:
         *_named(attempt),
         *_named(attempt / "ranks/0"),
     }
-    written |= _named(tmp_path / "CACHE/sgpu") | _named(tmp_path / "DATA/sgpu/store")
+    written |= _named(tmp_path / "DATA/sgpu/store")
+    if (caches := tmp_path / "CACHE/sgpu").is_dir():  # small code needs no hashes of files
+        written |= _named(caches)
     assert {"code", "state.db", "objects"} <= written
     names = {part for code in re.findall(r"`([^`]+)`", PAGE) for part in code.split("/")}
     assert written - names - {"0", "default", "lock"} == set()
