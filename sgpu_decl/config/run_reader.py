@@ -15,9 +15,8 @@ from sgpu_decl.config.error_messages import ErrorExplainer, misspelt
 from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
-from sgpu_decl.config.matrix_cells import Common, dumped
 from sgpu_decl.config.plain_values import Conversion, run_shape
-from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
 from sgpu_decl.config.shared_environments import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
@@ -96,7 +95,9 @@ def spec_of(config: RunConfig) -> str:
     Raises:
         ValueError: an argument is not a finite number.
     """
-    return canonical(dumped(config))
+    return canonical(
+        config.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_IN_SPEC))
+    )
 
 
 def read_run(
@@ -338,13 +339,7 @@ def _of_matrix(
         # a field that still holds a reference is not a number yet: that is no mistake
         new_findings = () if outside else _validated(explainer, node, name, context)[1]
         return (), (*findings, *at_new_places(new_findings, findings))
-    if inside or outside:
-        runs, findings = _cell_by_cell(explainer, node, name, context, axes, argument_axes, texts)
-    else:
-        base, findings = _validated(explainer, node, name, context)
-        if base is None or findings:
-            return (), findings
-        runs, findings = _by_arithmetic(base, node, axes, argument_axes, texts)
+    runs, findings = _cells(explainer, node, name, context, axes, argument_axes, texts)
     findings = findings or _equal_cells(runs, node.keys["matrix"])
     return runs, findings or _replaced_arguments(node, matrix, argument_axes)
 
@@ -446,44 +441,7 @@ def _unknown_axes(
     return tuple(scope.findings)
 
 
-def _by_arithmetic(
-    base: RunConfig,
-    node: yaml_nodes.Mapping,
-    axes: Axes,
-    argument_axes: tuple[str, ...],
-    texts: Mapping[str, Shape],
-) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
-    """The cells of a matrix that touches `args` alone: the rest is validated and written once.
-
-    `args` is the first key of a spec, so that a cell's spec is its arguments and the common rest.
-    """
-    conversion = Conversion()
-    plain = {
-        (axis, value): conversion.plain(as_written(value, texts.get(axis)), None)
-        for axis in argument_axes
-        for value in axes[axis]
-    }
-    if conversion.findings:
-        return (), tuple(conversion.findings)
-    common = base.args if isinstance(base.args, dict) else {}
-    bare = base.model_copy(update={"args": None, "matrix": None})
-    rest = spec_of(bare)[1:]
-    tail = f",{rest}" if rest != "}" else rest
-    runs = []
-    for cell in cells(axes):
-        args = {**common, **{axis: plain[axis, cell.values[axis]] for axis in argument_axes}}
-        runs.append(
-            DeclaredRun(
-                config=bare.model_copy(update={"args": args}),
-                key=cell.key,
-                places=Places(node, _places(cell, argument_axes)),
-                spec=f'{{"args":{canonical(args)}{tail}',
-            )
-        )
-    return tuple(runs), ()
-
-
-def _cell_by_cell(
+def _cells(
     explainer: ErrorExplainer,
     node: yaml_nodes.Mapping,
     name: str | None,
@@ -492,44 +450,27 @@ def _cell_by_cell(
     argument_axes: tuple[str, ...],
     texts: Mapping[str, Shape],
 ) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
-    """Read cells whose values are used outside of `args` too. The first cell is read whole, of the
-    others only the fields that use a value. Only the first wrong cell is reported, since the others
-    would repeat its errors."""
-    each = cells(axes)
-    first = next(each)
+    """Read the cells of a matrix. The matrix itself is validated with the first one. Only the first
+    wrong cell is reported, since the others would repeat its errors."""
     bare = _without_keys(node, "matrix")
-    cell_node, findings = _with_values(bare, first, context, argument_axes, texts)
-    if findings:
-        return (), findings
-    config, findings = _validated(replace(explainer, node=cell_node), cell_node, name, context)
-    if config is None or findings:
-        return (), findings
-    # The matrix itself is validated once, with the first cell.
-    with_matrix = replace(
-        cell_node, entries={**cell_node.entries, "matrix": node.entries["matrix"]}
-    )
-    checked, findings = _validated(replace(explainer, node=with_matrix), with_matrix, name, context)
-    if checked is None or findings:
-        return (), findings
-    varying = frozenset(key for key, value in bare.entries.items() if axes_in(value))
-    varying |= {"args"} if argument_axes else frozenset()
-    common, part = Common(config, varying), _with_keys(bare, varying & bare.entries.keys())
-    # Every value is where the first cell's is, but for those that the matrix gives itself.
-    places = Places(cell_node)
-    runs = [DeclaredRun(config=config, key=first.key, places=places, spec=spec_of(config))]
-    for cell in each:
-        own, findings = _with_values(part, cell, context, argument_axes, texts)
-        conversion = Conversion(folders=context.folders)
-        values = conversion.plain(own, explainer.shape)
-        if findings or conversion.findings:
-            return (), (*findings, *conversion.findings)
-        try:
-            config, spec = common.cell(values)
-        except ValidationError:
-            whole, _ = _with_values(bare, cell, context, argument_axes, texts)
-            return (), _validated(replace(explainer, node=whole), whole, name, context)[1]
-        where = Places(cell_node, _places(cell, argument_axes)) if argument_axes else places
-        runs.append(DeclaredRun(config=config, key=cell.key, places=where, spec=spec))
+    runs: list[DeclaredRun] = []
+    first: Places | None = None  # a value is where that of the first cell is, unless an axis is it
+    for cell in cells(axes):
+        cell_node, findings = _with_values(bare, cell, context, argument_axes, texts)
+        if findings:
+            return (), findings
+        if not runs:
+            entries = {**cell_node.entries, "matrix": node.entries["matrix"]}
+            whole = replace(cell_node, entries=entries, keys=node.keys)
+            checked, findings = _validated(replace(explainer, node=whole), whole, name, context)
+            if checked is None or findings:
+                return (), findings
+        config, findings = _validated(replace(explainer, node=cell_node), cell_node, name, context)
+        if config is None or findings:
+            return (), findings
+        first = first or Places(cell_node)
+        where = Places(first.node, _places(cell, argument_axes)) if argument_axes else first
+        runs.append(DeclaredRun(config=config, key=cell.key, places=where, spec=spec_of(config)))
     return tuple(runs), ()
 
 
