@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sgpu_decl.environments.interpreters import OLDEST_OF_RANKS
 from sgpu_decl.errors import Usage
+from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.rendering.run_file import name_of, run_file
 from sgpu_decl.staging.script_header import ScriptHeader, script_header
 
@@ -37,8 +38,6 @@ def command_run(
             ranks cannot have the Python of the header.
     """
     if type_ is None:
-        from sgpu_decl.gpus.devices import read_devices
-
         type_ = "GPU" if read_devices().visible else "CPU"
     script = words[0].partition(":")[0]
     found = script_header(Path(script)) if header and script.endswith(".py") else None

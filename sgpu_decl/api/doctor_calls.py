@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.platform_checks import PlatformChecks
+from sgpu_decl.doctor import last_findings
+from sgpu_decl.doctor.machine import check_machine
+from sgpu_decl.doctor.profile_file import check_new
+from sgpu_decl.doctor.target_checks import check_target, platforms_of
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.target import BASE
 
@@ -26,16 +30,12 @@ class DoctorCalls:
 
     def machine(self) -> "Generator[Finding, None, None]":
         """Check this machine and this project; yields findings as they come. Changes nothing."""
-        from sgpu_decl.doctor.machine import check_machine
-
         return check_machine(self._project, in_project=self._in_project)
 
     def target(self) -> "Generator[Finding, None, None]":
         """Check for free what the runs of the target are for: platforms, and this machine where
         some run here. Whoever stops early closes the generator: what is written to a workspace is
         removed again."""
-        from sgpu_decl.doctor.target_checks import check_target
-
         return check_target(self._project, in_project=self._in_project)
 
     def platforms(self) -> "tuple[PlatformChecks, ...]":
@@ -46,8 +46,6 @@ class DoctorCalls:
             InvalidInput: it holds errors.
             BackendError: all of its runs are for this machine.
         """
-        from sgpu_decl.doctor.target_checks import platforms_of
-
         return platforms_of(self._project)
 
     def keep(
@@ -73,8 +71,6 @@ class DoctorCalls:
         Raises:
             SgpuError: `profile` exists, or a file cannot be written.
         """
-        from sgpu_decl.doctor import last_findings
-
         folder, target = self._folder, self._target
         last_findings.write_findings(kind, findings, folder, target, only=only)
         measured = last_findings.profile_of(findings)
@@ -87,14 +83,10 @@ class DoctorCalls:
 
     def refuse_profile(self, file: Path) -> None:
         """Refuse to check a workspace if its profile could not be written. Raises SgpuError."""
-        from sgpu_decl.doctor.profile_file import check_new
-
         check_new(file)
 
     def kept(self) -> "tuple[Finding, ...]":
         """What the last check of the target found. Raises NotFound: there was none."""
-        from sgpu_decl.doctor import last_findings
-
         return last_findings.read_findings(self._folder, self._target)
 
 

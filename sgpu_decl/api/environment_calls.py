@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.kinds import bases_of
 from sgpu_decl.errors import NotFound
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ def base_requirements(name: str) -> tuple[str, dict[str, str]]:
         NotFound: there is no such base.
         SgpuError: its packages are known in part only.
     """
-    from sgpu_decl.backends.kinds import bases_of
     from sgpu_decl.environments.package_lists.base_environments import (
         base_named,
         requirements_of,
@@ -31,8 +31,6 @@ def base_requirements(name: str) -> tuple[str, dict[str, str]]:
 
 def bases() -> "tuple[Base, ...]":
     """The base environments that `env.base` may name."""
-    from sgpu_decl.backends.kinds import bases_of
-
     return bases_of()
 
 

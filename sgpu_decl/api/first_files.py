@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sgpu_decl.config.entry import is_entrypoint
+from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError, Usage
 from sgpu_decl.facts.location import current_folder
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.model.address import NAME
 from sgpu_decl.model.script_argument import EntryArguments
 from sgpu_decl.rendering.first_file import first_file, first_project
 from sgpu_decl.rendering.run_file import name_of
 from sgpu_decl.shipped_files import shipped_folder
+from sgpu_decl.staging.script_arguments import entry_arguments, function_arguments
+from sgpu_decl.staging.selection import SCHEMA_ID
+from sgpu_decl.staging.syntax_trees import parse_source
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["FirstFiles", "project_name", "write_first_files", "write_new"]
@@ -136,9 +141,6 @@ def _inside(folder: Path, script: str) -> tuple[str, str | None]:
 def _entry(file: Path, function: str | None) -> EntryArguments:
     import ast
 
-    from sgpu_decl.staging.script_arguments import entry_arguments, function_arguments
-    from sgpu_decl.staging.syntax_trees import parse_source
-
     try:
         tree = parse_source(file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -151,8 +153,6 @@ def _entry(file: Path, function: str | None) -> EntryArguments:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     if function not in defined:
-        from sgpu_decl.diagnostics.nearest_names import nearest
-
         close = nearest(function, sorted(defined))
         raise NotFound(
             f"`{file}` defines no function `{function}`",
@@ -194,8 +194,6 @@ def _write(files: Mapping[Path, str]) -> None:
 
 def _is_schema(file: Path) -> bool:
     """Whether a file is a schema of sgpu, which is left alone."""
-    from sgpu_decl.staging.selection import SCHEMA_ID
-
     try:
         with file.open(encoding="utf-8") as opened:
             return SCHEMA_ID in opened.read(_HEAD)
@@ -209,6 +207,4 @@ def _folder_name(folder: Path) -> str:
 
 
 def _gpu_type() -> str:
-    from sgpu_decl.gpus.devices import read_devices
-
     return "GPU" if read_devices().visible else "CPU"

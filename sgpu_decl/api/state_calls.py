@@ -8,6 +8,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import resource_named
+from sgpu_decl.storing.stores import grants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,8 +138,6 @@ class StateCalls:
         Raises:
             SgpuError: the state lies in no database (`no_grants`).
         """
-        from sgpu_decl.storing.stores import grants
-
         place = self._project.shared_place
         sql = grants(place, planner=planner, applier=applier) if place is not None else None
         if sql is None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.tracking.store_location import default_uri, sqlite_file, ui_command
+from sgpu_decl.tracking.tracker_launch import require_mlflow
 
 if TYPE_CHECKING:
     from sgpu_decl.api.session import Session
@@ -44,9 +46,6 @@ def tracking_pages(
         Usage: the port is taken.
         SgpuError: MLflow is not installed.
     """
-    from sgpu_decl.tracking.store_location import default_uri, sqlite_file, ui_command
-    from sgpu_decl.tracking.tracker_launch import require_mlflow
-
     home = session.state_dir.parent
     uri = default_uri(home)
     store = sqlite_file(uri)

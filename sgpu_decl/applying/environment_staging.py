@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from sgpu_decl.applying.launch_records import launch_of
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.environments.captured.capture import capture
+from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.facts.environment_facts import FromLock, Recipe
 from sgpu_decl.facts.job_spec import launching_in
@@ -131,7 +133,6 @@ def _rebuild(project: OpenedProject, planned: Change | None, progress: Progress)
     """From what a plan says alone: of another process, or another machine."""
     if planned is None or planned.launch is None:
         return None
-    from sgpu_decl.environments.interpreters import NoPython
 
     spec: Mapping[str, Json] = json.loads(planned.launch.inputs.spec)
     folder = (project.root / planned.launch.owner).parent
@@ -145,7 +146,6 @@ def _rebuild(project: OpenedProject, planned: Change | None, progress: Progress)
         from sgpu_decl.environments.declared.lock import Lock
 
         return FromLock(lock=Lock.from_json(lock), python=python, folder=folder)
-    from sgpu_decl.environments.captured.capture import capture
 
     captured, _ = capture(python.executable, program=python.program, progress=progress)
     return captured

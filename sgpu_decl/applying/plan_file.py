@@ -7,20 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent.secret_environ import PLAN_KEY
+from sgpu_decl.applying.environment_staging import keep_environments
+from sgpu_decl.applying.pinned_code import launched_code, pin
+from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, SgpuError, StalePlan
+from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
 from sgpu_decl.facts.location import project_above
 from sgpu_decl.facts.remotes import project_identity
+from sgpu_decl.facts.sealed_target import is_sealed
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
+from sgpu_decl.planning.plan_json import saved_from_json, saved_text
+from sgpu_decl.planning.plan_seal import has_good_seal
+from sgpu_decl.planning.saved_plan_checks import contradictions, disagreements
 from sgpu_decl.regular_files import read_regular
 from sgpu_decl.system_errors import error_text
 
 if TYPE_CHECKING:
-    from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.facts.opened_project import OpenedProject
     from sgpu_decl.model.step_progress import Progress
 
@@ -33,10 +40,6 @@ def save_plan(
     Raises:
         SgpuError: the file cannot be written, or is there and is no saved plan.
     """
-    from sgpu_decl.applying.environment_staging import keep_environments
-    from sgpu_decl.applying.pinned_code import launched_code, pin
-    from sgpu_decl.planning.plan_json import saved_text
-
     refuse_taken(path)
     plan = replace(prepared.with_commit().plan, identity=project.identity)
     keep_environments(project, plan, prepared.environments, path.resolve(), progress)
@@ -77,12 +80,6 @@ def load_plan(path: Path) -> "Prepared":
     Raises:
         InvalidInput: truncated, of another format, no plan at all, or with a seal of another key.
     """
-    from sgpu_decl.applying.prepared import Prepared
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.planning.plan_json import saved_from_json
-    from sgpu_decl.planning.plan_seal import has_good_seal
-    from sgpu_decl.planning.saved_plan_checks import contradictions
-
     file = os.fspath(path)
     text, key = read_regular(path).decode("utf-8", "replace"), _key()
     plan, findings = saved_from_json(text, file, key)
@@ -109,8 +106,6 @@ def check_seal(project: "OpenedProject", prepared: "Prepared") -> None:
     Raises:
         InvalidInput: it has none, or this machine has no key to check it with.
     """
-    from sgpu_decl.facts.sealed_target import is_sealed
-
     if prepared.sealed or not is_sealed(project.opened):
         return
     where = f"the target `{prepared.plan.target}`" if prepared.plan.target else "this project"
@@ -188,8 +183,6 @@ def check_state(project: "OpenedProject", plan: Plan) -> None:
     Raises:
         InvalidInput: it launches, stops or shows something else than planning would.
     """
-    from sgpu_decl.planning.saved_plan_checks import disagreements
-
     state = project.states.read()
     if plan.serial == 0 and state is None:
         state = State(lineage=plan.lineage, serial=0, resources={})

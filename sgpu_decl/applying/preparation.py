@@ -20,6 +20,7 @@ from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.facts.production_checks import production_checks
+from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
@@ -217,7 +218,6 @@ def _compared(
     these files are not valid, all changes are those of this branch."""
     from sgpu_decl.environments.declared.environment_files import fetch_files
     from sgpu_decl.facts.base_files import BaseFiles
-    from sgpu_decl.facts.project_file import read_file
     from sgpu_decl.planning.causes import all_caused_here, with_causes
 
     with BaseFiles(project.opened, base) as files:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.api import is_saved_plan
+from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
 from sgpu_decl.cli.event_file import event_file, event_option
 from sgpu_decl.cli.file_options import (
     file_options,
@@ -14,7 +16,8 @@ from sgpu_decl.cli.file_options import (
     selection_options,
     words_argument,
 )
-from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, rank_option
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, rank_option, read_ranks
+from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -64,11 +67,6 @@ def command(
     Exit codes: 0 ok, 1 error, 3 stale plan, locked state or not reviewed, 5 a run failed,
     130 interrupted.
     """
-    from sgpu_decl.api import is_saved_plan
-    from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
-    from sgpu_decl.cli.options import read_ranks
-    from sgpu_decl.cli.staging_progress import open_progress
-
     if detach and rank is not None:
         raise click.UsageError("`--detach` follows no run: leave out `--rank`")
     settings = ApplySettings(

@@ -5,6 +5,7 @@ import click
 from sgpu_decl.cli.terminal_output import interactive
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.plan import Action, Plan
+from sgpu_decl.views.terminal import neutral
 
 __all__ = ["NotApproved", "approve", "confirm", "has_changes"]
 
@@ -80,7 +81,5 @@ def _approve_replacing(names: list[str], *, hint: str) -> None:
 
 
 def _ask(question: str) -> str:
-    from sgpu_decl.views.terminal import neutral
-
     answer = click.prompt(neutral(question), default="", show_default=False, err=True, type=str)
     return str(answer).strip()

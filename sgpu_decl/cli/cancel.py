@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
-from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.interrupts import Signals
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options, read_duration
+from sgpu_decl.cli.run_endings import await_stops
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.errors import NotFound
+from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.views.status_json import status_objects
+from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -53,12 +57,6 @@ def command(
 
     Exit codes: 0 ok, 1 error, 130 left before the runs had ended.
     """
-    from sgpu_decl.cli.interrupts import Signals
-    from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.cli.run_endings import await_stops
-    from sgpu_decl.model.attempt import AttemptState
-    from sgpu_decl.views.terminal import count
-
     if no_wait and force_after is not None:
         raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")
     patience = read_duration(force_after) if force_after is not None else None

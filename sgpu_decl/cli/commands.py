@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.errors import Usage
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -279,8 +281,6 @@ class LazyGroup(click.Group):
             word = f"{word} {following}" if ours else word
         if ours is not None:
             from shlex import join
-
-            from sgpu_decl.errors import Usage
 
             # an option of another tool means something else here, or nothing
             names = rest if not any(item.startswith("-") for item in rest) else ()

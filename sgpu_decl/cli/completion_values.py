@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from sgpu_decl.api import Location, Session
 from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.shipped_files import shipped_folder
 
 if TYPE_CHECKING:
-    from sgpu_decl.api import Session
     from sgpu_decl.model.state import Resource
 
 __all__ = ["KINDS", "offered"]
@@ -56,8 +56,6 @@ def _first_words(text: str) -> str:
 
 
 def _session(context: click.Context) -> "Session":
-    from sgpu_decl.api import Location, Session
-
     project, target = context.params.get("project"), context.params.get("target")
     location = Location(project=Path(project) if project else None, target=target, offline=True)
     return context.with_resource(Session.open(location))

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.file_options import file_options
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
@@ -45,8 +46,6 @@ def command(
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
-    from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
-
     file, names = file_and_names(words)
     session = source.session(file) if file is not None else source.recorded()
     options = PlanOptions(select=(*names, *select), exclude=exclude, destroy=True)

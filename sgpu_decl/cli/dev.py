@@ -13,6 +13,7 @@ from sgpu_decl.cli.commands import DEV_COMMANDS, LazyGroup
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer_exactly, note, show_exactly
 from sgpu_decl.scratch_folders import scratch_folder
+from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
 from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
 __all__ = ["command", "workspace_command"]
@@ -89,8 +90,6 @@ def workspace_command(
     The command prints the variables to export, so that the SDK and sgpu find the workspace. Without
     --root its content is deleted at the end.
     """
-    from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
-
     execution = ExecutionSettings(
         capacity=gpus, python=python, generous=generous,
         wheels=Path(wheels).absolute() if wheels else None,

@@ -9,6 +9,7 @@ from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import file_and_names, open_named
 from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
+from sgpu_decl.views.attempt_diff_text import attempt_diff_json, attempt_diff_text
 
 __all__ = ["command"]
 
@@ -40,7 +41,6 @@ def command(*, source: ProjectSource, before: str | None, after: str | None, out
         refs = [runs.previous(ref), ref]
     with slow_step(f"reading code, results and MLflow metrics of {refs[0]} and {refs[1]}"):
         diff = runs.diff(refs[0], refs[1])
-    from sgpu_decl.views.attempt_diff_text import attempt_diff_json, attempt_diff_text
 
     if output == "json":
         answer(attempt_diff_json(diff))

@@ -13,7 +13,11 @@ from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.probe import ProbeRequest, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
+from sgpu_decl.model.doctor_finding import Grade
 from sgpu_decl.model.target import target_option
+from sgpu_decl.views.doctor_report import report_text
+from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
+from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -98,8 +102,6 @@ def command(
 def report_command(*, source: ProjectSource) -> int:
     """Print the last findings of `sgpu doctor -t TARGET` without names, hosts or ids, for an
     issue."""
-    from sgpu_decl.views.doctor_report import report_text
-
     session = source.session()
     session.check_target()
     show(report_text(session.doctor.kept()).removesuffix("\n"))
@@ -138,8 +140,6 @@ def report(findings: "Iterable[Finding]", output: str, project: str | None) -> i
     Raises:
         SgpuError: a check failed, and the output is text.
     """
-    from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
-
     results = []
     for finding in findings:
         results.append(finding)
@@ -156,10 +156,6 @@ def report(findings: "Iterable[Finding]", output: str, project: str | None) -> i
 
 
 def _failure(findings: "list[Finding]") -> SgpuError | None:
-    from sgpu_decl.errors import SgpuError
-    from sgpu_decl.model.doctor_finding import Grade
-    from sgpu_decl.views.terminal import count
-
     failed = [finding for finding in findings if finding.grade is Grade.FAIL]
     if not failed:
         return None

@@ -4,10 +4,14 @@ import sys
 
 import click
 
+from sgpu_decl.api import base_requirements, difference
+from sgpu_decl.api.environment_calls import base_named, bases
 from sgpu_decl.cli.commands import ENV_COMMANDS, LazyGroup
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, show, takes_colour
+from sgpu_decl.views.environments_json import base_to_json, difference_to_json, environment_to_json
+from sgpu_decl.views.environments_text import bases_table, difference_text, environment_text
 
 __all__ = [
     "bases_command",
@@ -24,14 +28,9 @@ command = LazyGroup(ENV_COMMANDS, "env", "Show and compare Python environments."
 @output_option()
 def bases_command(*, output: str) -> int:
     """List the base environments that `env.base` may name."""
-    from sgpu_decl.api.environment_calls import bases
-
     if output == "json":
-        from sgpu_decl.views.environments_json import base_to_json
-
         answer({"bases": [base_to_json(base) for base in bases()]})
         return 0
-    from sgpu_decl.views.environments_text import bases_table
 
     show(bases_table(bases()))
     return 0
@@ -47,15 +46,10 @@ def show_command(*, source: ProjectSource, name: str, output: str) -> int:
     ENVIRONMENT is a base (`gpu-4`), `this` for the interpreter that runs sgpu, a lock file, the
     start of a staged snapshot's digest, or an attempt (`train#8`).
     """
-    from sgpu_decl.api.environment_calls import base_named
-
     environment, base = source.environment(name), base_named(name)
     if output == "json":
-        from sgpu_decl.views.environments_json import environment_to_json
-
         answer(environment_to_json(environment, base))
         return 0
-    from sgpu_decl.views.environments_text import environment_text
 
     show(environment_text(environment, base))
     return 0
@@ -69,8 +63,6 @@ def requirements_command(*, name: str, output: str) -> int:
 
     What no package index has is left out and named in comments.
     """
-    from sgpu_decl.api import base_requirements
-
     text, left_out = base_requirements(name)
     if output == "json":
         answer({"base": name, "requirements": text, "left_out": left_out})
@@ -86,15 +78,10 @@ def requirements_command(*, name: str, output: str) -> int:
 @output_option()
 def diff_command(*, source: ProjectSource, before: str, after: str, output: str) -> int:
     """Show which packages differ from A to B; each is named as in `sgpu env show`."""
-    from sgpu_decl.api import difference
-
     differences = difference(source.environment(before), source.environment(after))
     if output == "json":
-        from sgpu_decl.views.environments_json import difference_to_json
-
         answer(difference_to_json(differences))
         return 0
-    from sgpu_decl.views.environments_text import difference_text
 
     show(difference_text(differences, colour=takes_colour(sys.stdout)))
     return 0

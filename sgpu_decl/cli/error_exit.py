@@ -14,6 +14,7 @@ from sgpu_decl.cli.next_steps import complete_error
 from sgpu_decl.cli.terminal_output import annotate
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
+from sgpu_decl.system_errors import advice, error_text
 
 if TYPE_CHECKING:
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -129,8 +130,6 @@ def _command_path(arguments: Sequence[str]) -> str:
 
 
 def _system(error: OSError) -> SgpuError:
-    from sgpu_decl.system_errors import advice, error_text
-
     return SgpuError(
         f"the operating system refused: {error_text(error)}", hint=advice(error), code="system"
     )

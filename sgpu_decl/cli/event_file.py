@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl import __version__
 from sgpu_decl.cli.terminal_output import note, now
 from sgpu_decl.errors import Interrupted, SgpuError
+from sgpu_decl.system_errors import error_text
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Prepared
@@ -41,8 +43,6 @@ class EventFile:
         self._size = 0  # of whole lines
 
     def version(self) -> None:
-        from sgpu_decl import __version__
-
         self._write("version", {"tool_version": __version__})
 
     def plan(self, prepared: "Prepared") -> None:
@@ -106,8 +106,6 @@ class EventFile:
             self._size += len(line)
 
     def _give_up(self, error: OSError) -> None:
-        from sgpu_decl.system_errors import error_text
-
         assert self._file is not None  # noqa: S101  it was written to
         if stat.S_ISREG(os.fstat(self._file).st_mode):
             with suppress(OSError):
@@ -148,7 +146,6 @@ def _opened(path: str) -> int:
     Raises:
         SgpuError: it cannot be opened, or holds something else than events.
     """
-    from sgpu_decl.system_errors import error_text
     from sgpu_decl.views.event_stream import EVENT_ENDINGS, FIRST_KEYS
 
     try:

@@ -7,6 +7,9 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
+from sgpu_decl.diagnostics.codes import registry
+from sgpu_decl.errors import NotFound
+from sgpu_decl.views.codes_text import code_list, code_text
 
 __all__ = ["command"]
 
@@ -25,10 +28,6 @@ def command(*, code: str | None, output: str) -> int:
 
     Exit codes: 0, and 1 if there is no such code.
     """
-    from sgpu_decl.diagnostics.codes import registry
-    from sgpu_decl.errors import NotFound
-    from sgpu_decl.views.codes_text import code_list, code_text
-
     codes = registry()
     if code is None:
         if output == "json":

@@ -9,6 +9,7 @@ from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.views.terminal import count, size
 
 __all__ = ["command"]
 
@@ -39,7 +40,6 @@ def command(*, source: ProjectSource, name: str | None, output: str) -> int:
             "lacking": list(result.lacking),
         })  # fmt: skip
         return 1 if result.lacking else 0
-    from sgpu_decl.views.terminal import count, size
 
     show(str(result.folder))
     if result.files:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from sgpu_decl.api import is_saved_plan
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import Command, ProjectSource, project_option, target_option, whole
 from sgpu_decl.cli.run_names import is_path
@@ -121,7 +122,6 @@ def _names_file(word: str) -> bool:
     text = word.partition("[")[0]
     if "." in text:
         return os.path.isfile(word) or not text.startswith(("run.", "job."))
-    from sgpu_decl.api import is_saved_plan
 
     return is_saved_plan(Path(word))
 

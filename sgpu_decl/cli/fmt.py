@@ -8,6 +8,7 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
+from sgpu_decl.views.format_text import format_diff
 
 if TYPE_CHECKING:
     from sgpu_decl.api.formatted_files import Formatted
@@ -56,8 +57,6 @@ def command(*, paths: tuple[str, ...], check: bool, with_diff: bool, output: str
         answer(data, error=error)
         return 1 if error is not None or (check and changed) else 0
     if with_diff:
-        from sgpu_decl.views.format_text import format_diff
-
         colour = takes_colour(sys.stdout)
         for file in changed:
             show(format_diff(file.shown, file.before, file.after or "", colour=colour))

@@ -4,10 +4,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options, whole
+from sgpu_decl.cli.approval import confirm
+from sgpu_decl.cli.options import (
+    ProjectSource,
+    lock_option,
+    output_option,
+    project_options,
+    read_duration,
+    whole,
+)
 from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.state import KEEP_LAST
+from sgpu_decl.views.gc_text import (
+    gc_kept,
+    gc_listing,
+    gc_problems,
+    gc_summary,
+    listed_attempts,
+    not_found_note,
+)
 
 if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
@@ -55,17 +71,6 @@ def command(
 
     It lists what goes, and asks before it deletes anything. Without a terminal it needs -y.
     """
-    from sgpu_decl.cli.approval import confirm
-    from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.views.gc_text import (
-        gc_kept,
-        gc_listing,
-        gc_problems,
-        gc_summary,
-        listed_attempts,
-        not_found_note,
-    )
-
     age = read_duration(older_than) if older_than is not None else None
     session = source.recorded()
 

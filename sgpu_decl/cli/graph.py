@@ -2,9 +2,13 @@
 
 import click
 
+from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.file_options import file_argument, file_options
 from sgpu_decl.cli.options import ProjectSource
+from sgpu_decl.cli.plan_errors import plan_error
+from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, show
+from sgpu_decl.views import graph_text
 
 __all__ = ["command"]
 
@@ -29,11 +33,6 @@ def command(*, source: ProjectSource, file: str | None, with_plan: bool, output:
 
     Exit codes: 0 ok, 1 the file is not valid, or its plan cannot be applied.
     """
-    from sgpu_decl.cli.error_exit import show_error
-    from sgpu_decl.cli.plan_errors import plan_error
-    from sgpu_decl.cli.staging_progress import open_progress
-    from sgpu_decl.views import graph_text
-
     session = source.session(file)
     graph, error = session.graph(), None
     if with_plan:

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 import click
 
+from sgpu_decl import __version__
 from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from sgpu_decl.cli.next_steps import forget
 from sgpu_decl.cli.standard_streams import (
@@ -87,8 +88,6 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
 def _version_option() -> click.Option:
     def show(ctx: click.Context, _: click.Parameter, value: object) -> None:
         if value:
-            from sgpu_decl import __version__
-
             click.echo(f"sgpu {__version__}")
             ctx.exit()
 

@@ -6,10 +6,12 @@ from dataclasses import asdict
 
 import click
 
+from sgpu_decl.api.tracking_pages import tracking_pages
 from sgpu_decl.cli.commands import MLFLOW_COMMANDS, LazyGroup
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.views.terminal import count
 
 __all__ = ["command", "sync_command", "ui_command"]
 
@@ -34,7 +36,6 @@ def sync_command(*, source: ProjectSource, name: str, server: str | None, output
     if output == "json":
         answer({"attempt": str(ref), **asdict(result), "left": list(result.left)})
         return 0
-    from sgpu_decl.views.terminal import count
 
     show(result.run_id)
     note(
@@ -58,8 +59,6 @@ def ui_command(*, source: ProjectSource, port: int | None) -> int:
 
     Exit codes: those of MLflow; 1 error (nothing was tracked here, or MLflow is not installed).
     """
-    from sgpu_decl.api.tracking_pages import tracking_pages
-
     pages = tracking_pages(source.session(), port, os.environ)
     show(pages.url)
     if pages.tunnel is not None:

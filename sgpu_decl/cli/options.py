@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sgpu_decl.api import Location, Patience, Session
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import remember
 from sgpu_decl.cli.terminal_output import show
@@ -17,7 +18,7 @@ from sgpu_decl.errors import Locked, NotFound
 from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from sgpu_decl.api import Location, Patience, Prepared, Session
+    from sgpu_decl.api import Prepared
     from sgpu_decl.model.known_environment import Environment
 
 __all__ = [
@@ -55,8 +56,6 @@ class ProjectSource:
     offline: bool = False
 
     def location(self, file: str | None = None) -> "Location":
-        from sgpu_decl.api import Location
-
         return Location(
             file=Path(file) if file is not None else None,
             project=Path(self.project) if self.project is not None else None,
@@ -69,8 +68,6 @@ class ProjectSource:
 
     def session(self, file: str | None = None) -> "Session":
         """Open the project until the command ends, and show the notes on where its state lies."""
-        from sgpu_decl.api import Session
-
         session = _opened(Session.open(self.location(file), _patience(self.lock_timeout)))
         if self.offline and session.in_project:
             _note_copy(session)
@@ -79,15 +76,11 @@ class ProjectSource:
     def described(self, text: str, file: str | None = None) -> "Session":
         """Open the project of a run that no file describes yet. `text` is what its file holds if
         `file` is written, or would hold."""
-        from sgpu_decl.api import Session
-
         patience = _patience(self.lock_timeout)
         return _opened(Session.for_text(text, self.location(file), patience))
 
     def saved(self, plan: Path) -> "tuple[Session, Prepared]":
         """Load a saved plan, and open the project that it was made for."""
-        from sgpu_decl.api import Session
-
         session, prepared = Session.open_saved(plan, self.location(), _patience(self.lock_timeout))
         return _opened(session), prepared
 
@@ -101,8 +94,6 @@ class ProjectSource:
 
     def environment(self, name: str) -> "Environment":
         """The environment of that name. The project is opened if the name needs it."""
-        from sgpu_decl.api import Session
-
         with Session.open(self.location()) as session:
             return session.environment(name)
 
@@ -190,8 +181,6 @@ def _opened(session: "Session") -> "Session":
 
 def _patience(seconds: float) -> "Patience":
     """Wait for so many seconds, and name each holder of the lock once."""
-    from sgpu_decl.api import Patience
-
     announced: set[str | None] = set()
 
     def say(refused: Locked) -> None:

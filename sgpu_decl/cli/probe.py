@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sgpu_decl.cli.approval import confirm
 from sgpu_decl.cli.options import read_duration, whole
+from sgpu_decl.cli.terminal_output import note, show
 from sgpu_decl.errors import Usage
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.probe import ACTS, ProbeOptions
+from sgpu_decl.views.doctor_text import probe_cost_text
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -112,8 +115,6 @@ def _options(
     limit: str | None,
     only: tuple[str, ...],
 ) -> ProbeOptions:
-    from sgpu_decl.model.probe import ProbeOptions
-
     default = ProbeOptions()
     if nodes is not None and nodes > _MOST_NODES:
         raise Usage("`--nodes` is 1 or 2", hint="two nodes show all that more would")
@@ -152,10 +153,6 @@ def _probed(
         NotApproved: nobody said yes.
         BackendError: the platform does not answer, or does not allow it.
     """
-    from sgpu_decl.cli.approval import confirm
-    from sgpu_decl.cli.terminal_output import note, show
-    from sgpu_decl.views.doctor_text import probe_cost_text
-
     show(f"{platform.host}: {probe_cost_text(platform.cost(options))}", err=True)
     confirm("Launch them?", auto=auto, unattended="approve it with `-y`")
     with closing(platform.probe(options, note)) as findings:

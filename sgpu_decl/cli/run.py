@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.api import current_folder
+from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.file_options import ON_ACTIVE, set_option
 from sgpu_decl.cli.options import (
@@ -18,8 +20,10 @@ from sgpu_decl.cli.options import (
     lock_option,
     output_option,
     rank_option,
+    read_ranks,
     whole,
 )
+from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import note
 from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan_options import PlanOptions
@@ -77,9 +81,6 @@ def command(
     Exit codes: 0 ok, 1 error, 3 locked state, 5 the run failed, 130 interrupted.
     """
     from sgpu_decl.api.command_run import command_run, name_of
-    from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
-    from sgpu_decl.cli.options import read_ranks
-    from sgpu_decl.cli.staging_progress import open_progress
 
     if detach and rank is not None:
         raise click.UsageError("`--detach` follows no run: leave out `--rank`")
@@ -140,8 +141,6 @@ def _declares_environment(path: str) -> bool:
 def _check_savable(file: Path) -> None:
     """Check that a run file may be written before planning costs anything. The paths in it are
     relative to its folder, so it lies where the command was typed."""
-    from sgpu_decl.api import current_folder
-
     if file.suffix not in (".yaml", ".yml"):
         raise Usage(f"`{file}` is no name for a run file", hint="its name ends in `.yaml`")
     if file.parent.resolve() != current_folder().resolve():

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sgpu_decl.api import is_whole_name, split_attempt
 from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
+from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -30,8 +32,6 @@ def sort_option(command: Command) -> Command:
 
 def names_table(names: Sequence[str], refs: "Sequence[AttemptRef]") -> bool:
     """Whether names stand for a table: a matrix and a glob do, also while they have one run."""
-    from sgpu_decl.api import is_whole_name, split_attempt
-
     return len(refs) > 1 or not all(
         is_whole_name(split_attempt(name)[0], ref.address) for name in names for ref in refs
     )
@@ -47,7 +47,6 @@ def show_table(
     """
     from sgpu_decl.views.results_text import table_secrets_note
     from sgpu_decl.views.run_table_text import table_csv, table_json, table_markdown, table_text
-    from sgpu_decl.views.terminal import count
 
     with slow_step(f"reading results and MLflow metrics of {count(len(refs), 'run')}"):
         table = session.runs.table(refs)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.api import is_saved_plan
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import (
@@ -19,7 +20,9 @@ from sgpu_decl.cli.options import (
 from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.run_table import names_table, show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
+from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.views.status_json import run_object
+from sgpu_decl.views.status_text import run_details
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -52,8 +55,6 @@ def command(
     The runs of a matrix, or of a glob, are shown as a table, as `sgpu results` does. With `--sort
     loss` the run of the lowest loss comes first.
     """
-    from sgpu_decl.api import is_saved_plan
-
     if name is not None and is_saved_plan(Path(name)):
         if source != ProjectSource():
             raise click.UsageError(
@@ -82,8 +83,6 @@ def command(
 
         show(render(run, now=now()), nl=False)
     else:
-        from sgpu_decl.views.status_text import run_details
-
         colour = takes_colour(sys.stdout)
         show(run_details(run, now=now(), colour=colour, hints=complete))
     return 0
@@ -100,8 +99,6 @@ def _refuse_sort(sort: str | None, what: str) -> None:
 
 def _note_run_of_that_name(source: ProjectSource, name: str) -> None:
     """Say which of the two is shown if a saved plan has the name of a run."""
-    from sgpu_decl.errors import SgpuError
-
     session = source.session()
     try:
         address = session.runs.find(name)[0].address
@@ -112,8 +109,6 @@ def _note_run_of_that_name(source: ProjectSource, name: str) -> None:
 
 
 def _show_job(session: "Session", name: str, output: str) -> int:
-    from sgpu_decl.errors import NotFound
-
     jobs = session.jobs.find(name)
     if len(jobs) > 1:
         raise NotFound(

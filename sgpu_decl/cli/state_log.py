@@ -4,6 +4,7 @@ import click
 
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.views.state_log_text import log_json, log_text
 
 __all__ = ["command"]
 
@@ -21,8 +22,6 @@ __all__ = ["command"]
 @output_option()
 def command(*, source: ProjectSource, tail: int, output: str) -> int:
     """Show who changed a shared state, when, and how: the newest entry comes first."""
-    from sgpu_decl.views.state_log_text import log_json, log_text
-
     entries = source.recorded().state.log(tail)
     if output == "json":
         answer({"entries": log_json(entries)})

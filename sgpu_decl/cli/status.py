@@ -12,6 +12,8 @@ from sgpu_decl.cli.options import ProjectSource, offline_option, output_option, 
 from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import status_objects
+from sgpu_decl.views.status_text import nothing_live, status_table
+from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -52,7 +54,6 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
         data: dict[str, Json] = {"project": project, "runs": status_objects(views)}
         answer({**data, "jobs": list(map(job_fields, jobs))} if jobs else data)
         return 0
-    from sgpu_decl.views.status_text import status_table, way_out_notes
 
     colour = takes_colour(sys.stdout)
     if views:
@@ -82,8 +83,6 @@ def _named(
 
 def _say_nothing_is_live(session: "Session") -> None:
     """Say why there is nothing to show: no project, no launch yet, or all runs destroyed."""
-    from sgpu_decl.views.status_text import nothing_live
-
     if not session.in_project:
         show(f"no project in `{session.root}` or in a folder above it")
         note("hint: `sgpu init` writes a first run; `--project DIR` names a project elsewhere")
@@ -95,8 +94,6 @@ def _say_nothing_is_live(session: "Session") -> None:
 
 
 def _show_tracking(session: "Session", views: "Sequence[AttemptView]") -> None:
-    from sgpu_decl.views.tracking_text import tracking_notes
-
     stores = set()
     for view in views:
         run = view.links.get("mlflow")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
-from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.error_exit import show_error
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options, read_duration
+from sgpu_decl.cli.run_endings import FollowEnd, outcome_error, show_endings
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note, now
 from sgpu_decl.views.status_json import status_objects
@@ -38,10 +40,6 @@ def command(
 
     Exit codes: 0 all succeeded, 1 timeout, 5 a run did not succeed, 130 interrupted.
     """
-    from sgpu_decl.cli.error_exit import show_error
-    from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.cli.run_endings import FollowEnd, outcome_error, show_endings
-
     limit = read_duration(timeout) if timeout is not None else None
     session, names = open_named(source, names)
     refs = session.runs.find_active(*names)

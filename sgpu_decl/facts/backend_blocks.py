@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.location import ROOT_FILE, Location, Opened
+from sgpu_decl.facts.project_file import read_file
 
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
@@ -17,8 +18,6 @@ __all__ = ["backend_blocks"]
 def backend_blocks(opened: Opened, location: Location, owner: str) -> "tuple[BackendOptions, ...]":
     """Return the blocks of the runs and jobs in the project's file, and in the file `owner` of a
     run, for the target. A file that cannot be read names nothing."""
-    from sgpu_decl.facts.project_file import read_file
-
     root = os.path.realpath(opened.root)
     blocks: list[BackendOptions] = []
     for name in dict.fromkeys((ROOT_FILE, owner)):

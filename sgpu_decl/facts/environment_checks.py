@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import bases_of, may_have_base
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.environments.package_lists.site_folders import active_environments, has_module
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments
 from sgpu_decl.facts.finding_places import locator, placed
 from sgpu_decl.facts.import_checks import examine, on_base
@@ -135,10 +136,5 @@ class EnvironmentChecks:
 
     def _elsewhere(self, name: str) -> str | None:
         """The interpreter of an environment of the user that has a top-level package."""
-        from sgpu_decl.environments.package_lists.site_folders import (
-            active_environments,
-            has_module,
-        )
-
         environments = active_environments(os.environ, self._folder)
         return next((python for python, home in environments if has_module(home, name)), None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
@@ -109,8 +110,6 @@ class DeclaredEnvironments:
         return self._lookups[key]
 
     def _find(self, request: "_Request", places: Mapping[str, Place]) -> Lookup:
-        from sgpu_decl.environments.interpreters import NoPython
-
         folder = self._project.checkout_folder(request.folder)
         python = self._project.pythons().find(request.env.python, folder)
         if isinstance(python, NoPython):

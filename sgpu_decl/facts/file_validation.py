@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.kinds import capabilities_of
+from sgpu_decl.config.file_reader import read, read_targets
 from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.facts.check_keys import check_key
@@ -72,7 +73,6 @@ def check_file(
 def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
     checkout = Checkout(opened.root)
     values = variable_files(location)
-    from sgpu_decl.config.file_reader import read, read_targets
 
     def git() -> Mapping[str, str]:
         return checkout.facts

@@ -8,7 +8,9 @@ from sgpu_decl.backends.kinds import bases_of, is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.staging.installs import installs_in_code, installs_in_command
 from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.staging.sources import sources
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest
@@ -42,8 +44,6 @@ def examine(
         importable: says whether the interpreter that runs sgpu may find a top-level package.
         elsewhere: gives the interpreter of an environment of the user that has one.
     """
-    from sgpu_decl.staging.installs import installs_in_code, installs_in_command
-
     if config.command is not None:
         yield from installs_in_command(config.command, code.root, place)
     if config.entrypoint is None:

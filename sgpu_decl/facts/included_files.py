@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sgpu_decl.config.include import Included, IncludedFile, IncludePattern
+from sgpu_decl.config.project_files import read_files
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.facts.file_kind import YAML_SUFFIXES, holds_plan
 from sgpu_decl.frozen_dataclass import dataclass
@@ -99,8 +100,6 @@ class FileReader:
 def files_of(file: Path) -> tuple[Path, ...]:
     """A run or project file, and the files that it includes now; a file that cannot be read
     includes none."""
-    from sgpu_decl.config.project_files import read_files
-
     reader = FileReader(file, file.name)
     try:
         content = read_regular(file)

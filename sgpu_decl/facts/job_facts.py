@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import kind_named, only_kind
+from sgpu_decl.config.backend import read_backend
 from sgpu_decl.config.loaded import Loaded, LoadedJob
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
@@ -65,7 +66,6 @@ class DeclaredJobs:
             return job.config.backend
         if job.config.run is not None and job.config.run in self.backends:
             return self.backends[job.config.run]
-        from sgpu_decl.config.backend import read_backend
 
         return read_backend(only_kind("keeps notebooks", lambda kind: kind.jobs).name)
 

@@ -6,11 +6,14 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from sgpu_decl.config.project_files import read_files
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import COMMAND_FILE, DEFAULT_FILES, Opened, absolute
 from sgpu_decl.model.address import Address
 from sgpu_decl.regular_files import read_regular
+from sgpu_decl.text.yaml_nodes import Mapping, Scalar
 
 __all__ = ["Owners", "declared_runs", "refuse_declared"]
 
@@ -73,10 +76,6 @@ def refuse_declared(name: str, opened: Opened, owners: Iterable[str]) -> None:
 
 def declared_runs(file: Path) -> tuple[str, ...]:
     """The names of runs as written; none if there is no file, or it cannot be read."""
-    from sgpu_decl.config.project_files import read_files
-    from sgpu_decl.facts.included_files import FileReader
-    from sgpu_decl.text.yaml_nodes import Mapping, Scalar
-
     if file.name == COMMAND_FILE:
         return ()
     try:

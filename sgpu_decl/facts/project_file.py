@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.config.project_files import nothing_included
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
@@ -77,8 +78,6 @@ def read_text(text: str, opened: Opened, location: Location, checkout: Checkout)
     Raises:
         InvalidInput: it holds errors; all of them are in `diagnostics`.
     """
-    from sgpu_decl.config.project_files import nothing_included
-
     loaded, findings = _read_valid(text.encode(), opened, location, checkout, nothing_included)
     return Validated(loaded=loaded, findings=findings)
 

@@ -4,8 +4,12 @@ asked, because anybody may have written it."""
 import os
 from pathlib import Path
 
+from sgpu_decl.config.sealed_reader import read_sealed
+from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import YAML_SUFFIXES, holds_plan
+from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import ROOT_FILE, Opened, absolute
+from sgpu_decl.facts.project_file import invalid_file, read_bytes
 
 __all__ = ["is_sealed"]
 
@@ -23,10 +27,6 @@ def is_sealed(opened: Opened) -> bool:
 def _says_sealed(file: Path, opened: Opened) -> bool:
     if file.suffix not in YAML_SUFFIXES or not file.is_file() or holds_plan(file):
         return False
-    from sgpu_decl.config.sealed_reader import read_sealed
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.included_files import FileReader
-    from sgpu_decl.facts.project_file import invalid_file, read_bytes
 
     checkout, shown = Checkout(opened.root), os.path.relpath(file)
     sealed, findings = read_sealed(

@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import DEFAULT, remote_kind
+from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Opened
+from sgpu_decl.facts.project_file import Validated, read_bytes
 from sgpu_decl.functions.call_refusals import refuse
 from sgpu_decl.functions.call_settings import DEFAULT_TIMEOUT, Settings
 from sgpu_decl.functions.caller_tracking import Parent
 from sgpu_decl.functions.origin import Origin
+from sgpu_decl.gpus.devices import read_devices
+from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
     from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.project_file import Validated
 
 __all__ = ["Declaration"]
 
@@ -41,10 +45,6 @@ class Declaration:
         Raises:
             InvalidInput: the decorator, or the project file, holds errors.
         """
-        from sgpu_decl.config.call_config import declare_call
-        from sgpu_decl.facts.included_files import FileReader
-        from sgpu_decl.facts.project_file import Validated, read_bytes
-
         file = opened.root / PROJECT_FILE
         shown = os.path.relpath(file)
         project = (read_bytes(file), shown) if file.is_file() else None
@@ -114,8 +114,5 @@ def _as_on_nodes() -> bool:
 
 def _of_this_machine() -> dict[str, Json]:
     """All GPUs of this machine; one rank without a GPU where it has none."""
-    from sgpu_decl.gpus.devices import read_devices
-    from sgpu_decl.model.gpu import GPUType
-
     count = len(read_devices().visible)
     return {"type": (GPUType.GPU if count else GPUType.CPU).name, "gpus": count or 1}

@@ -13,6 +13,7 @@ from sgpu_decl.functions.call_follower import say
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.views.results_html import render
 from sgpu_decl.views.results_text import secrets_note
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ class Results(list[R]):
         self._masked = dict(masked)  # what is shown instead, by rank
 
     def _repr_html_(self) -> str:
-        from sgpu_decl.views.results_html import render
-
         readable = [self._masked.get(rank, value) for rank, value in enumerate(self)]
         return render(readable, title=self.attempt)
 

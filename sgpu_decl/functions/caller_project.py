@@ -2,13 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
+from sgpu_decl.facts.location import Location, current_folder
 from sgpu_decl.functions.origin import program_file
-
-if TYPE_CHECKING:
-    from sgpu_decl.facts.location import Location
 
 __all__ = ["call_location"]
 
@@ -20,8 +17,6 @@ def call_location(*, project: str | None = None, target: str | None = None) -> "
     Raises:
         NotFound: the current folder does not exist any more, or `SGPU_PROJECT` names none.
     """
-    from sgpu_decl.facts.location import Location, current_folder
-
     current_folder()
     folder_variable = os.environ.get("SGPU_PROJECT") or None
     if project is None and folder_variable is not None and not os.path.isdir(folder_variable):

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.tracking.plain_folder import plain_folder
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -68,6 +70,5 @@ def _store(mlflow: "ModuleType | None") -> str | None:
     files = Path.cwd() / "mlruns"
     if release < _SQLITE_SINCE or any(files.glob("[0-9]*/meta.yaml")):
         return files.as_uri()
-    from sgpu_decl.tracking.plain_folder import plain_folder
 
     return f"sqlite:///{plain_folder(Path.cwd()) / 'mlflow.db'}"

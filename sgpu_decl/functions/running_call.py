@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
+from sgpu_decl.api import Session
 from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
 from sgpu_decl.functions.call_results import result_or_raise
 from sgpu_decl.functions.caller_project import call_location
@@ -15,10 +16,8 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.logs_text import clean_lines
+from sgpu_decl.views.status_html import render
 from sgpu_decl.views.status_json import status_object
-
-if TYPE_CHECKING:
-    from sgpu_decl.api import Session
 
 __all__ = ["DistributedFunctionCall", "RunStatus"]
 
@@ -53,8 +52,6 @@ class RunStatus:
         return f"{self.run_id} {self.state}"
 
     def _repr_html_(self) -> str:
-        from sgpu_decl.views.status_html import render
-
         return render(self.view, now=datetime.now(UTC))
 
 
@@ -85,8 +82,6 @@ class DistributedFunctionCall(Generic[R]):
         Raises:
             NotFound: there is no such call.
         """
-        from sgpu_decl.api import Session
-
         session = Session.open(call_location(project=project, target=target))
         return cls(session, session.runs.find_one(run_id))
 

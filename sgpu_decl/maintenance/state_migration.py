@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.storing.migration import migrate as copy_to
+from sgpu_decl.storing.stores import local_store
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.migration import Migrated
@@ -18,9 +20,6 @@ def migrate(project: OpenedProject) -> "Migrated":
         SgpuError: the project names no shared store, there is nothing to copy, or the store has
             another state of this project.
     """
-    from sgpu_decl.storing.migration import migrate as copy_to
-    from sgpu_decl.storing.stores import local_store
-
     place = project.shared_place
     if place is None:
         raise no_shared_state("there is no store to copy the state of this machine to")

@@ -6,6 +6,9 @@ from pathlib import Path
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.storing.migration import restore
+from sgpu_decl.storing.state_json import UNREADABLE, problem_of, state_from_json
+from sgpu_decl.storing.stores import local_store
 
 __all__ = ["PushedState", "push"]
 
@@ -24,10 +27,6 @@ def push(project: OpenedProject, file: Path) -> PushedState:
     Raises:
         SgpuError: the file is no such state, or does not fit what is recorded.
     """
-    from sgpu_decl.storing.migration import restore
-    from sgpu_decl.storing.state_json import UNREADABLE, problem_of, state_from_json
-    from sgpu_decl.storing.stores import local_store
-
     try:
         state, attempts = state_from_json(json.loads(file.read_bytes()))
     except OSError as error:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import BackendError, NotFound, SgpuError
+from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import read_record
 from sgpu_decl.tracking.tracker_launch import require_mlflow
 
@@ -52,7 +53,6 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
             code="nothing_to_sync",
         )
     require_mlflow()
-    from sgpu_decl.tracking.stores.store_protocol import StoreError
     from sgpu_decl.tracking.sync import push_run
 
     try:

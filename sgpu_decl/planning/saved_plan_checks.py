@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
@@ -202,8 +203,6 @@ def _contradictions_of_run(
 
 def _backend_of(address: Address, spec: str) -> str | None:
     """The backend of a run's spec; none where the text is not the spec of a run."""
-    from sgpu_decl.config.run import RunConfig
-
     try:
         value = json.loads(spec)
         if not isinstance(value, dict) or canonical(value) != spec:

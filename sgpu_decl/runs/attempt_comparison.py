@@ -4,11 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sgpu_decl.environments.package_lists.package_diff import difference
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import PackageChange
 from sgpu_decl.planning.field_changes import compare
+from sgpu_decl.runs.environment_lookup import environment_named
+from sgpu_decl.staging.code_diff import code_diff
 
 if TYPE_CHECKING:
     from sgpu_decl.facts.opened_project import OpenedProject
@@ -61,7 +64,6 @@ def _code(
         ]
     if digests[0] == digests[1]:
         return (), ()
-    from sgpu_decl.staging.code_diff import code_diff
 
     sides = [project.store.manifest(digest) for digest in digests]
     before, after = sides
@@ -80,8 +82,6 @@ def _packages(
 ) -> tuple[tuple[PackageChange, ...], Sequence[str]]:
     if len({(item.environment_digest, item.packages_digest) for item in inputs}) == 1:
         return (), ()
-    from sgpu_decl.environments.package_lists.package_diff import difference
-    from sgpu_decl.runs.environment_lookup import environment_named
 
     try:
         before, after = (environment_named(name, project=project) for name in names)

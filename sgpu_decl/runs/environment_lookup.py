@@ -9,11 +9,13 @@ from sgpu_decl.backends.kinds import bases_of
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.environments.package_lists.installed import this_interpreter
+from sgpu_decl.environments.package_lists.lock_kinds import read_lock
 from sgpu_decl.environments.package_lists.packages import cuda_of
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
-from sgpu_decl.runs.selectors import split_attempt
+from sgpu_decl.runs.project_runs import ProjectRuns
+from sgpu_decl.runs.selectors import resource_named, split_attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest
@@ -67,8 +69,6 @@ def environment_named(text: str, *, project: "OpenedProject") -> Environment:
 
 
 def _locked(text: str) -> Environment:
-    from sgpu_decl.environments.package_lists.lock_kinds import read_lock
-
     lock_file, findings = read_lock(Path(text), text)
     if lock_file is None:
         raise InvalidInput(f"`{text}` is not a usable lock file", diagnostics=findings)
@@ -113,8 +113,6 @@ def _of_manifest(manifest: "Manifest", name: str, kind: EnvironmentKind) -> Envi
 
 def _recorded(text: str, project: "OpenedProject") -> Environment:
     """A declared environment as it was applied last."""
-    from sgpu_decl.runs.selectors import resource_named
-
     resource = resource_named(project.state().resources, text)
     spec = json.loads(resource.spec)
     digest = spec["digest"]
@@ -134,8 +132,6 @@ def _recorded(text: str, project: "OpenedProject") -> Environment:
 
 def _found_by(text: str, project: "OpenedProject") -> Environment:
     """What the ranks of an attempt found, as it was recorded."""
-    from sgpu_decl.runs.project_runs import ProjectRuns
-
     ref = ProjectRuns(project).find_one(text)
     attempt = next((item for item in project.states.history(ref.address) if item.ref == ref), None)
     if attempt is not None and attempt.inputs.environment_digest is not None:

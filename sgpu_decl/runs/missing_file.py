@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.facts.included_files import files_of
+from sgpu_decl.facts.needed_files import OUTSIDE_HINT, folder_hint, way_out
 from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.staging.selection import exclusion_of
 
 if TYPE_CHECKING:
     from sgpu_decl.staging.selection import Exclusion
@@ -45,8 +48,6 @@ def with_ignore_rule(
 def _reason(
     root: Path, path: str, rules: Mapping[str, Json], owner: Path, *, links: bool
 ) -> tuple[str, str] | None:
-    from sgpu_decl.facts.needed_files import OUTSIDE_HINT, folder_hint, way_out
-
     whole = root / path
     if not path or not whole.exists():
         return None
@@ -67,9 +68,6 @@ def _judge(
     root: Path, rules: Mapping[str, Json], owner: Path
 ) -> "Callable[[str], Exclusion | None]":
     """What says of a path which rule excludes it."""
-    from sgpu_decl.facts.included_files import files_of
-    from sgpu_decl.staging.selection import exclusion_of
-
     return partial(
         exclusion_of,
         root,

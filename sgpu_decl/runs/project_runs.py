@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Attempts
+from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.facts.live_state import (
     as_recorded,
@@ -28,6 +29,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import (
     is_glob,
@@ -378,8 +380,6 @@ class ProjectRuns:
             NotFound: what the attempt left was deleted.
             BackendError: they cannot be had yet.
         """
-        from sgpu_decl.model.step_progress import Quiet
-
         self._must_be_kept(ref)
         record = self.record(ref)
         view = self.status(ref)
@@ -558,7 +558,6 @@ class ProjectRuns:
         Raises:
             BackendError: one cannot be asked from here; the others were asked.
         """
-
         from concurrent.futures import ThreadPoolExecutor
         from contextvars import copy_context
 
@@ -739,7 +738,6 @@ class ProjectRuns:
         cause = view.first_cause
         if cause is None or cause.missing is None:
             return view
-        from sgpu_decl.backends.kinds import is_remote
         from sgpu_decl.runs.missing_file import with_ignore_rule
 
         resource = resources().get(view.ref.address)

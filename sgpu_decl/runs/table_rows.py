@@ -9,6 +9,7 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.matrix_cell import cell_values
 from sgpu_decl.model.run_table import RunRow, RunTable
+from sgpu_decl.tracking.last_metrics import read_last_metrics
 
 if TYPE_CHECKING:
     from sgpu_decl.tracking.last_metrics import MetricSource
@@ -30,8 +31,6 @@ def run_table(
         results: what the ranks of one returned, with secrets masked.
         metric_source: where the metrics of an attempt are whose MLflow run a link names.
     """
-    from sgpu_decl.tracking.last_metrics import read_last_metrics
-
     tracked = [_mlflow_link(view) for view in views]
     runs: dict[MetricSource, dict[str, str]] = {}
     for view, link in zip(views, tracked, strict=True):

@@ -15,13 +15,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sgpu_decl.agent.attempt_files import OPEN_RUNS
+from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.tracking.mlflow_status import TrackedOutcome, outcome
+from sgpu_decl.tracking.stores.choice import needs_no_mlflow, open_tracking_store
+from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import change_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
-    from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 
 _ACTIVE = frozenset({"queued", "staging", "starting", "running", "stopping"})
 
@@ -118,9 +121,6 @@ def _close(
 def _close_locked(
     entry: OpenRun, environ: Mapping[str, str], away: set[str], *, by_client: bool
 ) -> str | None:
-    from sgpu_decl.tracking.stores.choice import needs_no_mlflow, open_tracking_store
-    from sgpu_decl.tracking.stores.store_protocol import StoreError
-
     try:
         entry.data = dict(json.loads(os.pread(entry.descriptor, 1 << 20, 0)))
     except ValueError:
@@ -150,9 +150,6 @@ def _close_locked(
 
 def _end(recorded: Json, folder: Path) -> TrackedOutcome | None:
     """How the attempt ended, None while it is active."""
-    from sgpu_decl.agent.attempt_status import read_attempt
-    from sgpu_decl.tracking.mlflow_status import TrackedOutcome, outcome
-
     if isinstance(recorded, Mapping):
         return TrackedOutcome(**recorded)  # type: ignore[arg-type]
     if not folder.is_dir():

@@ -4,12 +4,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Backend
+from sgpu_decl.backends.databricks.conformance.workspace_checks import WorkspaceChecks
+from sgpu_decl.backends.databricks.jobs.workspace_jobs import WorkspaceJobs
 from sgpu_decl.backends.databricks.launching.launcher import DatabricksLauncher
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.storage import RemoteStorage
@@ -41,9 +44,6 @@ def open_databricks(context: "BackendContext") -> Backend:
     launcher = DatabricksLauncher(context, launches, attempts, workspaces, launch_hosts)
 
     def jobs(block: BackendOptions) -> "JobBackend":
-        from sgpu_decl.backends.databricks.jobs.workspace_jobs import WorkspaceJobs
-        from sgpu_decl.backends.remote.job_folders import JobFolders
-
         workspace = workspaces.of(block)
         gc_due = partial(pending_gc.add, workspace.key)
         folders = JobFolders(workspace.area, launcher.uploader, gc_due)
@@ -53,8 +53,6 @@ def open_databricks(context: "BackendContext") -> Backend:
         workspaces.recorded(block, owner, record="job")
 
     def checks(block: BackendOptions) -> "PlatformChecks":
-        from sgpu_decl.backends.databricks.conformance.workspace_checks import WorkspaceChecks
-
         return WorkspaceChecks(workspaces.of(block))
 
     return Backend(

@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import BackendKind
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend, Survey
     from sgpu_decl.config.backend import BackendOptions
-    from sgpu_decl.model.state import Attempt
 
 _NAME = "local"
 
@@ -36,11 +39,6 @@ def _orphans(state_dir: Path) -> "tuple[Attempt, ...]":
     if not records:
         return ()
     from datetime import datetime
-
-    from sgpu_decl.model.address import Address
-    from sgpu_decl.model.attempt import AttemptRef, AttemptState
-    from sgpu_decl.model.launch import LaunchInputs
-    from sgpu_decl.model.state import Attempt
 
     return tuple(
         Attempt(

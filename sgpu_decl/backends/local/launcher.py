@@ -14,11 +14,15 @@ from sgpu_decl.agent.forced_stop import LocalForcedStop
 from sgpu_decl.agent.host_record import read_record
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.backends.base import Launcher, LaunchRequest
+from sgpu_decl.backends.call_files import write_call
+from sgpu_decl.backends.entrypoint_files import write_entrypoint
+from sgpu_decl.backends.local.local_launch_spec import local_launch_spec
 from sgpu_decl.backends.local.storage import DRAFT, give_up, launched
 from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.backends.required_outputs import output_gone
 from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.backends.tracker_request import tracker_request
 from sgpu_decl.backends.tracking_uri import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
@@ -31,6 +35,9 @@ from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.rendering.spec import TrackerSpec
 from sgpu_decl.system_errors import advice, error_text, path_in_errors
+from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
+from sgpu_decl.tracking.tracker_launch import tracker_spec
+from sgpu_decl.tracking.tracking_request import FILE, to_json
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.warm_calls import WarmServer
@@ -174,10 +181,6 @@ class LocalLauncher(Launcher):
 
     def _stage(self, launching: LaunchRequest, folder: Path) -> None:
         """Build the folder of an attempt."""
-        from sgpu_decl.backends.call_files import write_call
-        from sgpu_decl.backends.entrypoint_files import write_entrypoint
-        from sgpu_decl.backends.local.local_launch_spec import local_launch_spec
-
         private_folder(folder.parent)
         folder.mkdir(mode=0o700)
         (folder / "output").mkdir(mode=0o700)
@@ -207,11 +210,6 @@ class LocalLauncher(Launcher):
     def _tracker(self, launching: LaunchRequest, folder: Path, python: str) -> TrackerSpec | None:
         """Write what the tracker is asked into the attempt folder; None where it is not started:
         tracking is off, or MLflow is not installed."""
-        from sgpu_decl.backends.tracker_request import tracker_request
-        from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
-        from sgpu_decl.tracking.tracker_launch import tracker_spec
-        from sgpu_decl.tracking.tracking_request import FILE, to_json
-
         command = tracker_spec(enabled=launching.config.mlflow.enabled)
         if command is None:
             return None
@@ -244,8 +242,6 @@ class LocalLauncher(Launcher):
         return self._trees[digest] if digest is not None else None
 
     def _pythons(self) -> Pythons:
-        from sgpu_decl.environments.interpreters import Pythons
-
         return Pythons(self._environ)
 
     def _interpreter(self, launching: LaunchRequest) -> str:

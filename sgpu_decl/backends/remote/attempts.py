@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, Launcher, LogReader
 from sgpu_decl.backends.launch_config import NO_CONFIG
+from sgpu_decl.backends.remote.remote_status import RemoteStatus
+from sgpu_decl.backends.remote.tracked_runs import note_open_run, with_tracking
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
@@ -21,7 +23,6 @@ from sgpu_decl.model.step_progress import Progress
 if TYPE_CHECKING:
     from sgpu_decl.backends.remote.launches import RemoteLaunches
     from sgpu_decl.backends.remote.remote_results import RemoteResults
-    from sgpu_decl.backends.remote.remote_status import RemoteStatus
     from sgpu_decl.backends.remote.staging_area import StagingArea
     from sgpu_decl.config.run import RunConfig
 
@@ -271,9 +272,6 @@ class RemoteAttempts(Attempts):
 
     def _status(self, record: LaunchRecord) -> "RemoteStatus | None":
         """None where nothing was begun. How an attempt has ended is asked once."""
-        from sgpu_decl.backends.remote.remote_status import RemoteStatus
-        from sgpu_decl.backends.remote.tracked_runs import note_open_run, with_tracking
-
         ended = self._launches.memory.get(record).get("ended")
         if ended:
             return RemoteStatus.from_json(record, ended)

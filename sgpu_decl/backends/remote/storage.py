@@ -9,6 +9,7 @@ from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
 from sgpu_decl.backends.remote.attempts import LaunchPlace, RemoteAttempts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
+from sgpu_decl.backends.remote.remote_gc import collect, free_launch, unstage_launch
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
@@ -87,8 +88,6 @@ class RemoteStorage(Storage):
         return here + there
 
     def free(self, record: LaunchRecord) -> int:
-        from sgpu_decl.backends.remote.remote_gc import free_launch
-
         if self._attempts.active(record):
             return 0
         size = self._sizes.pop(record.ref, None) or self.size(record)
@@ -101,8 +100,6 @@ class RemoteStorage(Storage):
         return size
 
     def release_code(self, record: LaunchRecord) -> None:
-        from sgpu_decl.backends.remote.remote_gc import unstage_launch
-
         place = self._attempts.place(record)
         if place is None or self._attempts.active(record):
             return
@@ -113,8 +110,6 @@ class RemoteStorage(Storage):
         self._layout.move(source, destination)
 
     def collect(self) -> int:
-        from sgpu_decl.backends.remote.remote_gc import collect
-
         total = 0
         for key in self._pending_gc.all():
             freed = collect(self._area_with(key))

@@ -8,6 +8,8 @@ from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.model.attempt_view import status_fields
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.tracking.mlflow_status import outcome
+from sgpu_decl.tracking.open_runs import OpenRun
 
 __all__ = ["note_open_run", "with_tracking"]
 
@@ -31,8 +33,6 @@ def note_open_run(launches: RemoteLaunches, record: LaunchRecord, status: Remote
     complete = attempt is not None and bool(results.done(attempt, 0))
     if attempt is not None and complete and not results.open_run(attempt):
         return
-    from sgpu_decl.tracking.mlflow_status import outcome
-    from sgpu_decl.tracking.open_runs import OpenRun
 
     failure = str(status.view.failure) if status.view.failure else None
     with (

@@ -9,6 +9,12 @@ from sgpu_decl.backends.remote.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.lease import Lease
 from sgpu_decl.backends.remote.remote_layout import Uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.uploads import (
+    fill_launch_folder,
+    upload_agent,
+    upload_code,
+    upload_environment,
+)
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Progress, Quiet
@@ -85,8 +91,6 @@ class Uploader:
             lease.release(ref)
 
     def _filled(self, launching: LaunchRequest) -> Uses:
-        from sgpu_decl.backends.remote.uploads import fill_launch_folder
-
         area = self._area_of(launching)
         uses = self._upload(launching, area, Quiet())
         try:
@@ -108,8 +112,6 @@ class Uploader:
         return uses
 
     def _upload(self, launching: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:
-        from sgpu_decl.backends.remote.uploads import upload_agent, upload_code, upload_environment
-
         agent = upload_agent(area, progress)
         code, environment = launching.inputs.code_digest, launching.inputs.environment_digest
         if code is not None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.package_lists.markers import applies
 from sgpu_decl.environments.package_lists.packages import cuda_of, normalise, version_of
 from sgpu_decl.environments.package_lists.requirements import RequirementLine
 from sgpu_decl.model.environment import Package
@@ -101,8 +102,6 @@ def _findings(
 
 def _parsed(text: str, values: Mapping[str, str]) -> "Requirement | None":
     from packaging.requirements import InvalidRequirement, Requirement
-
-    from sgpu_decl.environments.package_lists.markers import applies
 
     try:
         requirement = Requirement(text)

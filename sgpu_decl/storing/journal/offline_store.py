@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Attempt, LockHolder, State
 from sgpu_decl.storing.journal.position import is_whole
 from sgpu_decl.storing.journal.replica import Replica
@@ -16,7 +17,6 @@ from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.owner import Presence
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.state_store import StateWriter
 
@@ -68,8 +68,6 @@ class OfflineStore:
         return OfflineStore(self._journal, path, url=self._url)
 
     def presence(self, lineage: str) -> "Presence":  # noqa: ARG002  the protocol's
-        from sgpu_decl.model.owner import Presence
-
         return Presence.UNKNOWN
 
     def read(self) -> State | None:

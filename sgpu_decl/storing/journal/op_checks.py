@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, check_name
@@ -126,8 +127,6 @@ def _inputs(address: Address, inputs: LaunchInputs) -> None:
 def _reference(backend: str, reference: str | None) -> None:
     """Whether a backend can read what it recorded of a launch. One that is not installed here is
     not asked."""
-    from sgpu_decl.backends.kinds import kind_named
-
     if reference is None:
         return
     try:

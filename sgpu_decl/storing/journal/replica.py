@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from sgpu_decl.errors import SgpuError, StateError
+from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.storing.journal.entry import (
     JournalEntry,
     damaged,
@@ -18,6 +19,8 @@ from sgpu_decl.storing.journal.entry import (
     newer,
     read_entry,
 )
+from sgpu_decl.storing.journal.op_checks import check_op
+from sgpu_decl.storing.journal.ops import UnknownOp, perform
 from sgpu_decl.storing.journal.port import Compacted, Entries, JournalGap, Stored
 from sgpu_decl.storing.journal.position import (
     NOTHING,
@@ -34,9 +37,8 @@ from sgpu_decl.storing.journal.position import (
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.database import connect_writing, explained, prepare
 from sgpu_decl.storing.sqlite.store import SqliteStore
-
-if TYPE_CHECKING:
-    from sgpu_decl.storing.sqlite.writer import SqliteWriter
+from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
+from sgpu_decl.storing.state_json import UNREADABLE, problem_of
 
 __all__ = ["Replica"]
 
@@ -261,8 +263,6 @@ class Replica:
             yield stored, entry, before
 
     def _apply(self, entries: Sequence[tuple[Stored, JournalEntry, str]], *, anew: bool) -> None:
-        from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
-
         stamp: Stamp | None = None
 
         def current() -> Stamp:
@@ -290,10 +290,6 @@ class Replica:
     def _perform(
         self, entry: JournalEntry, writer: "SqliteWriter", connection: sqlite3.Connection
     ) -> None:
-        from sgpu_decl.storing.journal.op_checks import check_op
-        from sgpu_decl.storing.journal.ops import UnknownOp, perform
-        from sgpu_decl.storing.state_json import UNREADABLE, problem_of
-
         store = self._journal.name
         try:
             for op in entry.ops:
@@ -349,7 +345,5 @@ def _unpacked(data: bytes, file: Path) -> bool:
 @contextmanager
 def _draft() -> Iterator[Path]:
     """A name for a database that is needed for as long as the block lasts."""
-    from sgpu_decl.scratch_folders import scratch_folder
-
     with scratch_folder("checkpoint") as folder:
         yield folder / "checkpoint.db"

@@ -22,6 +22,7 @@ from sgpu_decl.storing.sqlite.database import (
     prepare,
     unusable,
 )
+from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
 from sgpu_decl.system_errors import path_in_errors
 
@@ -156,7 +157,6 @@ class SqliteStore:
     ) -> tuple[sqlite3.Connection, str]:
         """A connection, and the id of the lock that it holds."""
         from sgpu_decl.storing.sqlite.lock_row import take
-        from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 
         def attempt() -> tuple[sqlite3.Connection, str]:
             refuse_migrated(self.path)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from sgpu_decl.tracking.store_location import sqlite_file, without_credentials
+from sgpu_decl.tracking.stores.rest import RestRunStore, needs_client
+from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
+from sgpu_decl.tracking.stores.sqlite_tables import make_store
 from sgpu_decl.tracking.stores.store_protocol import RunStore, StoreError
 
 PATIENCE = 5.0  # seconds for one answer of a server
@@ -27,8 +30,6 @@ def open_tracking_store(
         StoreError: it cannot be opened.
     """
     if _is_server(uri):
-        from sgpu_decl.tracking.stores.rest import RestRunStore, needs_client
-
         if not needs_client(environ):
             say(f"the tracking server {without_credentials(uri)}")
             return RestRunStore(_with_credentials(uri, environ), environ, patience)
@@ -38,8 +39,6 @@ def open_tracking_store(
     if path is None:
         say(f"MLflow's own client, which knows the store {without_credentials(uri)}")
         return _client(uri, shared=False)
-    from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
-    from sgpu_decl.tracking.stores.sqlite_tables import make_store
 
     make_store(path, say)
     if (schema := revision(path)) in REVISIONS:
@@ -51,10 +50,7 @@ def open_tracking_store(
 def needs_no_mlflow(uri: str, environ: Mapping[str, str]) -> bool:
     """Whether the store of an absolute tracking URI exists and can be used by SQL or REST."""
     if _is_server(uri):
-        from sgpu_decl.tracking.stores.rest import needs_client
-
         return not needs_client(environ)
-    from sgpu_decl.tracking.stores.sqlite import REVISIONS, revision
 
     path = sqlite_file(uri)
     try:
@@ -70,8 +66,6 @@ def store_in_words(uri: str, environ: Mapping[str, str], patience: float) -> str
         StoreError: it cannot be used.
     """
     if _is_server(uri):
-        from sgpu_decl.tracking.stores.rest import RestRunStore, needs_client
-
         if needs_client(environ):
             return "not asked: it needs MLflow's own client"
         RestRunStore(uri, environ, patience).ping()
@@ -79,7 +73,6 @@ def store_in_words(uri: str, environ: Mapping[str, str], patience: float) -> str
     path = sqlite_file(uri)
     if path is None:
         return "not looked at: it needs MLflow's own client"
-    from sgpu_decl.tracking.stores.sqlite import REVISIONS, revision
 
     schema = revision(path, patience)
     if schema is None:

@@ -6,6 +6,12 @@ from pathlib import Path
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.config.env import Env
 from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.environments.declared.environment_build import build
+from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
+from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
+from sgpu_decl.environments.interpreters import NoPython, Pythons
+from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.scratch_folders import scratch_folder
@@ -32,13 +38,6 @@ def pack_tree(base: str, folder: Path) -> str:
     Raises:
         NoTree: uv, the interpreter or the packages are not to be had.
     """
-    from sgpu_decl.environments.declared.environment_build import build
-    from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
-    from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
-    from sgpu_decl.environments.interpreters import NoPython, Pythons
-    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
-    from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
-
     entry = base_named(base)
     version = entry.environment.python if entry is not None else None
     minor = None if version is None else ".".join(version.split(".")[:2])

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
+from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
+from sgpu_decl.backends.databricks.launching.experiment import experiment_of
+from sgpu_decl.backends.databricks.launching.experiment_access import share_experiment
+from sgpu_decl.backends.databricks.launching.joined_runs import (
+    joined_submission,
+    joined_token,
+    read_submission,
+    submission_path,
+)
+from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
+from sgpu_decl.backends.databricks.launching.submit import submit_request
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
@@ -61,9 +72,6 @@ class DatabricksLauncher(RemoteLauncher):
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress
     ) -> Sequence[Diagnostic]:
-        from sgpu_decl.backends.databricks.launching.experiment import experiment_of
-        from sgpu_decl.backends.databricks.launching.experiment_access import share_experiment
-
         shared: dict[object, tuple[Diagnostic, ...]] = {}  # cells of a matrix share an experiment
         for launching in launchings:
             config, workspace = launching.config, self._workspace(launching)
@@ -89,7 +97,6 @@ class DatabricksLauncher(RemoteLauncher):
     def staged_facts(self, launching: LaunchRequest) -> Mapping[str, Json]:
         if not launching.joined:
             return {}
-        from sgpu_decl.backends.databricks.launching.joined_runs import joined_token
 
         folder = self._launches.folder(launching.joined[0])
         return {"joined": {"folder": folder, "token": joined_token(launching.joined)}}
@@ -101,10 +108,6 @@ class DatabricksLauncher(RemoteLauncher):
         joined = marker.get("joined")
         if joined is None:
             return True
-        from sgpu_decl.backends.databricks.launching.joined_runs import (
-            read_submission,
-            submission_path,
-        )
 
         path = submission_path(joined["folder"])
         try:
@@ -149,8 +152,6 @@ class DatabricksLauncher(RemoteLauncher):
     def _write_submission(self, launchings: Sequence[LaunchRequest]) -> None:
         """Write the request of all launches. Once that is done, a crash drops none of them: each is
         completed by sending the request again."""
-        from sgpu_decl.backends.databricks.launching.joined_runs import joined_submission
-
         workspace, staged = self._workspace(launchings[0]), []
         for launching in launchings:
             workspace.make_experiment_folder(launching.config)
@@ -168,9 +169,6 @@ class DatabricksLauncher(RemoteLauncher):
             self._submissions[launching.record.token] = submission
 
     def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
-        from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
-        from sgpu_decl.backends.databricks.launching.submit import submit_request
-
         workspace = self._workspace(launching)
         of_task: Mapping[str, Json] = {}
         joined = self._submissions.get(launching.record.token)
@@ -224,8 +222,6 @@ class DatabricksLauncher(RemoteLauncher):
 
     @staticmethod
     def _unsure() -> frozenset[str]:
-        from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
-
         return UNSURE
 
     def cancel(self, record: LaunchRecord) -> None:

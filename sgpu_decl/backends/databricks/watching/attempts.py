@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
+from sgpu_decl.backends.databricks.api.sdk_errors import FINAL, without_refusals
+from sgpu_decl.backends.databricks.launching.mlflow_metadata import write_metadata
+from sgpu_decl.backends.databricks.launching.submit import (
+    ENDING,
+    LONGEST,
+    ended_early,
+    retries_of,
+    timeout_of,
+)
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
+from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
 from sgpu_decl.backends.databricks.watching.run_status import (
@@ -18,6 +28,7 @@ from sgpu_decl.backends.databricks.watching.run_status import (
     run_status,
 )
 from sgpu_decl.backends.databricks.watching.termination import state_of
+from sgpu_decl.backends.databricks.watching.workspace_metrics import WorkspaceMetrics
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.named_hosts import NOT_NAMED
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
@@ -28,6 +39,7 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.tracking.last_metrics import UnreadMetrics
 
 if TYPE_CHECKING:
     from sgpu_decl.tracking.last_metrics import MetricSource
@@ -105,13 +117,6 @@ class DatabricksAttempts(RemoteAttempts):
         return None
 
     def time_limit(self, record: LaunchRecord) -> float:
-        from sgpu_decl.backends.databricks.launching.submit import (
-            ENDING,
-            LONGEST,
-            retries_of,
-            timeout_of,
-        )
-
         config = self._launches.config(record)
         if config.after or config.on_active == "queue":
             return LONGEST + ENDING
@@ -172,9 +177,6 @@ class DatabricksAttempts(RemoteAttempts):
         return dict(zip(views, described, strict=True))
 
     def metric_source(self, record: LaunchRecord, link: Mapping[str, Json]) -> "MetricSource":  # noqa: ARG002  the protocol's
-        from sgpu_decl.backends.databricks.watching.workspace_metrics import WorkspaceMetrics
-        from sgpu_decl.tracking.last_metrics import UnreadMetrics
-
         place = _place(record)
         try:
             workspace = self._workspace(record)
@@ -204,7 +206,6 @@ class DatabricksAttempts(RemoteAttempts):
                 self._write_metadata(record, run_id)
             if not is_settled(run, self._launches.results(record)):
                 continue
-            from sgpu_decl.backends.databricks.launching.submit import ended_early
 
             self._settled.add(record.ref)
             if ended_early(self._launches.config(record)):
@@ -234,8 +235,6 @@ class DatabricksAttempts(RemoteAttempts):
             )
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
-        from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
-
         marker = self._launches.run(record)
         if not marker:
             return NoLog()
@@ -244,8 +243,6 @@ class DatabricksAttempts(RemoteAttempts):
         return WorkspaceLog(record.ref, workspace, part, ranks=ranks, follow=follow)
 
     def _part(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RunPart:
-        from sgpu_decl.backends.databricks.launching.submit import retries_of
-
         # Of a run with one task, the platform itself says whether it goes on.
         joined = "task" in marker
         return run_part(marker, retries_of(self._launches.config(record)) if joined else 0)
@@ -267,8 +264,6 @@ class DatabricksAttempts(RemoteAttempts):
 
     def _running_link(self, record: LaunchRecord) -> Mapping[str, Json]:
         """The link to the MLflow run of an attempt that runs, if the platform names it yet."""
-        from sgpu_decl.backends.databricks.api.sdk_errors import without_refusals
-
         workspace, started = self._workspace(record), self._launches.run(record)
         link: Mapping[str, Json] = {}
         with without_refusals():
@@ -279,9 +274,6 @@ class DatabricksAttempts(RemoteAttempts):
 
     def _write_metadata(self, record: LaunchRecord, run_id: str) -> str:
         """Write the metadata to an MLflow run, once; return why that failed, if so."""
-        from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
-        from sgpu_decl.backends.databricks.launching.mlflow_metadata import write_metadata
-
         metadata = (self._launches.marker(record) or {}).get("mlflow")
         if not metadata:
             return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress, address_of
@@ -137,8 +138,6 @@ class RaySurvey(RemoteSurvey):
         findings = list(config_findings(config, places, folder, called=called))
         findings += machine_findings(config, places, folder)
         if config.mlflow.enabled:
-            from sgpu_decl.backends.node_tracker import tracking_findings
-
             findings += tracking_findings(config, places, os.environ)
         python = self.python(config.env, folder)
         if python is not None and not isinstance(python, Interpreter):
