@@ -12,7 +12,7 @@ from sgpu_decl.cli.options import ProjectSource, offline_option, output_option, 
 from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import status_objects
-from sgpu_decl.views.status_text import nothing_live, status_table
+from sgpu_decl.views.status_text import nothing_live, status_table, way_out_notes
 from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:

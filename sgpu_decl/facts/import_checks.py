@@ -10,7 +10,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.staging.installs import installs_in_code, installs_in_command
 from sgpu_decl.staging.snapshot import Snapshot
-from sgpu_decl.staging.sources import sources
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest

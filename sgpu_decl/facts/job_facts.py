@@ -10,19 +10,21 @@ from sgpu_decl.config.loaded import Loaded, LoadedJob
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
+from sgpu_decl.facts.job_spec import applied_in, applied_job, job_backend_for, launching_in
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
+from sgpu_decl.model.job import RUN, DesiredJob, ObservedJob, handle_of
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.target import Mode
+from sgpu_decl.planning.jobs.launched_run import run_part
 from sgpu_decl.planning.plan_checks import place_of
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.job_backend import JobBackend, JobDescription
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.facts.job_spec import JobBackends
-    from sgpu_decl.model.job import DesiredJob, ObservedJob
 
 __all__ = ["DeclaredJobs", "desire", "managers", "observe_jobs"]
 
@@ -117,9 +119,6 @@ def observe_jobs(
 def managers(jobs: Iterable[Resource], job_backends: "JobBackends") -> dict[Address, str]:
     """Who else manages recorded jobs, in words, by their addresses. A job whose backend does not
     answer has none: apply looks again before it deletes one."""
-    from sgpu_decl.facts.job_spec import job_backend_for
-    from sgpu_decl.model.job import handle_of
-
     found = {}
     for job in jobs:
         handle, rules_of = handle_of(job), kind_named(job.backend).jobs
@@ -138,9 +137,6 @@ def managers(jobs: Iterable[Resource], job_backends: "JobBackends") -> dict[Addr
 def _observed(
     job: "DesiredJob", resource: Resource | None, backend: "JobBackend", lineage: str
 ) -> "ObservedJob":
-    from sgpu_decl.facts.job_spec import applied_job
-    from sgpu_decl.model.job import ObservedJob, handle_of
-
     handle = handle_of(resource)
     if resource is None or handle is None:
         others = tuple(item.id for item in backend.named(job.title))
@@ -165,10 +161,6 @@ def _desired(
     lineage: str,
     resource: Resource | None,
 ) -> "DesiredJob":
-    from sgpu_decl.facts.job_spec import applied_in, launching_in
-    from sgpu_decl.model.job import DesiredJob
-    from sgpu_decl.planning.jobs.launched_run import run_part
-
     backend, config = declared.backend_of(job), job.config
     bare = DesiredJob(
         address=job.address,
@@ -267,8 +259,6 @@ class _Places(Mapping[str, Place]):
         self._run = run
 
     def __getitem__(self, path: str) -> Place:
-        from sgpu_decl.model.job import RUN
-
         if path.startswith(f"{RUN}."):
             return place_of(self._run, path.removeprefix(f"{RUN}.")) or self._written("run")
         above = path

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.backends.launch_config import unknown_config
+from sgpu_decl.config.backend import read_backend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -39,8 +40,6 @@ class JobBackends(Protocol):
 
 def backend_in(spec: str) -> "BackendOptions":
     """The `backend` of a job's spec. Raises BackendError: a record has one that nobody can read."""
-    from sgpu_decl.config.backend import read_backend
-
     try:
         return read_backend(parse(spec).get("backend", {}))
     except ValueError as error:

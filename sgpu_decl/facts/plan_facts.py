@@ -32,9 +32,11 @@ from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.fingerprint import fingerprint
+from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.staging.command_scripts import scripts_of
 from sgpu_decl.staging.counted_code import CountedCode
 from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.staging.sources import function_source
 
 if TYPE_CHECKING:
     from sgpu_decl.config.code import Code
@@ -331,8 +333,6 @@ class _FactReader:
         """What the last attempt and the active ones were launched with, or what jobs launch."""
         resources = self._state.resources
         if jobs:
-            from sgpu_decl.planning.jobs.launched_run import launched_by
-
             launched = (launched_by(resources[job].spec) for job in jobs if job in resources)
             yield from (inputs for inputs in launched if inputs is not None)
         elif run in resources:
@@ -426,7 +426,6 @@ class _FactReader:
             place = run.places.get("entrypoint")
             if place is None or (run.config.ray is None and not is_remote(run.config.backend.kind)):
                 return ()  # here, a call has no time for a parser that would find nothing
-            from sgpu_decl.staging.sources import function_source
 
             source = function_source(place)
             return () if source is None else (source,)

@@ -9,6 +9,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.codec import JsonObject, to_json
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
@@ -181,8 +182,6 @@ def _resource_from(
 
 
 def _handle(remote: Json) -> str:
-    from sgpu_decl.model.job import JobHandle
-
     return str(JobHandle.parse(canonical(remote)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, check_name
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.matrix_cell import cell_order
@@ -157,9 +158,6 @@ def _intent(cells: Any) -> None:
 
 def _handle(backend: str, remote: str | None) -> None:
     """Whether it says where a job is kept."""
-    from sgpu_decl.backends.kinds import kind_named
-    from sgpu_decl.model.job import JobHandle
-
     if remote is None:
         return
     handle = JobHandle.parse(_text(remote))
