@@ -106,7 +106,7 @@ def test_a_database_is_read_by_sql_and_by_the_client_where_its_schema_is_unknown
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _check(f"sqlite:///{tmp_path}/mlflow.db")
-    monkeypatch.setattr("sgpu_decl.tracking.stores.sqlite.REVISIONS", frozenset())
+    monkeypatch.setattr("sgpu_decl.tracking.stores.choice.REVISIONS", frozenset())
     _check(f"sqlite:///{tmp_path}/other.db")
 
 

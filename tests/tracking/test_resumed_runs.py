@@ -50,7 +50,7 @@ def check(uri: str) -> None:
 @pytest.mark.expensive
 def test_by_sql_and_by_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(f"sqlite:///{tmp_path}/mlflow.db")
-    monkeypatch.setattr("sgpu_decl.tracking.stores.sqlite.REVISIONS", frozenset())
+    monkeypatch.setattr("sgpu_decl.tracking.stores.choice.REVISIONS", frozenset())
     check(f"sqlite:///{tmp_path}/other.db")
 
 
