@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import attempt_files, attempt_status
-from sgpu_decl.agent.attempt_files import SPEC, read_json
 from sgpu_decl.agent.previous_output import holds_files
 from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
