@@ -36,10 +36,10 @@ WHOLE = 0.05  # seconds
 SEND = """
 from pathlib import Path
 from sgpu_decl.agent.environment.manifest import Manifest
-from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
+from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 manifest = Manifest.from_bytes(Path("manifest.json").read_bytes())
-send(make_index(manifest), Path("store/objects"), FolderPlace(Path("packs")), Quiet())
+send(make_index(manifest), Path("store/objects"), PackFolder(Path("packs")), Quiet())
 """
 AGENT = Path(sgpu_decl.agent.__file__).with_name("__main__.py")
 

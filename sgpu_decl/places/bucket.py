@@ -20,7 +20,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.bucket_url import AZURE, GOOGLE, S3, BucketUrl
 from sgpu_decl.model.step_progress import Sent
 from sgpu_decl.places.clock import PlaceClock, elapsed
-from sgpu_decl.places.place import (
+from sgpu_decl.places.file_place import (
     PlaceEntry,
     PlaceMissing,
     byte_count,
@@ -72,8 +72,8 @@ class BucketAddress:
 
 
 class BucketPlace:
-    """See `Place`. Paths begin at the folder of the address. Folders are parts of names alone, so
-    none has to be made."""
+    """See `FilePlace`. Paths begin at the folder of the address. Folders are parts of names alone,
+    so none has to be made."""
 
     part: int | None = None
     lag = 0.0

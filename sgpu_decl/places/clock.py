@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.errors import BackendError
-from sgpu_decl.places.place import Place
+from sgpu_decl.places.file_place import FilePlace
 
 __all__ = ["PROBE", "PlaceClock", "elapsed"]
 
@@ -27,7 +27,7 @@ class PlaceClock:
     """Asked with a new file in `folder`, and counted on for a while from then; never more than has
     passed there. The file of a user who may not delete it stays."""
 
-    def __init__(self, place: Place, folder: str) -> None:
+    def __init__(self, place: FilePlace, folder: str) -> None:
         self._place = place
         self._folder = folder
         self._learned: tuple[datetime, float] | None = None

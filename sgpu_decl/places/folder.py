@@ -18,7 +18,7 @@ from pathlib import Path
 from sgpu_decl.atomic_files import LEFT_AFTER, sync_folder
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
-from sgpu_decl.places.place import (
+from sgpu_decl.places.file_place import (
     PlaceEntry,
     PlaceMissing,
     ignore_bytes,
@@ -49,7 +49,7 @@ _PASSING = {
 
 
 class FolderPlace:
-    """See `Place`. Paths are those of this machine.
+    """See `FilePlace`. Paths are those of this machine.
 
     Args:
         mode: the rights of new files, before the umask.

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.places.place import Place, PlaceMissing
+from sgpu_decl.places.file_place import FilePlace, PlaceMissing
 from sgpu_decl.storing.journal.port import StoreDown
 
 __all__ = ["StateRoot"]
@@ -25,7 +25,7 @@ class StateRoot:
             the place does not keep the promises that a state needs.
     """
 
-    place: Place
+    place: FilePlace
     name: str
     path: str
     in_folder: int | None = None

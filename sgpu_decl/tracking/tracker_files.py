@@ -17,7 +17,6 @@ from pathlib import Path
 
 from sgpu_decl.agent.attempt_files import OPEN_RUNS, TRACKED, write_atomic
 from sgpu_decl.agent.locks import held
-from sgpu_decl.diagnostics.masks import masked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ def tracking_links(folder: Path) -> dict[str, Json]:
     links = {**record, "elsewhere": elsewhere} if elsewhere else record
     if not links:
         return links
+
+    from sgpu_decl.diagnostics.masks import masked  # nodes have no such room, nor links
 
     return masked(links)  # somebody may have exported a password in MLFLOW_TRACKING_URI
 

@@ -67,7 +67,7 @@ def saved_plan(shell: Shell) -> str:
 BAD = {
     "no YAML": (included("runs: [\n"), "yaml_syntax"),
     "a list": (included("- a\n- b\n"), "not_a_mapping"),
-    "binary": (included("\0"), "forbidden_character"),
+    "binary": (included("runs: \0\n"), "forbidden_character"),
     "not UTF-8": (not_utf8, "not_utf8"),
     "an include of its own": (included("include: [more.yml]\n"), "root_only"),
     "a default of its own": (included("targets: {prod: {default: true}}\n"), "root_only"),

@@ -1,4 +1,4 @@
-"""What all places promise (`places.place.Place`).
+"""What all places promise (`places.file_place.FilePlace`).
 
 Another one joins by one more value of `PLACES`: a function that gives the place, and an empty
 folder in it.
@@ -22,15 +22,15 @@ from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.bucket_url import bucket_url
 from sgpu_decl.places.bucket import BucketAddress, BucketPlace
+from sgpu_decl.places.file_place import FilePlace, PlaceMissing, file_size
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.places.place import Place, PlaceMissing, file_size
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.databricks.conftest import server, tenant, token
 from tests.object_server import ObjectServer
 
 __all__ = ["server", "tenant", "token"]
 
-Empty = tuple[Place, str]
+Empty = tuple[FilePlace, str]
 
 
 def _folder(request: pytest.FixtureRequest) -> Empty:
@@ -177,7 +177,7 @@ def test_a_file_is_written_over(empty: Empty) -> None:
 
 def test_a_listing_has_what_was_written_before_it(empty: Empty) -> None:
     """gc and launches exclude each other by that; of a real workspace it is assumed
-    (`listing-current`)."""
+    (`listing-lag`)."""
     files, root = empty
     for number in range(5):
         files.put(f"{root}/{number}", b"1")

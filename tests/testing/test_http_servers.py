@@ -22,6 +22,7 @@ def answered(answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
             answer(self)
 
     with QuietThreadingServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = False  # they are waited for in the end
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         client = socket.create_connection(("127.0.0.1", server.server_port))

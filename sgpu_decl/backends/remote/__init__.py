@@ -1,8 +1,8 @@
-"""What every remote backend needs over `Place`: uploads, launch folders, leases, gc, results.
+"""What every remote backend needs over `FilePlace`: uploads, launch folders, leases, gc, results.
 
 No backend is known here. A backend whose ranks run on other machines puts these together:
 
-1. Files that this machine and its nodes both see: a `places.place.Place`, such as
+1. Files that this machine and its nodes both see: a `places.file_place.FilePlace`, such as
    `places.folder.FolderPlace` for a folder that all of them have mounted.
 2. A staging folder among them: `staging_area.StagingArea(RemoteLayout(root), files)`.
 3. `launch_folder.NodeProgram`: how many nodes a run gets, and which files of its own the backend

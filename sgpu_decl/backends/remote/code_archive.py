@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.agent.node.code_tree import CODE_TOP
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.places.place import CountingReader
+from sgpu_decl.places.file_place import CountingReader
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.code_store import CodeStore
 

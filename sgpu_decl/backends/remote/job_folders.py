@@ -15,7 +15,7 @@ from sgpu_decl.backends.remote.remote_layout import (
 )
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.uploader import Uploader
-from sgpu_decl.places.place import PlaceMissing, file_size
+from sgpu_decl.places.file_place import PlaceMissing, file_size
 
 __all__ = ["JobFolders"]
 

@@ -4,8 +4,8 @@ An apply writes a lease below `runs` before it looks for shared objects. gc writ
 file beside the objects before it lists launch folders. So one of the two sees the other: gc that
 sees a lease deletes nothing, and an apply that sees the lock waits.
 
-Where lists lag (`Place.lag`), the lock is looked for by its name, and an apply leaves a second file
-beside it, `launching`: gc waits until whatever began before its lock is listed.
+Where lists lag (`FilePlace.lag`), the lock is looked for by its name, and an apply leaves a second
+file beside it, `launching`: gc waits until whatever began before its lock is listed.
 """
 
 import threading
@@ -19,7 +19,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.places.place import PlaceEntry, PlaceMissing
+from sgpu_decl.places.file_place import PlaceEntry, PlaceMissing
 
 __all__ = [
     "LAUNCHING",

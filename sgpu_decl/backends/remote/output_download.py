@@ -23,7 +23,7 @@ from sgpu_decl.backends.remote.split_files import (
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
-from sgpu_decl.places.place import Place, cut_short
+from sgpu_decl.places.file_place import FilePlace, cut_short
 
 __all__ = ["fetch_output", "run_downloads"]
 
@@ -48,7 +48,7 @@ class _File:
     sha256: str | None = None
     split: SplitFile | None = None
 
-    def downloads(self, files: Place, target: Path, scratch: Path) -> list[Download]:
+    def downloads(self, files: FilePlace, target: Path, scratch: Path) -> list[Download]:
         """What is to be downloaded yet. A file that is here is whole, and does not change."""
         if target.exists():
             return []
@@ -59,7 +59,7 @@ class _File:
             for number in self.split.missing(scratch)
         ]
 
-    def _fetch(self, files: Place, scratch: Path, target: Path, received: Sent) -> None:
+    def _fetch(self, files: FilePlace, scratch: Path, target: Path, received: Sent) -> None:
         private_folder(target.parent)
         files.fetch(self.source, scratch, received)
         if self.exact and scratch.stat().st_size != self.size:
@@ -86,7 +86,7 @@ class _File:
 
 
 def fetch_output(
-    files: Place,
+    files: FilePlace,
     remote: str,
     nodes: Mapping[int, Mapping[str, Any]],
     folder: Path,
@@ -124,7 +124,7 @@ def fetch_output(
 
 
 def _download_all(
-    files: Place, items: Sequence[_File], folder: Path, scratch: Path, progress: Progress
+    files: FilePlace, items: Sequence[_File], folder: Path, scratch: Path, progress: Progress
 ) -> dict[_File, BackendError]:
     """Download files to a folder; return those that failed, and why."""
     places = {
@@ -199,7 +199,9 @@ def _short(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:32]
 
 
-def _name_outputs(files: Place, remote: str, nodes: Mapping[int, Mapping[str, Any]]) -> list[_File]:
+def _name_outputs(
+    files: FilePlace, remote: str, nodes: Mapping[int, Mapping[str, Any]]
+) -> list[_File]:
     names: set[str] = set()
     folders: set[str] = set()
 
@@ -250,7 +252,7 @@ def _folders_of(name: str) -> list[str]:
     return [str(parent) for parent in PurePosixPath(name).parents]
 
 
-def _below(files: Place, folder: str, parent: str) -> Iterator[tuple[str, int]]:
+def _below(files: FilePlace, folder: str, parent: str) -> Iterator[tuple[str, int]]:
     """Paths of files, relative to where it began, and their sizes."""
     for item in files.list(folder.rstrip("/")):
         path = f"{parent}{item.name}"

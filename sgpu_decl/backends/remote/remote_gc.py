@@ -13,7 +13,7 @@ from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.lease import LAUNCHING, gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.places.place import Place, PlaceMissing, folder_size
+from sgpu_decl.places.file_place import FilePlace, PlaceMissing, folder_size
 
 __all__ = ["collect", "free_launch", "unstage_launch"]
 
@@ -130,7 +130,7 @@ class _Launch:
     draft: bool = False
 
 
-def _launches(files: Place, root: str, now: float) -> Iterator[_Launch]:
+def _launches(files: FilePlace, root: str, now: float) -> Iterator[_Launch]:
     """All launch folders that count: three levels below the root. `now` is by the clock of the
     files."""
     folders = [root]
@@ -154,7 +154,7 @@ def _launches(files: Place, root: str, now: float) -> Iterator[_Launch]:
                 yield _Launch(folder, draft=True)
 
 
-def _packs(files: Place, folder: str, environment: str) -> list[str] | None:
+def _packs(files: FilePlace, folder: str, environment: str) -> list[str] | None:
     """The files that make an environment; None where its index does not say it."""
     name = index_name(environment)
     try:

@@ -29,7 +29,7 @@ from sgpu_decl.backends.remote.split_files import changed_there, split_files
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.places.place import Place, PlaceMissing, cut_short
+from sgpu_decl.places.file_place import FilePlace, PlaceMissing, cut_short
 
 __all__ = ["RemoteResults"]
 
@@ -39,7 +39,7 @@ _DOWNLOADS = 8  # at once
 class RemoteResults:
     """`remote` is the launch folder, `local` the attempt's folder on this machine."""
 
-    def __init__(self, files: Place, remote: str, local: Path) -> None:
+    def __init__(self, files: FilePlace, remote: str, local: Path) -> None:
         self._files = files
         self._remote = f"{remote}/{BACK}"
         self._local = local / BACK

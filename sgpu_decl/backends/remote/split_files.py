@@ -15,7 +15,7 @@ from typing import Any
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
-from sgpu_decl.places.place import Place
+from sgpu_decl.places.file_place import FilePlace
 
 __all__ = ["SplitFile", "changed_there", "file_digest", "split_files"]
 
@@ -39,7 +39,7 @@ class SplitFile:
         """Bytes of a part."""
         return min(self.part, self.bytes - number * self.part)
 
-    def fetch(self, files: Place, number: int, scratch: Path, received: Sent) -> None:
+    def fetch(self, files: FilePlace, number: int, scratch: Path, received: Sent) -> None:
         """Bring one part to the folder `scratch`; `received` is told of its bytes.
 
         Raises:

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.places.place import Place
+from sgpu_decl.places.file_place import FilePlace
 
 __all__ = ["StagingArea"]
 
@@ -26,8 +26,8 @@ class StagingArea:
     def __init__(
         self,
         layout: RemoteLayout,
-        files: Place,
-        command_files: Place | None = None,
+        files: FilePlace,
+        command_files: FilePlace | None = None,
         *,
         key: Mapping[str, Json],
         under_way: Callable[[Collection[str]], bool] = lambda _: False,

@@ -15,7 +15,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.places.place import folder_size
+from sgpu_decl.places.file_place import folder_size
 
 __all__ = ["RemoteStorage"]
 

@@ -16,7 +16,7 @@ from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.environments.stored.pack_writer import make_index, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
-from sgpu_decl.places.place import file_size
+from sgpu_decl.places.file_place import file_size
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.code_store import CodeStore
 

@@ -46,7 +46,7 @@ class PackPlace(Protocol):
         """
 
 
-class FolderPlace:
+class PackFolder:
     """A folder that workers see too."""
 
     def __init__(self, folder: Path) -> None:

@@ -18,7 +18,7 @@ from sgpu_decl.agent.environment.pack_reader import unpack
 from sgpu_decl.agent.environment.packs import MOST, BadPack, Index, Pack, index_name, needed
 from sgpu_decl.agent.environment.python_match import this_python
 from sgpu_decl.agent.environment.tree_files import FIXED_NS, discard
-from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send, write_pack
+from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send, write_pack
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 
@@ -31,7 +31,7 @@ FILES = {
 }
 
 
-class Counting(FolderPlace):
+class Counting(PackFolder):
     """A place that counts what is brought to it, and breaks off after so many files."""
 
     def __init__(self, folder: Path, *, breaks_after: int = 1000) -> None:
@@ -67,7 +67,7 @@ def sent(make_environment: Any, tmp_path: Path) -> tuple[Any, Pack, Path]:
     index = Index(
         index.manifest, (Pack(tuple(content for pack in index.packs for content in pack.contents)),)
     )
-    send(index, made.objects, FolderPlace(tmp_path / "packs"), Quiet())
+    send(index, made.objects, PackFolder(tmp_path / "packs"), Quiet())
     return made, index.packs[0], tmp_path / "packs"
 
 

@@ -12,7 +12,7 @@ from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
 from sgpu_decl.errors import BackendError, OutcomeUnknown
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 from tests.backends.ray.answers import answering
 
 VERSION = {"ray_version": "2.60.0"}

@@ -13,7 +13,7 @@ import pytest
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.places.place import file_size
+from sgpu_decl.places.file_place import file_size
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.depots import depot_jobs, depot_processes, end_depots, start_depot
 from tests.ray_versions import NEWEST_CLUSTER

@@ -12,7 +12,7 @@ from sgpu_decl.backends.ray.head.head_place import _WINDOW, SMALL, HeadPlace
 from sgpu_decl.backends.remote.output_download import fetch_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 from tests.support import PATIENCE
 

@@ -20,7 +20,7 @@ from sgpu_decl.backends.ray.launching.jobs import put_value, stop_job, submit_jo
 from sgpu_decl.backends.ray.planning.cluster_nodes import read_cluster
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.errors import BackendError
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.answers import NAMES, RECORDED, answering, recorded, recorded_answer
 from tests.support import until

@@ -30,7 +30,7 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
 )
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import manifest_name
-from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
+from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
@@ -108,7 +108,7 @@ def test_content_that_is_damaged_is_deleted_and_named(
     digest = made.manifest.digest.removeprefix("sha256:")
     head = Head(tmp_path, environment=digest)
     packs = head.objects / "packs"
-    send(make_index(made.manifest), made.objects, FolderPlace(packs), Quiet())
+    send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
     manifest = packs / manifest_name(made.manifest.digest)
     manifest.write_bytes(made.manifest.to_bytes())
     source = tmp_path / "source"

@@ -17,8 +17,8 @@ from sgpu_decl.backends.remote.lease import gc_lock
 from sgpu_decl.backends.remote.remote_gc import collect, free_launch, unstage_launch
 from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.places.file_place import PlaceEntry
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.places.place import PlaceEntry
 from sgpu_decl.views.phase_text import phase_line
 from tests.backends.remote.conftest import Shared
 from tests.support import PATIENCE, until

@@ -26,7 +26,7 @@ from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.remote_results import RemoteResults
-from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
+from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
@@ -298,7 +298,7 @@ def environment(place: Place, make_environment: Any) -> Iterator[tuple[str, dict
     """An environment in packs: its digest, and its files by name."""
     made = make_environment({f"one{number}.py": f"x = {number}\n" * 50 for number in range(20)})
     packs = place.objects / "packs"
-    send(make_index(made.manifest), made.objects, FolderPlace(packs), Quiet())
+    send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
     (packs / manifest_name(made.manifest.digest)).write_bytes(made.manifest.to_bytes())
     yield (
         made.manifest.digest.removeprefix("sha256:"),

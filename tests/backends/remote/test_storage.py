@@ -11,8 +11,8 @@ from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.file_place import PlaceEntry
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.places.place import PlaceEntry
 from tests.backends.launches import launching_of
 from tests.contracts.folder_backend.backend import FolderAttempts
 

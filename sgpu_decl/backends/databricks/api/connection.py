@@ -30,7 +30,7 @@ from sgpu_decl.backends.remote.answer_cache import AnswerCache
 from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.databricks.api.account import normal_host
 from sgpu_decl.errors import BackendError
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 if TYPE_CHECKING:
     from databricks.sdk.errors.base import DatabricksError

@@ -18,7 +18,7 @@ from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, says_too_larg
 from sgpu_decl.backends.remote.upload_form import UploadForm
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
-from sgpu_decl.places.place import (
+from sgpu_decl.places.file_place import (
     PlaceEntry,
     PlaceMissing,
     byte_count,
@@ -75,8 +75,8 @@ class _Files(ABC):
             save_stream(stream, file, received)
 
     def create(self, path: str, content: bytes) -> bool:
-        """See `Place`. The file is read back: should two writers be told that theirs is there, one
-        of them is right."""
+        """See `FilePlace`. The file is read back: should two writers be told that theirs is there,
+        one of them is right."""
         from databricks.sdk.errors.platform import ResourceConflict
 
         try:
@@ -117,7 +117,7 @@ class _Files(ABC):
 
 
 class WorkspacePlace(_Files):
-    """See `Place`."""
+    """See `FilePlace`."""
 
     part: int | None = 8 << 20  # they are read up to 10 MiB (evidence: A5)
 
@@ -228,7 +228,7 @@ class WorkspacePlace(_Files):
 
 
 class VolumePlace(_Files):
-    """See `Place`."""
+    """See `FilePlace`."""
 
     part: int | None = None
 

@@ -33,7 +33,7 @@ from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 from sgpu_decl.scratch_folders import scratch_folder
 
 Record = dict[str, Any]

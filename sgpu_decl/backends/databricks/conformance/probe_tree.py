@@ -11,7 +11,7 @@ from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
 from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
-from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
+from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.scratch_folders import scratch_folder
@@ -61,7 +61,7 @@ def pack_tree(base: str, folder: Path) -> str:
             built = build(lock, python, store, Quiet(), folder=request.folder, environ=os.environ)
         except SgpuError as error:
             raise NoTree(error.message, error.hint) from error
-        send(make_index(built.manifest), store.objects, FolderPlace(folder), Quiet())
+        send(make_index(built.manifest), store.objects, PackFolder(folder), Quiet())
         digest = built.manifest.digest
         name = f"{digest.removeprefix('sha256:')}.manifest"
         (folder / name).write_bytes(built.manifest.to_bytes())

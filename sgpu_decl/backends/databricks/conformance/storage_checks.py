@@ -15,7 +15,7 @@ from sgpu_decl.backends.databricks.conformance.comparison import compared
 from sgpu_decl.backends.databricks.conformance.refusal import Refusal, attempt, lacks_api, request
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
-from sgpu_decl.places.place import Place
+from sgpu_decl.places.file_place import FilePlace
 
 _MIB = 1 << 20
 _LARGE = 11 * _MIB  # more than workspace files are read up to
@@ -46,7 +46,7 @@ def volume_findings(connection: Connection, root: str) -> Iterator[Finding]:
 
 def _in_folder(
     connection: Connection,
-    files: Place,
+    files: FilePlace,
     root: str,
     check: Callable[[str], Iterator[Finding]],
 ) -> Iterator[Finding]:
@@ -239,7 +239,7 @@ def _listing(there: bool, number: int) -> Finding:  # noqa: FBT001  what was see
     )
 
 
-def _deleted(connection: Connection, files: Place, path: str) -> Finding:
+def _deleted(connection: Connection, files: FilePlace, path: str) -> Finding:
     refusal = attempt(connection, f"deleting `{path}`", lambda: files.delete(path))
     if refusal is not None:
         return _failed(f"files cannot be deleted: {refusal.message}")

@@ -33,7 +33,7 @@ from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import references
 from sgpu_decl.model.target import USER, Mode
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 _API = "/api/2.2/jobs"
 _PAGE = 100

@@ -32,7 +32,7 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext

@@ -11,7 +11,7 @@ from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
 from sgpu_decl.backends.databricks.api.workspace_files import WorkspacePlace
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 FOLDER = "DIRECTORY"
 """The kind of a folder, see `kind_of`."""

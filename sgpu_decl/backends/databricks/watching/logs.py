@@ -26,7 +26,7 @@ from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import LogLines
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.watching.run_part import RunPart

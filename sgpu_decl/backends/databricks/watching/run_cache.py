@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from sgpu_decl.backends.databricks.api.connection import Connection
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 OFTEN = 1.0  # seconds between two looks at a run
 _SELDOM = 5.0  # seconds between two looks for an MLflow run that is not named yet

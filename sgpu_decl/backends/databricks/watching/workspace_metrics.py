@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 from sgpu_decl.tracking.last_metrics import LastMetrics
 
 if TYPE_CHECKING:

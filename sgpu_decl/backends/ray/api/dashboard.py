@@ -28,7 +28,7 @@ from sgpu_decl.backends.ray.api.dashboard_connection import (
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.ray_size import OLDEST_RAY
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 __all__ = ["VERSION", "Dashboard", "Refused"]
 

@@ -17,7 +17,7 @@ from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
 from sgpu_decl.backends.ray.launching.package import job_package
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 __all__ = ["DepotClient"]
 

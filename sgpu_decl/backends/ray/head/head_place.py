@@ -14,8 +14,8 @@ from sgpu_decl.backends.ray.head.head_reader import HeadReader
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Sent
-from sgpu_decl.places.place import (
-    Place,
+from sgpu_decl.places.file_place import (
+    FilePlace,
     PlaceEntry,
     PlaceMissing,
     byte_count,
@@ -33,8 +33,8 @@ _PIECE = 64 << 20  # bytes: the dashboard takes at most 100 MiB at once
 _WINDOW = 2  # pieces in the key-value store, which is the memory of the head
 
 
-class HeadPlace(Place):
-    """See `Place`. Paths begin with `head_reader.ROOT`."""
+class HeadPlace(FilePlace):
+    """See `FilePlace`. Paths begin with `head_reader.ROOT`."""
 
     part: int | None = 32 << 20
     lag = 0.0

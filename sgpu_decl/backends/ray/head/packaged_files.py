@@ -24,7 +24,7 @@ from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.remote.lease import LEASE, YOUNG
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
 from sgpu_decl.model.step_progress import Sent
-from sgpu_decl.places.place import byte_count, ignore_bytes
+from sgpu_decl.places.file_place import byte_count, ignore_bytes
 
 __all__ = ["FOLDER", "PackagedFiles"]
 

@@ -10,7 +10,7 @@ from sgpu_decl.backends.ray.cluster.head_names import cancel_name
 from sgpu_decl.backends.ray.launching.package import ENTRYPOINT
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 _HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
 _BROKEN = 500  # the first status of HTTP that says nothing of the request

@@ -35,7 +35,7 @@ from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.places.place import PlaceMissing, get_object
+from sgpu_decl.places.file_place import PlaceMissing, get_object
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext

@@ -17,7 +17,7 @@ from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.places.place import PlaceMissing
+from sgpu_decl.places.file_place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.ray.api.dashboard import Dashboard

@@ -27,7 +27,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.places.place import PlaceMissing, cut_short, get_object
+from sgpu_decl.places.file_place import PlaceMissing, cut_short, get_object
 from sgpu_decl.rendering.spec import RetrySpec
 
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s

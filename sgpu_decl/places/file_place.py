@@ -1,8 +1,8 @@
 """The one way in which files that others see are read and written.
 
 Uploads, launch folders, leases, gc, results, proposals and the journals of shared states need no
-more than a `Place`. `tests/contracts/test_places.py` holds the promises below against every one;
-`folder.FolderPlace` is the simplest. The calls follow those of the `Filer` of Databricks' own
+more than a `FilePlace`. `tests/contracts/test_places.py` holds the promises below against every
+one; `folder.FolderPlace` is the simplest. The calls follow those of the `Filer` of Databricks' own
 client (https://github.com/databricks/cli/blob/main/libs/filer/filer.go).
 """
 
@@ -19,7 +19,7 @@ from sgpu_decl.model.step_progress import Sent
 
 __all__ = [
     "CountingReader",
-    "Place",
+    "FilePlace",
     "PlaceEntry",
     "PlaceMissing",
     "byte_count",
@@ -57,7 +57,7 @@ def ignore_bytes(_: int) -> None:
     """For transfers that nobody watches."""
 
 
-class Place(Protocol):
+class FilePlace(Protocol):
     """Paths are absolute, with `/` between names. Calls may come from several threads.
 
     Every call raises BackendError where the storage fails, does not answer or refuses: with the
@@ -139,7 +139,7 @@ def byte_count(content: bytes | Path) -> int:
 
 @contextmanager
 def upload_stream(content: bytes | Path, sent: Sent) -> Iterator[BinaryIO]:
-    """What is to be written, as a stream; see `Place.put`."""
+    """What is to be written, as a stream; see `FilePlace.put`."""
     with (
         io.BytesIO(content) if isinstance(content, bytes) else CountingReader(content, sent)
     ) as stream:
@@ -147,7 +147,7 @@ def upload_stream(content: bytes | Path, sent: Sent) -> Iterator[BinaryIO]:
 
 
 def save_stream(stream: BinaryIO, file: Path, received: Sent) -> None:
-    """Write a stream to a file of this machine; see `Place.fetch`. Raises OSError."""
+    """Write a stream to a file of this machine; see `FilePlace.fetch`. Raises OSError."""
     file.touch(mode=0o600)
     with file.open("wb") as target:
         while chunk := stream.read(_CHUNK):
@@ -167,7 +167,7 @@ def cut_short(source: str) -> BackendError:
     return error
 
 
-def get_object(files: Place, path: str) -> dict[str, Any]:
+def get_object(files: FilePlace, path: str) -> dict[str, Any]:
     """Read a file with a JSON object. Raises PlaceMissing where it is not there, and BackendError
     where it is not whole: nobody takes it for one that says nothing."""
     read = parse_object(files.get(path))
@@ -176,7 +176,7 @@ def get_object(files: Place, path: str) -> dict[str, Any]:
     return read
 
 
-def file_size(place: Place, path: str) -> int | None:
+def file_size(place: FilePlace, path: str) -> int | None:
     """Bytes of a file; None where nothing has that path. Raises BackendError, with the code
     `staging_taken` for a folder."""
     found = place.stat(path)
@@ -189,7 +189,7 @@ def file_size(place: Place, path: str) -> int | None:
     return None if found is None else found.size
 
 
-def folder_size(place: Place, folder: str) -> int:
+def folder_size(place: FilePlace, folder: str) -> int:
     """Bytes of all files in a folder. Raises BackendError."""
     return sum(
         folder_size(place, f"{folder}/{item.name}") if item.folder else item.size
