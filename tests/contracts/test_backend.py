@@ -120,6 +120,7 @@ class TestFolder(BackendContract):
 
         with monkeypatch.context() as patch:
             patch.setattr(FolderPlace, "put", full)
+            patch.setattr(FolderPlace, "create", full)
             freed = bench.done("gc", "-y", "--all", "--keep-last", "0", "-o", "json").data
 
         assert FolderPlace.put is put

@@ -4,8 +4,8 @@ An apply writes a lease below `runs` before it looks for shared objects. gc writ
 file beside the objects before it lists launch folders. So one of the two sees the other: gc that
 sees a lease deletes nothing, and an apply that sees the lock waits.
 
-Where lists lag (`FilePlace.lag`), the lock is looked for by its name, and an apply leaves a second
-file beside it, `launching`: gc waits until whatever began before its lock is listed.
+Where lists lag (`FilePlace.lag`), gc waits between the two: first until an apply that looks now
+finds the lock, then until the lease of one that did not is listed.
 """
 
 import threading
@@ -22,7 +22,6 @@ from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.file_place import PlaceEntry, PlaceMissing
 
 __all__ = [
-    "LAUNCHING",
     "LEASE",
     "LOCK",
     "STALE",
@@ -36,9 +35,6 @@ __all__ = [
 
 LOCK = "freeing-"
 """What the name of a lock file of gc begins with."""
-
-LAUNCHING = "launching"
-"""The name of a file that says when a launch began last, where lists lag."""
 
 STALE = 300.0
 """Seconds after which a lock is one of a process that died."""
@@ -86,9 +82,6 @@ class Lease:
         self._area.make_folder_once(self._folder)
         files = self._area.files
         self._area.once(self._path, lambda: files.put(self._path, self._content))
-        if files.lag:
-            self._area.make_folder_once(self._area.layout.agents)
-            files.put(f"{self._area.layout.agents}/{LAUNCHING}", _CONTENT)
 
     def drop(self) -> None:
         """End it: gc may delete what these launches would have shared."""
@@ -118,9 +111,7 @@ def wait_for_agents(area: StagingArea, progress: Progress) -> Sequence[PlaceEntr
     other shared object. `progress` is told `freeing` while it waits, in seconds."""
     while True:
         agents = area.files.list(area.layout.agents)
-        named = area.files.stat(_lock_path(area)) if area.files.lag else None
-        there = agents if named is None else (*agents, named)
-        locks = [item for item in there if is_locked(item, area.files.now)]
+        locks = [item for item in agents if is_locked(item, area.files.now)]
         if not locks:
             return agents
         silent = area.files.now() - max(item.modified for item in locks)
@@ -137,7 +128,7 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None] | None]:
         PlaceMissing: there is nothing that launches share.
         BackendError: the storage refuses it.
     """
-    path = _lock_path(area)
+    path = f"{area.layout.agents}/{LOCK}gc"
     written = time.monotonic()
     if not area.files.create(path, _CONTENT):
         held = area.files.stat(path)
@@ -145,7 +136,7 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None] | None]:
             yield None
             return
         area.files.put(path, _CONTENT)
-    _await_lists(area)
+    time.sleep(2 * area.files.lag)
 
     def refresh() -> None:
         nonlocal written
@@ -158,18 +149,6 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None] | None]:
     finally:
         with suppress(PlaceMissing):
             area.files.delete(path)
-
-
-def _lock_path(area: StagingArea) -> str:
-    return f"{area.layout.agents}/{LOCK}gc"
-
-
-def _await_lists(area: StagingArea) -> None:
-    """Wait until the leases are listed of all launches that may not have seen the lock."""
-    began = area.files.stat(f"{area.layout.agents}/{LAUNCHING}") if area.files.lag else None
-    if began is not None:
-        left = began.modified + area.files.lag - area.files.now()
-        time.sleep(min(area.files.lag, max(0.0, left)))
 
 
 def is_locked(entry: PlaceEntry, now: Callable[[], float]) -> bool:

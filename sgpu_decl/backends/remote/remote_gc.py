@@ -10,7 +10,7 @@ from typing import Any
 from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.remote.launch_folder import manifest_name
-from sgpu_decl.backends.remote.lease import LAUNCHING, gc_lock, has_lease, is_locked
+from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, folder_size
@@ -109,8 +109,7 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     for folder, paths in needed.items():
         for item in files.list(folder):
             path = f"{folder}/{item.name}"
-            is_own = item.name == LAUNCHING or is_locked(item, files.now)
-            if path not in paths and not item.folder and not is_own:
+            if path not in paths and not item.folder and not is_locked(item, files.now):
                 refresh()
                 files.delete(path)
                 size += item.size

@@ -10,7 +10,6 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.backends.remote import lease
-from sgpu_decl.backends.remote.lease import LAUNCHING
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from tests.backends.databricks.test_runs import ended
@@ -70,8 +69,7 @@ def destroyed(opened: Session) -> None:
 
 
 def objects(tenant: Path) -> list[Path]:
-    found = tenant.glob("Workspace/Users/*/.sgpu/objects/*/*")
-    return [path for path in found if path.name != LAUNCHING]
+    return list(tenant.glob("Workspace/Users/*/.sgpu/objects/*/*"))
 
 
 @pytest.mark.expensive

@@ -12,7 +12,6 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.applying.apply_result import Applied
-from sgpu_decl.backends.remote.lease import LAUNCHING
 from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.testing.contracts.killed_commands import dying
@@ -101,9 +100,7 @@ class Shop:
 
     def staged(self, kind: str) -> list[str]:
         return sorted(
-            path.name
-            for path in self.tenant.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
-            if path.name != LAUNCHING
+            path.name for path in self.tenant.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
         )
 
     def returned(self, attempt: int) -> list[Any]:

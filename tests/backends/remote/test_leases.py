@@ -269,24 +269,24 @@ def test_a_gc_waits_for_the_lease_of_a_launch_that_no_list_has_yet(shared: Make)
     machine.stage(second)  # finds what the first one had sent
 
     assert collect(late(shared("another")).area) is None
-    assert names(machine) == {*needed, lease.LAUNCHING}
+    assert names(machine) == needed
 
 
-def test_a_launch_sees_the_lock_of_a_gc_that_no_list_has_yet(shared: Make) -> None:
+def test_a_gc_waits_for_the_lease_of_a_launch_that_has_not_seen_its_lock(shared: Make) -> None:
     machine = late(shared())
-    said: list[str] = []
-
-    class Ending:
-        def advance(self, phase: str, done: int, total: int) -> None:
-            said.append(phase)
-            held.__exit__(None, None, None)
-
-    Path(machine.area.layout.agents).mkdir(parents=True)
-    held = gc_lock(machine.area)
-    held.__enter__()
-    assert machine.files.list(machine.area.layout.agents) == ()
-    lease.wait_for_agents(machine.area, Ending())
-    assert said == ["freeing"]
+    first, second = (machine.launching(SOURCE, number) for number in (1, 2))
+    (uses,) = machine.stage(first)
+    machine.mark(first, uses)
+    needed = names(machine)
+    free_launch(machine.area, machine.folder(first))
+    freed: list[int | None] = []
+    freeing = threading.Thread(target=lambda: freed.append(collect(late(shared("another")).area)))
+    freeing.start()
+    until(lambda: any(name.startswith(lease.LOCK) for name in names(machine)))
+    machine.stage(second)
+    freeing.join()
+    assert freed == [None]
+    assert names(machine) == needed
 
 
 def test_of_two_gcs_one_deletes(shared: Make) -> None:

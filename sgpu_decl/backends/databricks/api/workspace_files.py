@@ -33,7 +33,7 @@ VOLUMES = "/Volumes/"
 MOST = 500 << 20  # bytes of a workspace file
 MOST_AS_FORM = 450_000_000  # bytes that `workspace/import` was seen to take (evidence: A5)
 _NO_SUCH_API = frozenset({"ENDPOINT_NOT_FOUND", "FEATURE_DISABLED", "NOT_IMPLEMENTED"})
-LISTING_LAG = 2.0
+LISTING_LAG = 0.5
 """Seconds after which a list is taken to have what was written (evidence: C24)."""
 
 _WRITING = {
