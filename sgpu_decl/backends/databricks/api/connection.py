@@ -62,14 +62,14 @@ class TimeLimits:
 
 class Connection:
     """One workspace, as one user. `start` returns at once; `client`, `user` and requests wait until
-    it is there: for `patience` seconds for the first answer."""
+    it is there: for `patience` seconds, by default those of a plan, for the first answer."""
 
     def __init__(
-        self, account: Account, limits: TimeLimits | None = None, *, patience: float = PATIENCE
+        self, account: Account, limits: TimeLimits | None = None, *, patience: float | None = None
     ) -> None:
         self._account = account
         self._limits = limits
-        self._first_answer = patience
+        self._own_patience = patience
         self._future: Future[_Connected] = Future()
         self._asking = threading.Event()  # the SDK is imported, and the host is being asked
         self._asked_at = 0.0  # by the monotonic clock
@@ -264,7 +264,8 @@ class Connection:
         self.start()
         self._asking.wait()
         host = self.login.host
-        patience = self._patience(self._first_answer if seconds is None else seconds)
+        chosen = (seconds, self._own_patience, PATIENCE)
+        patience = self._patience(next(item for item in chosen if item is not None))
         try:
             return self._future.result(max(0.0, self._asked_at + patience - time.monotonic()))
         except TimeoutError:

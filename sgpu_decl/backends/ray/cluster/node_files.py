@@ -12,12 +12,13 @@ import os
 import shutil
 import threading
 
-from sgpu_decl.agent.growing_log import GrowingLog
-from sgpu_decl.agent.node.input_folder import InputFolder
 from sgpu_decl.backends.ray.cluster.content_limit import prune, use
 from sgpu_decl.backends.ray.cluster.node_folder import OBJECTS, content_lock
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sgpu_decl.agent.growing_log import GrowingLog
+    from sgpu_decl.agent.node.input_folder import InputFolder
 
 __all__ = ["FILLS", "OWN_FILES", "SHARES", "WAITS", "NodeFiles"]
 
@@ -63,6 +64,7 @@ class NodeFiles:
         """Which files are not here; the others are noted as used. `back` is the name of the folder
         that this launch brings back."""
         # The node program deletes the agent when it ends, and nothing of it can be imported then.
+        from sgpu_decl.agent.growing_log import GrowingLog
 
         self._log, self._back = GrowingLog(self.log), back
         for name in ("launch", back, OBJECTS):
@@ -75,6 +77,8 @@ class NodeFiles:
     def take_inputs(self, folders: list[str]) -> str:
         """Use the folder above these, which ranks read outputs of other runs from. Raises OSError,
         which names the node."""
+        from sgpu_decl.agent.node.input_folder import InputFolder
+
         inputs = self._inputs = self._inputs or InputFolder(os.path.dirname(folders[0]))
         try:
             if inputs.take():
