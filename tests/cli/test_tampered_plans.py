@@ -39,7 +39,7 @@ BESIDE = {
     "tool_version", "created_at", "config_digest", "complete", "checks", "estimate", "origin",
     "reason", "prior", "depends_on", "effect", "unchanged", "nulls", "drifted", "package_lists",
     "destructive", "files", "bytes", "changed", "packages_digest", "pool",
-    "project", "project_name", "git", "counted",
+    "project", "project_name", "git", "counted", "unavailable",
 }  # fmt: skip
 
 Path_ = tuple[str | int, ...]
