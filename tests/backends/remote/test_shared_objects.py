@@ -141,7 +141,11 @@ def test_code_that_a_platform_changed_is_extracted_again(
     assert place.staged() == pinned
 
 
-@pytest.mark.parametrize("platform", [PLATFORM, OWN], ids=["shared", "own"])
+@pytest.mark.parametrize(
+    "platform",
+    [PLATFORM, pytest.param(OWN, marks=pytest.mark.expensive)],
+    ids=["shared", "own"],
+)
 def test_no_archive_that_is_cut_short_or_damaged_is_used(
     place: Place, stopping: StopRequest, platform: PlatformTable
 ) -> None:
