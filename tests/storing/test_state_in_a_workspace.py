@@ -327,7 +327,8 @@ def test_nothing_is_deleted_before_the_checkpoint_in_its_place_is_listed(
     kind: str, journal: FileJournal, befall: Callable[[Fault], None]
 ) -> None:
     fill(journal, 1, 2, 3)
-    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=LISTS[kind], reads=1))
+    reads = 1 if kind == DATABRICKS else 2  # on a volume, to delete is to list first
+    befall(Fault(pattern=ADDS[kind], effect=Effect.STALE, seen_by=LISTS[kind], reads=reads))
     assert journal.put_checkpoint(3, b"all before")
     with pytest.raises(StoreDown, match="does not list"):
         journal.drop_before(3)
