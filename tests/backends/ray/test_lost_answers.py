@@ -49,8 +49,8 @@ def test_a_launch_is_one_job_although_the_first_answer_to_each_request_is_lost(
     assert any(request.startswith(PACKAGE) for request in proxy.lost)
     assert (len(run.jobs), run.bench.launches) == (before + 1, before + 1)
     put = {one.rpartition("/")[2] for one in proxy.requests if one.startswith(PACKAGE)}
-    jobs = cluster.get("/api/jobs/")
-    assert put <= {job["runtime_env"]["working_dir"].removeprefix("gcs://") for job in jobs}
+    environments = [job["runtime_env"] or {} for job in cluster.get("/api/jobs/")]
+    assert put <= {one.get("working_dir", "").removeprefix("gcs://") for one in environments}
 
 
 @pytest.mark.parametrize(
