@@ -18,6 +18,7 @@ class StateRoot:
     Attributes:
         name: for messages.
         path: of the folder; empty for the place itself.
+        kind: what lies there, for messages.
         in_folder: how many entries a folder has; None for all.
         require: called where nothing is found, and before anything is made; raises SgpuError where
             the folder is none of states.
@@ -28,6 +29,7 @@ class StateRoot:
     place: FilePlace
     name: str
     path: str
+    kind: str = "the shared state"
     in_folder: int | None = None
     require: Callable[[], None] = lambda: None
     begin: Callable[[str], None] = lambda _: None
@@ -40,7 +42,7 @@ class StateRoot:
         except BackendError as error:
             if error.code == "sdk_missing":
                 raise
-            what = f"the shared state in `{self.name}` cannot be used: {error.message}"
+            what = f"{self.kind} in `{self.name}` cannot be used: {error.message}"
             if error.retryable:
                 raise StoreDown(what, hint=error.hint) from error
             raise SgpuError(what, hint=error.hint, code="state_unreachable") from error

@@ -154,6 +154,7 @@ def local_proposals(folder: Path) -> "ProposalStore":
     root = StateRoot(
         place=FolderPlace(folder, mode=0o600),
         name=str(folder),
+        kind="the state",
         path=str(folder),
         require=lambda: make_state_folder(folder / "proposals"),
     )

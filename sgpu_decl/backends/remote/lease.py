@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from uuid import uuid4
 
 from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.backends.remote.staging_area import StagingArea
@@ -120,22 +121,16 @@ def wait_for_agents(area: StagingArea, progress: Progress) -> Sequence[PlaceEntr
 
 
 @contextmanager
-def gc_lock(area: StagingArea) -> Iterator[Callable[[], None] | None]:
-    """Hold the lock of gc. What it gives is called before each step, and keeps the lock fresh; None
-    where another gc goes on.
+def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
+    """Hold the lock of gc. What it gives is called before each step, and keeps the lock fresh.
 
     Raises:
         PlaceMissing: there is nothing that launches share.
         BackendError: the storage refuses it.
     """
-    path = f"{area.layout.agents}/{LOCK}gc"
+    path = f"{area.layout.agents}/{LOCK}{uuid4().hex[:12]}"
     written = time.monotonic()
-    if not area.files.create(path, _CONTENT):
-        held = area.files.stat(path)
-        if held is not None and is_locked(held, area.files.now):
-            yield None
-            return
-        area.files.put(path, _CONTENT)
+    area.files.put(path, _CONTENT)
     time.sleep(2 * area.files.lag)
 
     def refresh() -> None:

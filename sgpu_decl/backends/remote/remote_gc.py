@@ -65,14 +65,14 @@ def _free_commands(area: StagingArea, folder: str) -> None:
 def collect(area: StagingArea) -> int | None:
     """Delete the shared objects that no launch folder needs, and launch folders that nobody
     submitted for a day; returns the bytes that were freed, or `None` where a launch has a lease or
-    is under way, or another gc goes on, and nothing was deleted.
+    is under way, and nothing was deleted.
 
     Raises:
         BackendError: the storage does not answer, or refuses it.
     """
     try:
         with gc_lock(area) as refresh:
-            return None if refresh is None else _delete_unused(area, refresh)
+            return _delete_unused(area, refresh)
     except PlaceMissing:
         return 0  # nothing was ever shared
 

@@ -289,18 +289,6 @@ def test_a_gc_waits_for_the_lease_of_a_launch_that_has_not_seen_its_lock(shared:
     assert names(machine) == needed
 
 
-def test_of_two_gcs_one_deletes(shared: Make) -> None:
-    machine = shared()
-    Path(machine.area.layout.agents).mkdir(parents=True)
-    with gc_lock(machine.area) as refresh:
-        assert refresh is not None
-        assert collect(machine.area) is None
-    assert collect(machine.area) == 0
-    Path(machine.area.layout.agents, f"{lease.LOCK}gc").touch()
-    age(lease.STALE + 1, Path(machine.area.layout.agents, f"{lease.LOCK}gc"))
-    assert collect(machine.area) == 0
-
-
 def test_a_launch_says_that_it_waits_for_a_gc(shared: Make) -> None:
     machine = shared()
     said: list[tuple[str, int, int]] = []
