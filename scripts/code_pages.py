@@ -52,7 +52,7 @@ def _page(head: str, codes: list[CodeEntry], *, errors: bool) -> str:
 def _section(code: CodeEntry, errors: bool) -> Iterator[str]:  # noqa: FBT001
     kind = f"exit {code.exit_code}" if errors else ", ".join(map(str, code.severities))
     yield f"## `{code.id}`\n"
-    yield f"{code.meaning} ({kind}; since {code.since})\n"
+    yield f"{code.meaning} ({kind})\n"
     if code.yaml is not None:
         yield f"```yaml\n{code.yaml}```\n"
     else:

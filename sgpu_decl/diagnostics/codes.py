@@ -34,7 +34,6 @@ class CodeEntry:
     yaml: str | None
     example: str | None
     solution: str
-    since: str
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -44,7 +43,6 @@ class CodeEntry:
             "meaning": self.meaning,
             "example": self.yaml or self.example,
             "solution": self.solution,
-            "since": self.since,
         }
 
 
@@ -57,7 +55,7 @@ def registry() -> Mapping[str, CodeEntry]:
 
 def _code(id_: str, entry: Mapping[str, Any]) -> CodeEntry:
     """One entry of the file, or ValueError: it is not as the head of the file says."""
-    names = {"severity", "exit", "meaning", "yaml", "example", "solution", "since"}
+    names = {"severity", "exit", "meaning", "yaml", "example", "solution"}
     if not names.issuperset(entry) or ("yaml" in entry) == ("example" in entry):
         raise ValueError(f"the entry of `{id_}` in `{FILE}` is not as the head of the file says")
     return CodeEntry(
@@ -68,5 +66,4 @@ def _code(id_: str, entry: Mapping[str, Any]) -> CodeEntry:
         yaml=entry.get("yaml"),
         example=entry.get("example"),
         solution=entry["solution"],
-        since=entry["since"],
     )

@@ -18,7 +18,7 @@ def code_text(code: CodeEntry) -> str:
     example = (code.yaml or code.example or "").rstrip("\n")
     return "\n".join(
         [
-            f"{code.id} ({kind_of_code(code)}; since {code.since})",
+            f"{code.id} ({kind_of_code(code)})",
             "",
             code.meaning,
             "",
