@@ -6,6 +6,7 @@ https://api.slack.com/authentication/token-types), and values whose name says th
 """
 
 import re
+from collections.abc import Sequence
 
 from sgpu_decl.diagnostics.secret_names import names_secret
 from sgpu_decl.diagnostics.tokens import mask_found
@@ -79,11 +80,30 @@ _DIGIT = re.compile(r"\d")
 _LEAST = 8  # characters of a value that is hidden for its name
 
 
-def hidden(text: str) -> str:
-    """Return `text` with all that looks like a token, a password or a secret address hidden."""
-    text = mask_found(_URL.sub(_url_hidden, text))
-    text = _MORE.sub(lambda match: match["head"] + "***", text)
-    return _NAMED.sub(_value_hidden, _HEADER.sub(r"\1***", text))
+def hidden(text: str, tokens: Sequence[str], words: Sequence[str]) -> str:
+    """Return `text` with all that looks like a token, a password or a secret address hidden.
+
+    Args:
+        tokens: how tokens in it may begin, in lower case.
+        words: others of which one stands in each line with something to hide.
+    """
+    if "-----begin" in words:  # of several lines
+        text = mask_found(text)
+    return "\n".join(_line_hidden(line, tokens, words) for line in text.split("\n"))
+
+
+def _line_hidden(line: str, tokens: Sequence[str], words: Sequence[str]) -> str:
+    lower = line.lower()
+    may_be_token = any(map(lower.__contains__, tokens))
+    if not may_be_token and not any(map(lower.__contains__, words)):
+        return line
+    if "://" in line:
+        line = _URL.sub(_url_hidden, line)
+    if may_be_token or "@" in line or "password=" in lower:
+        line = _MORE.sub(lambda match: match["head"] + "***", mask_found(line))
+    if "bearer" in lower or "authorization" in lower:
+        line = _HEADER.sub(r"\1***", line)
+    return _NAMED.sub(_value_hidden, line) if "=" in line or "--" in line else line
 
 
 def _url_hidden(match: re.Match[str]) -> str:
