@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sgpu_decl.agent.retry_rule import why_ended
 from sgpu_decl.agent.stack_groups import stack_groups
 from sgpu_decl.agent.verdict import stack_files
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.verdict import RankEnding, Verdict
 
-__all__ = ["CANCELLED", "Outcome", "failed", "judged", "stopped"]
+__all__ = ["CANCELLED", "Outcome", "failed", "judged", "restarts", "stopped"]
 
 _STACKS = 65_536  # characters: they fit into the disk space that is reserved for the outcome
 _CODES = {"timeout": 124, "hung": 124}
@@ -105,6 +106,14 @@ def judged(
         outcome = stopped(stop, spec, refusal)
         return _with_stacks(outcome, endings) if stop == "hung" else outcome
     return Outcome("succeeded", 0)
+
+
+def restarts(outcome: Outcome, retry: Mapping[str, Any], restart: int) -> bool:
+    """Whether the ranks start again on their nodes, which are there; `restart` is how often they
+    have."""
+    failure = (outcome.cause or {}).get("class")
+    ended = {"state": outcome.state, "class": failure, "restart": restart}
+    return why_ended(ended, retry, other_nodes=False) is None
 
 
 def _with_stacks(outcome: Outcome, endings: Sequence[RankEnding]) -> Outcome:

@@ -1,37 +1,107 @@
-"""Whether ranks start again after a failure, and when: the one rule, for the supervisor of ranks,
-for the programs that a platform starts once more on other nodes, and for those that watch them."""
+"""Whether ranks start again after an attempt has ended, where, and why not: the one rule. Who asks:
+
+supervisor                    ranks on the nodes that are there
+node.program                  a command that the platform has started once more, on other nodes
+backends/ray/cluster          the driver of a run, which asks for other nodes
+backends/remote               the status of a run, whose platform may bring other nodes
+backends/databricks           how often the platform is to bring them
+"""
 
 from __future__ import annotations
-
-from sgpu_decl.agent.verdict import BLAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["is_final", "pause_before", "starts_again"]
+__all__ = [
+    "BLAME",
+    "CANCELLED",
+    "CAUSES",
+    "NOT_COVERED",
+    "SUCCEEDED",
+    "USED_UP",
+    "USELESS",
+    "is_of_nodes",
+    "new_nodes",
+    "pause_before",
+    "starts_left",
+    "why_ended",
+]
 
-_GONE = "upstream_failed"  # the output that it reads is gone, and stays so
-_OF_A_NODE = "staging_failed"  # a node lacks something, which another may have
+CAUSES = {
+    "exception": ("error", True, True),
+    "exit_code": ("error", True, True),
+    "signal_self": ("error", True, True),
+    "oom": ("error", True, True),
+    "timeout": ("error", False, False),  # its time is over
+    "hung": ("error", False, False),
+    "launch_failed_user": ("error", True, True),
+    "killed": ("infra", True, True),
+    "launch_failed": ("infra", True, True),
+    "node_lost": ("infra", True, True),  # here where a node of Ray is lost, and its machine lives
+    "supervisor_lost": ("infra", False, True),
+    "staging_failed": ("infra", False, True),  # a node lacks something, which another may have
+    "capacity": ("infra", False, True),
+    "preempted": ("infra", False, True),
+    "platform": ("infra", True, True),
+    "upstream_failed": ("infra", False, False),  # the output that it reads is gone, and stays so
+}
+"""Of each failure class: who is to blame, the user's code or input (`error`) or what it runs on
+(`infra`), and whether a start may help on the same nodes, and on others."""
+
+BLAME = {failure: blame for failure, (blame, _, _) in CAUSES.items()}
+"""Who is to blame for each failure class. The next plan decides by it, too."""
+
+SUCCEEDED = "it succeeded"
+CANCELLED = "it was cancelled"
+USELESS = "no further start helps"
+NOT_COVERED = "`retry.on` does not cover its failure"
+USED_UP = "`retry.max` allows no further start"
+
 _LONGEST = 60.0
 
 
-def starts_again(failure: str, retry: Mapping[str, Any], starts: int, *, other_nodes: bool) -> bool:
-    """Whether `retry` covers a failure of this class.
+def why_ended(
+    outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 0, *, other_nodes: bool
+) -> str | None:
+    """Why ranks do not start again after an outcome; None if they do.
+
+    Other nodes are brought where `retry` covers failures of nodes. Where it covers both, ranks that
+    failed by themselves start there, too, if their nodes were lost before they could start again.
 
     Args:
-        starts: how often ranks were started.
+        outcome: its `state`, its `class` if it failed, and `restart`, how often ranks had been
+            started before.
+        starts: how often ranks were started, where more is known than the outcome says.
         other_nodes: whether they would start on other nodes.
     """
-    if failure == _GONE or (failure == _OF_A_NODE and not other_nodes):
-        return False
-    return BLAME[failure] in retry["on"] and starts <= retry["max"]
+    if outcome["state"] in ("succeeded", "cancelled"):
+        return SUCCEEDED if outcome["state"] == "succeeded" else CANCELLED
+    blame, here, elsewhere = CAUSES.get(outcome["class"], ("error", False, False))
+    if not (elsewhere if other_nodes else here):
+        return USELESS
+    if not {blame, "infra" if other_nodes else blame}.issubset(retry["on"]):
+        return NOT_COVERED
+    left = starts_left(retry, max(starts, int(outcome.get("restart") or 0) + 1))
+    return None if left else USED_UP
 
 
-def is_final(failure: str) -> bool:
-    """Whether other nodes do not help: the user's code failed, or what it reads is gone."""
-    return BLAME[failure] == "error" or failure == _GONE
+def starts_left(retry: Mapping[str, Any], starts: int) -> bool:
+    """Whether ranks that were started so often may start once more."""
+    return bool(starts <= retry["max"])
+
+
+def new_nodes(retry: Mapping[str, Any]) -> int:
+    """How often other nodes may be brought at most."""
+    return int(retry["max"]) if "infra" in retry["on"] else 0
+
+
+def is_of_nodes(failure: str) -> bool:
+    """Whether the nodes may be to blame, so that their platform may know more about a failure than
+    the agent on them."""
+    blame, _, elsewhere = CAUSES.get(failure, ("error", False, False))
+    return blame == "infra" and elsewhere
 
 
 def pause_before(restart: int, retry: Mapping[str, Any]) -> float:

@@ -28,13 +28,13 @@ from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.metrics_file import last_metrics
 from sgpu_decl.agent.node_group import FIRST, Node, join_team
 from sgpu_decl.agent.orphan_sweep import Sweep
-from sgpu_decl.agent.outcome import CANCELLED, Outcome, failed, judged, stopped
+from sgpu_decl.agent.outcome import CANCELLED, Outcome, failed, judged, restarts, stopped
 from sgpu_decl.agent.ports import claim_port, port_failure
 from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
 from sgpu_decl.agent.rank_group import RankGroup
 from sgpu_decl.agent.rank_start import LaunchError
 from sgpu_decl.agent.redactor import Redactor
-from sgpu_decl.agent.retry_rule import pause_before, starts_again
+from sgpu_decl.agent.retry_rule import pause_before, starts_left
 from sgpu_decl.agent.tracker_process import TrackerProcess
 from sgpu_decl.agent.verdict import Verdict
 from sgpu_decl.agent.working_files import working_files
@@ -449,7 +449,8 @@ class Supervisor:
             self._loop.cancel(name)
         if not self._team.decides:
             self._loop.cancel("settle")  # agent 0 still needs it for the ranks of other nodes
-        if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
+        left = starts_left(self._spec["retry"], self._restart + 1)
+        if not left or not self._group.endings():
             self._group.retire_parent(wait=False)
         if self._ray is None:
             self._begin_sweep()
@@ -479,41 +480,41 @@ class Supervisor:
             verdict, endings, self._spec,
             stop=self._stop, refusal=self._refusal, lost=self._lost_node or self._lost_ray,
         )  # fmt: skip
-        by_a_rank = self._stop in (None, "failure", "launch", "cluster") and self._lost_node is None
-        if not (outcome.cause and by_a_rank and self._again(outcome.cause)):
+        if self._lost_node is not None or not self._again(outcome):
             # A short run waits for its tracker, so that the outcome names the MLflow run, or says
             # why there is none.
             self._tracker.await_answer(
                 lambda: self._conclude(outcome), announce=True, limit=_ANSWER
             )
 
-    def _again(self, cause: dict[str, Any]) -> bool:
-        """Start the ranks once more if `retry` covers this failure; return whether the attempt goes
-        on or has ended.
+    def _again(self, outcome: Outcome) -> bool:
+        """Start the ranks once more on their nodes if `retry` covers this outcome; return whether
+        the attempt goes on or has ended.
 
         If a cancel, the end of the caller or the timeout came while the ranks were being stopped,
         the attempt ends by that.
         """
-        retry = self._spec["retry"]
-        if not starts_again(cause["class"], retry, self._restart + 1, other_nodes=False):
+        retry, cause = self._spec["retry"], outcome.cause
+        if cause is None or not restarts(outcome, retry, self._restart):
             return False
-        if self._deleted:
-            self._conclude(stopped("deleted", self._spec, None))
-            return True
-        if self._signals or self._cancel_requested():
-            self._conclude(CANCELLED)
-            return True
-        if self._abandoned:
-            self._conclude(stopped("caller_gone", self._spec, None))
-            return True
-        if self._timed_out:
-            self._conclude(stopped("timeout", self._spec, None))
+        if (end := self._requested_end()) is not None:
+            self._conclude(end)
             return True
         self._begin_again(self._restart + 1)
         pause = pause_before(self._restart, retry)
         self._record.restart(self._restart, cause, pause)
         self._loop.after("backoff", pause, self._start_all)
         return True
+
+    def _requested_end(self) -> Outcome | None:
+        """The outcome of an attempt whose end somebody or something has asked for meanwhile."""
+        if self._deleted:
+            return stopped("deleted", self._spec, None)
+        if self._signals or self._stop == "cancelled" or self._cancel_requested():
+            return CANCELLED
+        if self._abandoned:
+            return stopped("caller_gone", self._spec, None)
+        return stopped("timeout", self._spec, None) if self._timed_out else None
 
     def _begin_again(self, restart: int) -> None:
         if self._ray is not None:

@@ -10,38 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-__all__ = [
-    "BLAME",
-    "SIMULTANEOUS_NS",
-    "RankEnding",
-    "Verdict",
-    "stack_files",
-]
+__all__ = ["SIMULTANEOUS_NS", "RankEnding", "Verdict", "stack_files"]
 
 SIMULTANEOUS_NS = 5_000_000
 _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
-BLAME = {
-    "exception": "error",
-    "exit_code": "error",
-    "signal_self": "error",
-    "oom": "error",
-    "timeout": "error",
-    "hung": "error",
-    "launch_failed_user": "error",
-    "killed": "infra",
-    "launch_failed": "infra",
-    "node_lost": "infra",
-    "supervisor_lost": "infra",
-    "staging_failed": "infra",
-    "capacity": "infra",
-    "preempted": "infra",
-    "platform": "infra",
-    "upstream_failed": "infra",
-}
-"""Who is to blame for each failure class: the user's code or input (`error`), or what it runs on
-(`infra`). `retry.on` and the next plan decide by it."""
 
 
 class RankEnding:

@@ -342,8 +342,8 @@ class Attempts(Protocol):
         return None
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default
-        """End those of these active attempts that a platform would start again in vain, after their
-        own code has failed. Whoever follows attempts calls it now and then."""
+        """End those of these active attempts that a platform would start again in vain. Whoever
+        follows attempts calls it now and then."""
         return
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from sgpu_decl.agent.verdict import BLAME
+from sgpu_decl.agent.retry_rule import BLAME
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.error_file import read_abort, read_error, read_out_of_memory
-from sgpu_decl.agent.verdict import BLAME, RankEnding, Verdict
-from sgpu_decl.model.attempt import Blame, FailureClass
+from sgpu_decl.agent.verdict import RankEnding, Verdict
 
 MS = 1_000_000
 
@@ -174,11 +173,6 @@ def test_any_other_abort_is_the_ranks_own(tmp_path: Path, text: str) -> None:
 
 def test_an_abort_without_a_log_is_the_ranks_own(tmp_path: Path) -> None:
     assert read_abort(str(tmp_path)) is None
-
-
-def test_each_failure_class_has_somebody_to_blame() -> None:
-    assert set(BLAME) == set(FailureClass)
-    assert set(BLAME.values()) == set(Blame)
 
 
 @pytest.mark.parametrize(

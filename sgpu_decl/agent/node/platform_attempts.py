@@ -20,14 +20,14 @@ import shutil
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.attempt_files import encode, write_atomic
-from sgpu_decl.agent.retry_rule import starts_again
+from sgpu_decl.agent.retry_rule import CANCELLED, why_ended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["KEPT", "PlatformAttempts", "settled_code"]
+__all__ = ["KEPT", "PlatformAttempts", "why_settled"]
 
 KEPT = 20
 """So many attempts of a job are kept, with their uploads."""
@@ -127,10 +127,10 @@ class PlatformAttempts:
         return sorted(int(name) for name in names if name.isdigit())
 
 
-def settled_code(
+def why_settled(
     outcome: Mapping[str, Any] | None, retry: Mapping[str, Any], starts: int
-) -> int | None:
-    """Return the exit code of a run that must not start again; None if it may.
+) -> str | None:
+    """Return why a run must not start again; None if it may.
 
     A cancelled run may: the platform itself had stopped it, to give its nodes to somebody else.
 
@@ -139,10 +139,5 @@ def settled_code(
         retry: when ranks start again, and how often.
         starts: how often they were started.
     """
-    if outcome is None or outcome["state"] == "cancelled":
-        return None
-    if outcome["state"] == "succeeded":
-        return 0
-    if starts_again(outcome["class"], retry, starts, other_nodes=True):
-        return None
-    return int(outcome["exit_code"])
+    why = outcome and why_ended(outcome, retry, starts, other_nodes=True)
+    return why if why and why != CANCELLED else None

@@ -26,13 +26,13 @@ from sgpu_decl.agent.node.log_forwarding import Echo, say
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.node_inputs import NodeInputs
 from sgpu_decl.agent.node.platform import PlatformTable
-from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, settled_code
+from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, why_settled
 from sgpu_decl.agent.node.run_cancellation import cancel_run
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
-from sgpu_decl.agent.retry_rule import is_final
+from sgpu_decl.agent.retry_rule import SUCCEEDED
 from sgpu_decl.agent.secret_environ import receive_variables, secret_names
 
 TYPE_CHECKING = False
@@ -91,6 +91,7 @@ class _NodeRun:
         self.inputs = NodeInputs(self._back, stopping)
         self._attempts = PlatformAttempts(self._back, most=platform.starts)
         self._target: str | None = None
+        self._retry: Mapping[str, Any] | None = None  # until the spec is here
 
     def run(self) -> int:
         options, node = self._options, self._node
@@ -99,9 +100,12 @@ class _NodeRun:
         if spec is None:
             return self._give_up(problem or "this node was asked to stop before it could begin")
         earlier, node.restart = self._attempts.look()
-        code = settled_code(earlier, spec["retry"], node.restart)
-        if earlier is not None and code is not None:
-            say(f"nothing to do: an earlier attempt of the platform settled this run, with {code}")
+        self._retry = spec["retry"]
+        why = why_settled(earlier, self._retry, node.restart)
+        if earlier is not None and why is not None:
+            code = int(earlier["exit_code"])
+            settled = f"an earlier attempt of the platform settled this run, with {code}"
+            say(f"nothing to do: {settled}, and {why}")
             if node.number == 0:
                 self._attempts.repeat(earlier)
             self._end(earlier)
@@ -168,11 +172,11 @@ class _NodeRun:
         return code
 
     def _end(self, outcome: Mapping[str, Any]) -> None:
-        """Keep the platform from starting a run again whose own code has failed."""
-        request = self._platform.cancellation
-        if request is None or self._node.number != 0 or self._stopping.asked:
+        """Keep the platform from starting a run again in vain."""
+        request, retry = self._platform.cancellation, self._retry
+        if request is None or retry is None or self._node.number != 0 or self._stopping.asked:
             return
-        if outcome.get("state") == "failed" and is_final(outcome["class"]):
+        if outcome and why_settled(outcome, retry, 0) not in (None, SUCCEEDED):
             back = self._options.back
             cancel_run(os.path.dirname(back) if back else self._options.launch, request)
 

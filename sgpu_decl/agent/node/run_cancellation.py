@@ -1,4 +1,4 @@
-"""Cancels a run whose own code has failed, before the platform starts it on new nodes.
+"""Cancels a run that no further start helps, before the platform brings new nodes.
 
 The platform starts a failed command again, `max_retries` times, whatever failed. Each time the run
 gets all of its nodes, and has nothing to do there. So node 0 cancels the run, if nodes may call the
@@ -52,7 +52,7 @@ def cancel_run(launch: str, request: Mapping[str, str]) -> None:
             method="POST",
         )
         with urllib.request.urlopen(post, timeout=_PATIENCE):  # noqa: S310
-            say("the run's own code failed: no further attempt is made")
+            say("this run has failed for good: no further attempt is made")
     except OSError as error:
         say(f"{_GOES_ON}: {error}")
     except (ValueError, http.client.HTTPException):  # their texts may have the token

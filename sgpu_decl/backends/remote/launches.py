@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing
+from sgpu_decl.rendering.spec import RetrySpec
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -59,6 +61,10 @@ class RemoteLaunches:
     def config(self, record: LaunchRecord) -> "RunConfig":
         """The config of a launch."""
         return self._configs(record.ref, record.inputs)
+
+    def retry(self, record: LaunchRecord) -> Mapping[str, Any]:
+        """When its ranks start again, as `agent.retry_rule` reads it."""
+        return asdict(RetrySpec.of(self.config(record).retry))
 
     def area(self, record: LaunchRecord) -> StagingArea:
         """The staging area of a launch."""

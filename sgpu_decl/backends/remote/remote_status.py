@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sgpu_decl.agent.retry_rule import is_final
+from sgpu_decl.agent.retry_rule import is_of_nodes, why_ended
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
@@ -13,7 +13,7 @@ from sgpu_decl.model.attempt_view import AttemptView, status_fields, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["PlatformEnding", "RemoteStatus", "code_failed", "ended_status", "failed_view"]
+__all__ = ["PlatformEnding", "RemoteStatus", "ended_status", "failed_for_good", "failed_view"]
 
 _FROM_NODES = ("ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem")
 _OF_THE_ENDING = ("state", "failure", "exit_code", "first_cause")
@@ -58,6 +58,7 @@ def ended_status(
     ending: PlatformEnding,
     results: RemoteResults,
     *,
+    retry: Mapping[str, Any],
     nodes: bool,
     settled: bool,
 ) -> RemoteStatus:
@@ -66,12 +67,13 @@ def ended_status(
     Args:
         view: what the platform says beside its ending: times, links.
         results: what nodes brought back.
+        retry: when its ranks start again (`agent.retry_rule`).
         nodes: whether it may have had nodes at any time.
         settled: whether all that nodes wrote is to be seen by now.
     """
     brought = results.newest() if nodes else None
     outcome = results.outcome(brought) if brought is not None else None
-    counts = outcome is not None and _counts(outcome, brought or 0, ending, results)
+    counts = outcome is not None and _counts(outcome, brought or 0, ending, results, retry)
     view = replace(view, exit_code=0 if ending.state is AttemptState.SUCCEEDED else None)
     if ending.failure is not None:
         view = failed_view(view, ending.failure, ending.message)
@@ -86,7 +88,7 @@ def ended_status(
     return RemoteStatus(
         view=replace(view, **{name: getattr(from_nodes, name) for name in names}),
         brought=brought,
-        final=counts or settled or not _settles(outcome),
+        final=counts or settled or not _stands(outcome, ending, retry),
     )
 
 
@@ -97,32 +99,36 @@ def failed_view(view: AttemptView, failure: FailureClass, message: str) -> Attem
     return replace(view, failure=failure, first_cause=cause)
 
 
-def code_failed(results: RemoteResults) -> bool:
-    """Whether an attempt has failed by its own code, so that it would be in vain to start it once
-    more."""
+def failed_for_good(results: RemoteResults, retry: Mapping[str, Any]) -> bool:
+    """Whether an attempt has failed, and its platform would bring other nodes in vain."""
     attempt = results.newest()
     outcome = results.outcome(attempt) if attempt is not None else None
     return (
         outcome is not None
-        and outcome["state"] == AttemptState.FAILED
-        and _settles(outcome)
+        and outcome["state"] in (AttemptState.FAILED, AttemptState.LOST)
+        and why_ended(outcome, retry, other_nodes=True) is not None
         and bool(results.done(attempt or 0, 0))
     )
 
 
 def _counts(
-    outcome: Mapping[str, Any], attempt: int, ending: PlatformEnding, results: RemoteResults
+    outcome: Mapping[str, Any],
+    attempt: int,
+    ending: PlatformEnding,
+    results: RemoteResults,
+    retry: Mapping[str, Any],
 ) -> bool:
     """Whether the agent's word on how it ended counts for more than the platform's.
 
     The agent knows more of what happened on the nodes. A platform has codes for its own failures
     and gives them to failures of the user's code too, and it may end a run, or fail to start it
-    again, after the user's code has failed. Where it took the nodes away, its own word counts.
+    again, after the user's code has failed. Where it took the nodes away, its own word counts. A
+    run that failed for good may have been cancelled for it (`Attempts.settle`).
     """
     cancelled = ending.state is AttemptState.CANCELLED
     if ending.failure in (None, FailureClass.EXIT_CODE) and not cancelled:
         return True
-    if not _settles(outcome):
+    if not _stands(outcome, ending, retry):
         return False
     if outcome["state"] != AttemptState.SUCCEEDED:
         return bool(results.done(attempt, 0))
@@ -130,10 +136,14 @@ def _counts(
     return all(results.done(attempt, node).get("exit_code") == 0 for node in sorted(nodes))
 
 
-def _settles(outcome: Mapping[str, Any]) -> bool:
-    """Whether no further attempt can change how a run ended: it succeeded, or other nodes do not
-    help."""
+def _stands(outcome: Mapping[str, Any], ending: PlatformEnding, retry: Mapping[str, Any]) -> bool:
+    """Whether what the agent said stays true, whatever its platform says: the nodes are not to
+    blame, or ranks would not start again, and the run was cancelled because of that."""
     if outcome["state"] == AttemptState.SUCCEEDED:
         return True
     failure = outcome.get("class")
-    return failure is not None and is_final(failure)
+    if failure is None:
+        return False
+    if ending.state is AttemptState.CANCELLED:
+        return why_ended(outcome, retry, other_nodes=True) is not None
+    return not is_of_nodes(failure)

@@ -4,41 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from sgpu_decl.agent.node.platform_attempts import KEPT, PlatformAttempts, settled_code
+from sgpu_decl.agent.node.platform_attempts import KEPT, PlatformAttempts, why_settled
+from sgpu_decl.agent.retry_rule import NOT_COVERED
 
 INFRA: dict[str, Any] = {"max": 2, "on": ["infra"]}
-BOTH: dict[str, Any] = {"max": 2, "on": ["infra", "error"]}
 
 
 def outcome(state: str, failure: str | None = None, code: int = 1) -> dict[str, Any]:
     return {"state": state, "class": failure, "exit_code": code, "restart": 0}
-
-
-@pytest.mark.parametrize(
-    ("last", "retry", "used", "code"),
-    [
-        (None, INFRA, 0, None),
-        (None, INFRA, 9, None),
-        (outcome("succeeded", code=0), INFRA, 1, 0),
-        (outcome("cancelled", code=130), INFRA, 1, None),
-        (outcome("failed", "exception", 3), INFRA, 1, 3),
-        (outcome("failed", "timeout", 124), INFRA, 1, 124),
-        (outcome("failed", "node_lost"), INFRA, 2, None),
-        (outcome("failed", "node_lost"), INFRA, 3, 1),
-        (outcome("lost", "supervisor_lost", 70), INFRA, 1, None),
-        (outcome("failed", "staging_failed"), INFRA, 1, None),
-        (outcome("failed", "upstream_failed"), INFRA, 1, 1),
-        (outcome("failed", "exception"), BOTH, 2, None),
-        (outcome("failed", "exception"), BOTH, 3, 1),
-        (outcome("failed", "killed", 137), {"max": 2, "on": ["error"]}, 1, 137),
-    ],
-)
-def test_what_retry_does_not_cover_is_settled(
-    last: Any, retry: Any, used: int, code: int | None
-) -> None:
-    assert settled_code(last, retry, used) == code
 
 
 def bring(folder: str, **what: object) -> None:
@@ -92,7 +65,9 @@ def test_launches_of_a_job_are_told_apart_by_how_often_the_platform_starts_one(
     assert attempts().look() == (None, 0), "the next launch"
     ended("failed", "exception")
     last, used = attempts().look()
-    assert (settled_code(last, INFRA, used), used) == (1, 1), "the platform starts it once more"
+    assert (why_settled(last, INFRA, used), used) == (NOT_COVERED, 1), (
+        "the platform starts it once more"
+    )
     attempts().repeat(last or {})
     assert attempts().look() == (None, 0), "it was started as often as it is"
     ended("failed", "node_lost")

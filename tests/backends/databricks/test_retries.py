@@ -24,6 +24,8 @@ def main(n):
         time.sleep(0.01)
     raise ValueError("no such thing")
 """
+KILLED = MARKED.replace('raise ValueError("no such thing")', "os.kill(os.getpid(), 9)")
+SLOW = MARKED.replace('raise ValueError("no such thing")', "time.sleep(600)")
 UNMARKED = MARKED.replace("    raise", "    os.unlink(glob.glob(pattern)[0])\n    raise")
 
 
@@ -87,6 +89,29 @@ def test_a_node_ends_the_run_when_its_code_has_failed(
     assert any("no further attempt is made" in line for line in lines)
     (change,) = session().plan().plan.changes
     assert change.reason is Reason.FAILED_NOT_RETRIED
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize(
+    ("source", "more", "failure"),
+    [
+        (KILLED, "retry: {max: 1}\n", FailureClass.KILLED),
+        (SLOW, "retry: {max: 3, on: [infra, error]}\ntimeout: 5s\n", FailureClass.TIMEOUT),
+    ],
+    ids=["all starts are used up", "its time is over"],
+)
+def test_no_nodes_are_brought_on_which_no_rank_would_start(
+    session: Opened, project: Path, server: WorkspaceServer, token: str, tenant: Path,
+    source: str, more: str, failure: FailureClass,
+) -> None:  # fmt: skip
+    write(project, source, more, tenant)
+    opened = session()
+
+    ref = ended(opened)
+
+    status = opened.runs.status(ref)
+    assert (status.state, status.failure) == (AttemptState.FAILED, failure)
+    assert attempts(server, token) == 1
 
 
 @pytest.mark.expensive

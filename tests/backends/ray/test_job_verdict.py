@@ -128,7 +128,10 @@ def test_agents_that_stopped_because_their_driver_was_killed_were_not_cancelled(
         ("node_lost", 0, {"max": 1, "on": ["infra"]}, False),
         ("node_lost", 1, {"max": 1, "on": ["infra"]}, True),
         ("node_lost", 0, {"max": 1, "on": ["error"]}, True),
-        ("exception", 0, {"max": 1, "on": ["infra", "error"]}, True),
+        ("exception", 0, {"max": 1, "on": ["infra"]}, True),
+        ("exception", 0, {"max": 1, "on": ["infra", "error"]}, False),
+        ("exception", 1, {"max": 1, "on": ["infra", "error"]}, True),
+        ("timeout", 0, {"max": 1, "on": ["infra", "error"]}, True),
     ],
 )
 def test_an_outcome_that_a_retry_may_follow_is_no_end(

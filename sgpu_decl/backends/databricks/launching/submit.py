@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sgpu_decl.agent.retry_rule import new_nodes
 from sgpu_decl.agent.upstreams import listed
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
@@ -207,11 +208,11 @@ def present(fields: Mapping[str, Json]) -> dict[str, Json]:
 def retries_of(config: RunConfig) -> int:
     """How often the platform may bring new nodes. The node agent knows which failures are worth
     that; ranks on nodes that are there yet it starts again by itself."""
-    return config.retry.max if "infra" in config.retry.on else 0
+    return new_nodes({"max": config.retry.max, "on": config.retry.on})
 
 
 def ended_early(config: RunConfig) -> bool:
-    """Whether a run is cancelled once its own code has failed, before the platform brings it nodes
+    """Whether a run is cancelled once it has failed for good, before the platform brings it nodes
     again. For a run that was cancelled the platform sends no mail `on_failure` (only for
     `INTERNAL_ERROR`, `FAILED` and `TIMED_OUT`), so a run that asks for that mail is not."""
     mails = config.on_finish is not None and bool(config.on_finish.failure)

@@ -81,8 +81,7 @@ class DatabricksAttempts(RemoteAttempts):
             return missing_run_status(record, marker, workspace, seen=seen)
         if not seen:  # from now on it is deleted if it is not shown
             memory.remember(record, seen_by=workspace.user)
-        folder, results = self._launches.folder(record), self._launches.results(record)
-        status = run_status(record, run, workspace, folder, results)
+        status = self._run_status(record, run, workspace)
         return part.explained(status, workspace.run_cache)
 
     def barrier(self, record: LaunchRecord) -> Elsewhere | None:
@@ -164,8 +163,14 @@ class DatabricksAttempts(RemoteAttempts):
         run = self._part(record, started).look(workspace.run_cache)
         if run is None or state_of(run) is None:
             return None
-        folder, results = self._launches.folder(record), self._launches.results(record)
-        return run_status(record, run, workspace, folder, results)
+        return self._run_status(record, run, workspace)
+
+    def _run_status(
+        self, record: LaunchRecord, run: Mapping[str, Any], workspace: Workspace
+    ) -> RemoteStatus:
+        launches = self._launches
+        folder, results = launches.folder(record), launches.results(record)
+        return run_status(record, run, workspace, folder, results, launches.retry(record))
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views, by_ref = self.look(records), {record.ref: record for record in records}
@@ -204,7 +209,8 @@ class DatabricksAttempts(RemoteAttempts):
                 continue
             for run_id in mlflow_runs(run, workspace):
                 self._write_metadata(record, run_id)
-            if not is_settled(run, self._launches.results(record)):
+            results, retry = self._launches.results(record), self._launches.retry(record)
+            if not is_settled(run, results, retry):
                 continue
 
             self._settled.add(record.ref)

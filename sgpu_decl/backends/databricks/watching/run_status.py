@@ -17,8 +17,8 @@ from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.backends.remote.remote_status import (
     RemoteStatus,
-    code_failed,
     ended_status,
+    failed_for_good,
     failed_view,
 )
 from sgpu_decl.model.attempt import AttemptState, FailureClass
@@ -35,12 +35,14 @@ def run_status(
     workspace: Workspace,
     folder: str,
     results: RemoteResults,
+    retry: Mapping[str, Any],
 ) -> RemoteStatus:
     """Return how a launch stands that became a run.
 
     Args:
         run: the run, as the Jobs API shows it.
         folder: the launch folder.
+        retry: when its ranks start again (`agent.retry_rule`).
     """
     links: dict[str, Json] = {"folder": folder}
     if run.get("run_page_url"):
@@ -55,7 +57,9 @@ def run_status(
         links=links,
         waiting_for="gpus" if state is AttemptState.QUEUED else None,
     )
-    return RemoteStatus(view=view) if state else _ended(record, view, run, workspace, results)
+    if state:
+        return RemoteStatus(view=view)
+    return _ended(record, view, run, workspace, results, retry)
 
 
 def missing_run_status(
@@ -81,6 +85,7 @@ def _ended(
     run: Mapping[str, Any],
     workspace: Workspace,
     results: RemoteResults,
+    retry: Mapping[str, Any],
 ) -> RemoteStatus:
     ending, connection = termination_of(run), workspace.connection
     newest = _newest(run)
@@ -101,17 +106,18 @@ def _ended(
         view,
         ending,
         results,
+        retry=retry,
         # An earlier attempt may have got nodes, and what failed by itself may not say that it ran.
         nodes=ending.ran or len(run["tasks"]) > 1 or ending.failure is FailureClass.PLATFORM,
         settled=connection.now() - ended_ms / 1000 > SETTLING,
     )
 
 
-def is_settled(run: Mapping[str, Any], results: RemoteResults) -> bool:
-    """Whether a run that goes on has nothing left to do: the platform is about to start again what
-    failed by its own fault."""
+def is_settled(run: Mapping[str, Any], results: RemoteResults, retry: Mapping[str, Any]) -> bool:
+    """Whether a run that goes on has nothing left to do: the platform is about to bring nodes on
+    which no rank would start."""
     again = state_of(run) is not None and any(map(has_ended, run.get("tasks") or ()))
-    return again and code_failed(results)
+    return again and failed_for_good(results, retry)
 
 
 def mlflow_runs(run: Mapping[str, Any], workspace: Workspace) -> list[str]:

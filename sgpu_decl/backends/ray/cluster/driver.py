@@ -26,8 +26,7 @@ from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
-from sgpu_decl.agent.retry_rule import pause_before
-from sgpu_decl.agent.verdict import BLAME
+from sgpu_decl.agent.retry_rule import BLAME, pause_before
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch

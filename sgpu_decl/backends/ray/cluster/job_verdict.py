@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
-from sgpu_decl.agent.retry_rule import is_final, starts_again
+from sgpu_decl.agent.retry_rule import why_ended
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 
 ACTIVE = ("PENDING", "RUNNING")
@@ -34,19 +34,13 @@ _SLOW = 20.0  # seconds in which Ray usually starts a driver
 
 
 def settles(outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 0) -> bool:
-    """Whether an attempt has ended with an outcome of its agents: no `retry` follows it. (Agents
-    themselves start ranks again that the user's code ended, before they write one.)
+    """Whether an attempt has ended with an outcome of its agents: no `retry` follows it.
 
     Args:
         retry: when the driver starts ranks on other nodes (`on`), and how often (`max`).
         starts: how often ranks were started, as far as that is known beside the outcome.
     """
-    if outcome["state"] in ("succeeded", "cancelled"):
-        return True
-    if is_final(outcome["class"]):
-        return True
-    starts = max(starts, int(outcome["restart"]) + 1)
-    return not starts_again(outcome["class"], retry, starts, other_nodes=True)
+    return why_ended(outcome, retry, starts, other_nodes=True) is not None
 
 
 def settled_outcome(

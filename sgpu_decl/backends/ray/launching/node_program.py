@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from sgpu_decl.agent.node.input_folder import folder_of_launch
@@ -20,7 +20,6 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.run_outputs import outputs_read
-from sgpu_decl.rendering.spec import RetrySpec
 
 LAUNCH = "launch.json"
 
@@ -95,7 +94,7 @@ class RayNodes(NodeProgram):
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
-            "retry": asdict(RetrySpec.of(config.retry)),
+            "retry": dict(self._launches.retry(launching.record)),
         }
         return {LAUNCH: canonical(launch).encode()}
 
@@ -111,7 +110,7 @@ class RayNodes(NodeProgram):
             "token": upstream.token,
             "launch": folder,
             "back": f"{folder}/{BACK}",
-            "retry": asdict(RetrySpec.of(self._launches.config(upstream).retry)),
+            "retry": dict(self._launches.retry(upstream)),
             "nodes": self.nodes(LaunchRequest(record=upstream)),
             "waits": ref in launching.record.after,
             "output": input_folder(inputs, ref) if read else None,

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,6 @@ from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing, cut_short, get_object
-from sgpu_decl.rendering.spec import RetrySpec
 
 _SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
 
@@ -208,8 +207,7 @@ class RayAttempts(RemoteAttempts):
         results = self._launches.results(record)
         brought = results.newest()
         outcome = results.outcome(brought) if brought is not None else None
-        retry = asdict(RetrySpec.of(self._launches.config(record).retry))
-        return settled_outcome(outcome, driver_status, retry)
+        return settled_outcome(outcome, driver_status, self._launches.retry(record))
 
     def _keep_results(self, record: LaunchRecord, brought: int, view: AttemptView) -> None:
         """Bring the results here that would end with the session of Ray."""
