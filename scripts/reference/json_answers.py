@@ -271,6 +271,7 @@ OBJECTS = {
             "seconds": "from its start until its end, or until now; or `null`",
             "axes": "the values of its matrix, by axis; empty outside of a matrix",
             "returned": "what its lowest rank with a value returned, by key; what is no mapping stands under `value`",
+            "unread": "why that could not be read, or `null`: `returned` is empty then, and says nothing",
             "metrics": "the last value of each MLflow metric, by name; `null` is NaN or infinite",
             "secrets": "the names of the secrets that were masked in it",
         }

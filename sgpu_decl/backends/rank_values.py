@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from sgpu_decl.agent.regular_opener import regular_opener
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
+from sgpu_decl.system_errors import error_text
 
 SHOWN = "output.shown.json"
 
@@ -22,17 +23,29 @@ def read_results(ranks: Path) -> list[dict[str, Json]]:
 
     Args:
         ranks: the folder with one for each rank, named by its number.
+
+    Raises:
+        BackendError: what one returned cannot be read.
     """
     results: list[dict[str, Json]] = []
     for rank in sorted(int(name) for name in _names(ranks) if name.isdigit()):
         folder = ranks / str(rank)
+        name = "output.json"
         try:
-            value = _read(folder / "output.json")
-        except (OSError, ValueError):
+            value = _read(folder / name)
+            result: dict[str, Json] = {"rank": rank, "value": with_pickle_path(value, folder)}
+            name = SHOWN
+            if os.path.lexists(folder / name):  # few have it
+                result |= masked_value(_read(folder / name), folder)
+        except FileNotFoundError:
             continue
-        result: dict[str, Json] = {"rank": rank, "value": with_pickle_path(value, folder)}
-        with suppress(OSError, ValueError):  # few have it
-            result |= masked_value(_read(folder / SHOWN), folder)
+        except (OSError, ValueError) as error:
+            text = error_text(error) if isinstance(error, OSError) else f"{error}"
+            raise BackendError(
+                f"what rank {rank} returned cannot be read in `{folder / name}`: {text}",
+                hint="ranks write this file whole, so something else changed it",
+                code="result_unreadable",
+            ) from error
         results.append(result)
     return results
 

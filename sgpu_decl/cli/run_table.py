@@ -46,7 +46,13 @@ def show_table(
         NotFound: there is no column to sort by of that name.
     """
     from sgpu_decl.views.results_text import table_secrets_note
-    from sgpu_decl.views.run_table_text import table_csv, table_json, table_markdown, table_text
+    from sgpu_decl.views.run_table_text import (
+        table_csv,
+        table_json,
+        table_markdown,
+        table_text,
+        unread_lines,
+    )
 
     with slow_step(f"reading results and MLflow metrics of {count(len(refs), 'run')}"):
         table = session.runs.table(refs)
@@ -62,6 +68,8 @@ def show_table(
             answer(table_json(table, now=moment))
         case "csv":
             show(table_csv(table, now=moment), nl=False)
+            for line in unread_lines(table):
+                note(line if line.startswith("hint: ") else f"warning: {line}")
         case "markdown":
             show(table_markdown(table, now=moment), nl=False)
         case _:

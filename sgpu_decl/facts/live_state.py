@@ -32,6 +32,7 @@ __all__ = [
     "refs_in_launch",
     "require_answer",
     "require_here",
+    "unanswered",
     "unseen",
     "was_staged",
 ]
@@ -148,15 +149,19 @@ def require_answer(view: AttemptView) -> None:
     Raises:
         BackendError: it cannot be asked now.
     """
-    if view.unavailable is None or not view.state.active:
-        return
+    if view.unavailable is not None and view.state.active:
+        raise unanswered(view)
+
+
+def unanswered(view: AttemptView) -> BackendError:
+    """The error of a platform that does not answer about an attempt."""
     error = BackendError(
         f"`{view.ref}` cannot be asked now: {view.unavailable}",
         hint=view.way_out,
         code="host_unreachable",
     )
     error.retryable = True
-    raise error
+    return error
 
 
 def is_unreachable(error: BackendError) -> bool:

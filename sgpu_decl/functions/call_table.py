@@ -119,6 +119,8 @@ class CallTable(Sequence[CallRow[R]]):
     def _notes(self) -> Iterator[str]:
         if (more := len(self) - _MOST_ROWS) > 0:
             yield f"and {count(more, 'more call')}"
+        for problem in self._shown.problems:
+            yield neutral(f"metrics are missing: {problem}")
         for row in self.failed[:_MOST_ROWS]:
             first_line = str(row.error).partition("\n")[0]
             kind = type(row.error).__name__

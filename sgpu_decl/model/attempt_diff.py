@@ -32,7 +32,7 @@ class ValueDiff:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptDiff:
     """`before` and `after` are the attempts as they are now. `gaps` says what could not be
-    compared, and why; `unknown` are the parts, `code` or `packages`, of which nothing is known."""
+    compared, and why; `unknown` are the parts of which not all is known."""
 
     before: AttemptView
     after: AttemptView

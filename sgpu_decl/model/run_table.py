@@ -10,7 +10,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["SYSTEM_METRICS", "RunRow", "RunTable", "TableColumn"]
+__all__ = ["SYSTEM_METRICS", "RunRow", "RunTable", "TableColumn", "UnreadResults"]
 
 SYSTEM_METRICS = "system/"
 """What the names of metrics begin with that MLflow takes of the machine. Text leaves them out."""
@@ -20,17 +20,26 @@ _OWN = ("run", "address", "attempt", "state", "time", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadResults:
+    """Why nobody can read here what the ranks of an attempt returned, and the next step."""
+
+    reason: str
+    way_out: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """One attempt. `axes` are the values of a cell of a matrix, `returned` what the lowest rank
     that returned anything did, by its keys (`value` for what is no mapping), `metrics` the last
     value of each metric of its MLflow run, and of its `metrics.json`. `with_secrets` are the
-    results of ranks that hold values of secrets."""
+    results of ranks that hold values of secrets. If `unread` is set, `returned` says nothing."""
 
     view: AttemptView
     axes: Mapping[str, Json]
     returned: Mapping[str, Json]
     metrics: Mapping[str, float]
     with_secrets: tuple[Mapping[str, Json], ...] = ()
+    unread: UnreadResults | None = None
 
     def seconds(self, now: datetime) -> float | None:
         """How long it took, or takes until `now`."""
@@ -70,7 +79,9 @@ class RunTable:
             key
             for row in self.rows
             for key in row.axes
-            if all(one.returned.get(key, ...) == one.axes.get(key) for one in self.rows)
+            if all(
+                one.unread or one.returned.get(key, ...) == one.axes.get(key) for one in self.rows
+            )
         }
         taken = [*_OWN, *(column.name for column in self.axes)]
         given = [

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sgpu_decl.environments.package_lists.package_diff import difference
@@ -25,30 +26,36 @@ def compare_attempts(
     project: "OpenedProject",
     table: "RunTable",
     inputs: "Sequence[LaunchInputs]",
-    gaps: Sequence[str],
 ) -> AttemptDiff:
     """Compare the two attempts of a table.
 
     Args:
         inputs: what decided the launch of each.
-        gaps: what is known to be gone.
     """
     one, two = table.rows
     names = [str(row.view.ref) for row in table.rows]
     files, code_gaps = _code(project, names, inputs)
     packages, package_gaps = _packages(project, names, inputs)
+    unread = [(row, row.unread.reason) for row in table.rows if row.unread is not None]
+    gaps = {
+        "results": [why for _, why in unread],
+        "code": code_gaps,
+        "packages": package_gaps,
+        "metrics": (*table.problems, *(why for row, why in unread if not row.metrics)),
+    }
+    metrics = _values(one.metrics, two.metrics)
     return AttemptDiff(
         before=one.view,
         after=two.view,
         fields=compare(*(item.spec for item in inputs)),
         files=files,
         packages=packages,
-        results=_values(one.returned, two.returned),
-        metrics=_values(one.metrics, two.metrics),
-        gaps=tuple(dict.fromkeys((*gaps, *code_gaps, *package_gaps, *table.problems))),
-        unknown=frozenset(
-            part for part, reasons in (("code", code_gaps), ("packages", package_gaps)) if reasons
+        results=() if unread else _values(one.returned, two.returned),
+        metrics=tuple(
+            item for item in metrics if not gaps["metrics"] or None not in (item.before, item.after)
         ),
+        gaps=tuple(dict.fromkeys(chain.from_iterable(gaps.values()))),
+        unknown=frozenset(part for part, reasons in gaps.items() if reasons),
     )
 
 

@@ -19,6 +19,7 @@ from sgpu_decl.facts.live_state import (
     refs_in_launch,
     require_answer,
     require_here,
+    unanswered,
     unseen,
 )
 from sgpu_decl.facts.opened_project import OpenedProject
@@ -308,11 +309,12 @@ class ProjectRuns:
 
         Raises:
             NotFound: what the attempt left was deleted.
+            BackendError: it cannot be read now.
         """
         self._must_be_kept(ref)
         results = self._shown_results(ref)
-        if not results:
-            require_answer(self.status(ref))
+        if not results and (view := self.status(ref)).unavailable:
+            raise unanswered(view)
         return results
 
     def _shown_results(self, ref: AttemptRef) -> list[dict[str, Json]]:
@@ -330,7 +332,20 @@ class ProjectRuns:
             record = self.record(ref)
             return self._attempts(record).metric_source(record, link)
 
-        return run_table(self.describe(refs), self._shown_results, metric_source)
+        return run_table(self.describe(refs), self._shown_results, self._freed, metric_source)
+
+    def _freed(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, NotFound]:
+        """Those of ended attempts of which nothing is kept but the record."""
+        kept = self._look(refs)
+        return {ref: self._was_freed(ref) for ref in refs if ref not in kept}
+
+    def _was_freed(self, ref: AttemptRef) -> NotFound:
+        return NotFound(
+            f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
+            hint="its record is kept: "
+            + self._project.shell_command(f"show {shlex.quote(str(ref))}"),
+            code="attempt_freed",
+        )
 
     def previous(self, ref: AttemptRef) -> AttemptRef:
         """The attempt before.
@@ -351,17 +366,8 @@ class ProjectRuns:
         """What differs between two attempts, of one run or of two."""
         from sgpu_decl.runs.attempt_comparison import compare_attempts
 
-        def recorded_result(ref: AttemptRef) -> str | None:
-            try:
-                self._must_be_kept(ref)
-            except NotFound as error:
-                return error.message
-            return None
-
         inputs = [self.record(ref).inputs for ref in (before, after)]
-        gaps = tuple(filter(None, map(recorded_result, (before, after))))
-        table = self.table([before, after])
-        return compare_attempts(self._project, table, inputs, gaps)
+        return compare_attempts(self._project, self.table([before, after]), inputs)
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.
@@ -716,12 +722,7 @@ class ProjectRuns:
         self._require_here(record)
         views = self._attempts(record).look([record])
         if not views and not self._views({ref: None})[ref].state.active:
-            raise NotFound(
-                f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
-                hint="its record is kept: "
-                + self._project.shell_command(f"show {shlex.quote(str(ref))}"),
-                code="attempt_freed",
-            )
+            raise self._was_freed(ref)
 
     def _by_backend(self, refs: Sequence[AttemptRef]) -> dict[str, list[LaunchRecord]]:
         """The launches of attempts by backend, so that each is asked once about all of its own."""

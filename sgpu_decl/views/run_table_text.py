@@ -13,10 +13,12 @@ from sgpu_decl.views.markdown import cell, code, prose
 from sgpu_decl.views.results_text import secret_references
 from sgpu_decl.views.status_json import attempt_object
 from sgpu_decl.views.status_text import state_text, tally
-from sgpu_decl.views.terminal import columns, escape, shorten
+from sgpu_decl.views.terminal import columns, count, escape, shorten
 
-__all__ = ["table_csv", "table_json", "table_markdown", "table_text"]
+__all__ = ["table_csv", "table_json", "table_markdown", "table_text", "unread_lines"]
 
+_REASONS = 5
+_UNREAD = "?"
 _WIDEST = 32  # columns of one value
 
 
@@ -34,7 +36,8 @@ def table_text(table: RunTable, *, now: datetime, colour: bool) -> str:
         if number:
             padded[state] = state_text(padded[state], colour=colour)
         lines.append("  ".join(padded).rstrip())
-    return "\n".join([*lines, "", tally([row.view.state_word for row in table.rows])])
+    counted = tally([row.view.state_word for row in table.rows])
+    return "\n".join([*lines, "", counted, *map(escape, unread_lines(table))])
 
 
 def table_markdown(table: RunTable, *, now: datetime) -> str:
@@ -48,7 +51,19 @@ def table_markdown(table: RunTable, *, now: datetime) -> str:
             for row in rows
         ),
     ]
+    unread = unread_lines(table)
+    lines += ["", *(f"- {prose(line)}" for line in unread)] if unread else []
     return "\n".join(lines) + "\n"
+
+
+def unread_lines(table: RunTable) -> list[str]:
+    """Which results could not be read, and why: each reason, and the next step for the first."""
+    unread = [row.unread for row in table.rows if row.unread is not None]
+    lines = [one.reason for one in unread[:_REASONS]]
+    if (more := len(unread) - _REASONS) > 0:
+        lines.append(f"nor can be read what {count(more, 'more run')} returned")
+    way_out = next((one.way_out for one in unread if one.way_out), None)
+    return [*lines, f"hint: {way_out}"] if way_out else lines
 
 
 def table_csv(table: RunTable, *, now: datetime) -> str:
@@ -85,6 +100,7 @@ def _object(row: RunRow, now: datetime) -> Json:
         "seconds": None if seconds is None else round(seconds, 3),
         "axes": row.axes,
         "returned": row.returned,
+        "unread": None if row.unread is None else row.unread.reason,
         "secrets": [*secret_references(row.with_secrets)],
         # JSON has no NaN and no infinity.
         "metrics": {
@@ -102,7 +118,7 @@ def _shown(table: RunTable, now: datetime) -> tuple[list[str], list[list[str]]]:
     name = TableColumn("run", lambda row: row.view.ref.address.name)
     own = [*(() if one_matrix else (name,)), *table.axes]
     metrics = [column for column in table.metrics if not column.name.startswith(SYSTEM_METRICS)]
-    values = [*table.returned, *metrics]
+    values = [*map(_marked, table.returned), *metrics]
     header = [*_names(own), "attempt", "state", "time", *_names(values)]
     return header, [list(_row(row, own, values, now)) for row in table.rows]
 
@@ -116,6 +132,11 @@ def _row(
     seconds = row.seconds(now)
     yield "-" if seconds is None else duration(seconds)
     yield from (_brief(column.value(row)) for column in values)
+
+
+def _marked(column: TableColumn) -> TableColumn:
+    """A column of returned values for people."""
+    return TableColumn(column.name, lambda row: _UNREAD if row.unread else column.value(row))
 
 
 def _names(of: Sequence[TableColumn]) -> list[str]:

@@ -100,7 +100,8 @@ def test_a_result_that_is_no_file_is_not_waited_for(sgpu: Shell) -> None:
     sgpu.write("train.py", f'import os\nos.mkfifo(f"{place}")\n')
     assert sgpu("apply", "-y").code == 0
 
-    assert sgpu("results", "train", "-o", "json").json["data"]["results"] == []
+    refused = sgpu("results", "train", "-o", "json").json["error"]
+    assert refused["code"] == "result_unreadable"
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -76,7 +78,44 @@ def test_one_run_of_a_matrix_is_shown_by_rank_and_whole(swept: Shell) -> None:
     assert one[0] == "address,attempt,lr,seed,state,seconds,loss,note"
 
 
-def test_what_gc_deleted_leaves_a_row_without_values(swept: Shell) -> None:
+def test_a_row_whose_results_cannot_be_read_is_not_taken_for_one_without(swept: Shell) -> None:
+    names = [f'sweep["lr=10,seed={seed}"]' for seed in (1, 2)]
+    deleted, damaged = (
+        Path(swept.here("show", name, "-o", "json").json["data"]["links"]["folder"])
+        for name in names
+    )
+    shutil.rmtree(deleted)
+    damaged.joinpath("ranks/0/output.json").write_text('{"loss": ')
+    gone = f"what `{names[0]}#1` left was deleted"
+    cut = f"what `{names[1]}#1` returned cannot be read: what rank 0 returned cannot be read in "
+
+    rows = swept.here("results", "sweep", "-o", "json").json["data"]["runs"]
+    assert [row["returned"].get("loss") for row in rows] == [None, None, 9.0, None]
+    assert [(row["unread"] or "").partition("/")[0].strip("`") for row in rows] == [
+        f"{gone}, by `sgpu gc` or by hand", cut, "", "",
+    ]  # fmt: skip
+    for shown in (swept.here("results", "sweep").out, swept.here("show", "sweep*").out):
+        assert [line.split()[-2:] for line in shown.splitlines()[1:3]] == [["?", "?"]] * 2
+        assert gone in shown
+        assert cut in shown
+        assert shown.splitlines()[4].split()[3] == "failed"
+        assert "?" not in shown.splitlines()[4]
+    assert gone in swept.here("results", "sweep", "-o", "markdown").out
+    written = swept.here("results", "sweep", "-o", "csv")
+    assert gone in written.err
+    assert gone not in written.out
+    assert (
+        swept.here("results", names[1], "-o", "json").json["error"]["code"] == "result_unreadable"
+    )
+
+    compared = swept.here("diff", names[1], 'sweep["lr=9,seed=1"]').out
+    assert f"not compared: {cut}" in compared
+    (same,) = (line for line in compared.splitlines() if line.startswith("no difference"))
+    assert "results" not in same
+    assert "loss" not in compared
+
+
+def test_what_gc_deleted_leaves_rows_that_say_it(swept: Shell) -> None:
     assert swept.here("gc", "-y", "--all", "--keep-last", "0").code == 0
     rows = swept.here("results", "sweep", "-o", "json").json["data"]["runs"]
     assert [(row["state"], row["returned"]) for row in rows] == [
@@ -85,6 +124,9 @@ def test_what_gc_deleted_leaves_a_row_without_values(swept: Shell) -> None:
         ("succeeded", {}),
         ("failed", {}),
     ]
+    assert all("was deleted, by `sgpu gc` or by hand" in row["unread"] for row in rows)
+    text = swept.here("results", "sweep").out
+    assert "its record is kept: `sgpu show" in text
 
 
 def test_what_is_no_table_of_runs_is_not_sorted(sgpu: Shell) -> None:

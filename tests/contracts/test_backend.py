@@ -39,7 +39,35 @@ class TestLocal(BackendContract):
         )
 
 
-class TestFolder(BackendContract):
+class RemoteContract(BackendContract):
+    """What holds beside that for backends whose launches lie in launch folders."""
+
+    def test_results_whose_launch_folder_is_gone_are_not_taken_for_none(
+        self, bench: BackendBench
+    ) -> None:
+        bench.declare("value", args={"gate": str(bench.gate)}, matrix={"n": [1, 2]})
+        bench.launched()
+        assert bench("wait", "hello").code == 0
+        bench.done("gc", "-y")  # records the ends
+        folders = [back.parent for place in bench.case.staging for back in place.rglob("back")]
+        shutil.rmtree(next(one for one in folders if one.parent.name.startswith("hello@")))
+
+        for _ in ("as the machine that saw it end", "as one that has the state alone"):
+            read, run = sorted(
+                bench.done("results", "hello", "-o", "json").data["runs"],
+                key=lambda one: one["unread"] or "",
+            )
+            assert (read["unread"], read["returned"]["rank"]) == (None, 0)
+            assert (run["state"], run["returned"]) == ("succeeded", {})
+            refused = bench("results", f"{run['name']}#1", "-o", "json").error
+            assert refused["code"] in ("attempt_freed", "launched_elsewhere")
+            assert run["unread"]
+            compared = bench("diff", 'hello["n=1"]', 'hello["n=2"]', "-o", "json").data
+            assert (compared["results"], compared["not_compared"]) == ([], [run["unread"]])
+            shutil.rmtree(bench.project / ".sgpu/default/runs")
+
+
+class TestFolder(RemoteContract):
     """A backend of another package, found by its entry point alone."""
 
     @pytest.fixture
@@ -139,7 +167,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer
         yield running
 
 
-class TestDatabricks(BackendContract):
+class TestDatabricks(RemoteContract):
     @pytest.fixture
     def case(self, server: WorkspaceServer, tmp_path: Path) -> BackendCase:
         from databricks.sdk import WorkspaceClient
@@ -172,7 +200,7 @@ class TestDatabricks(BackendContract):
 
 
 @pytest.mark.ray
-class TestRay(BackendContract):
+class TestRay(RemoteContract):
     @pytest.fixture
     def storage(self, tmp_path: Path) -> Path | None:
         shared = tmp_path / "shared"

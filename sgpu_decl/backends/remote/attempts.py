@@ -19,6 +19,7 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.places.file_place import PlaceMissing
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.remote.launches import RemoteLaunches
@@ -165,8 +166,11 @@ class RemoteAttempts(Attempts):
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         back = self._returned(record)
         if back is None:
+            self.require_folder(record)
             return []
         absent = [node for _, node in back.nodes if not back.results.done(back.attempt, node)]
+        if absent:
+            self.require_folder(record)
         if absent and back.view.state is AttemptState.SUCCEEDED:
             raise BackendError(
                 f"the results of node {min(absent)} of `{record.ref}` are not visible here yet, "
@@ -174,7 +178,11 @@ class RemoteAttempts(Attempts):
                 hint="try again in a minute: its launch folder may show late what nodes wrote",
                 code="nothing_yet",
             )
-        return back.results.values(back.attempt, back.nodes)
+        try:
+            return back.results.values(back.attempt, back.nodes)
+        except PlaceMissing:
+            self.require_folder(record)
+            raise
 
     def output(self, record: LaunchRecord, progress: Progress) -> Output:
         fetched = self._fetched(record)

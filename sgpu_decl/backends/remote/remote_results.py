@@ -85,7 +85,7 @@ class RemoteResults:
 
     def values(self, attempt: int, ranks: Sequence[tuple[int, int]]) -> list[dict[str, Json]]:
         """What ranks returned, of `(rank, node)`; a value that JSON cannot hold is named by the
-        path of its pickle here."""
+        path of its pickle here. Raises PlaceMissing where a node brought one that is gone since."""
         with ThreadPoolExecutor(_DOWNLOADS, thread_name_prefix="download") as pool:
             values = pool.map(lambda rank: self._value(attempt, *rank), ranks)
             return [value for value in values if value is not None]
@@ -131,20 +131,38 @@ class RemoteResults:
 
     def _value(self, attempt: int, rank: int, node: int) -> dict[str, Json] | None:
         folder = f"{attempt}/node_{node}/ranks/{rank}"
-        raw = self._fetch(f"{folder}/output.json")
+        raw = self._brought(f"{folder}/output.json")
         if raw is None:
             return None
         value = _json(raw, f"{self._remote}/{folder}/output.json")
         if isinstance(value, dict) and isinstance(value.get("pickle"), str):
             name = str(value["pickle"]).rpartition("/")[2]
-            if name == "output.pkl" and self._fetch(f"{folder}/{name}") is not None:
+            if name == "output.pkl" and self._brought(f"{folder}/{name}") is not None:
                 value = {**value, "pickle": str(self._local / folder / name)}
         result: dict[str, Json] = {"rank": rank, "value": value}
         if rank in (self.done(attempt, node).get("masked") or ()):
-            shown = self._fetch(f"{folder}/{SHOWN}") or b"null"
-            given = _json(shown, f"{self._remote}/{folder}/{SHOWN}")
-            result |= masked_value(given, self._local / folder)
+            shown = self._brought(f"{folder}/{SHOWN}") or b"null"
+            try:
+                result |= masked_value(json.loads(shown), self._local / folder)
+            except ValueError as error:
+                raise cut_short(f"{self._remote}/{folder}/{SHOWN}") from error
         return result
+
+    def _brought(self, path: str) -> bytes | None:
+        """As `_fetch`, of what the node of a rank says that it brought, as nodes do unless they are
+        older. Raises PlaceMissing where that is gone."""
+        attempt, node, name = path.split("/", 2)
+        report = self.done(int(attempt), int(node.removeprefix("node_")))
+        listed = None if "files" not in report else {*report["files"], *report.get("parts", ())}
+        if listed is not None and name not in listed:
+            return None
+        content = self._fetch(path)
+        if content is None and listed is not None:
+            raise PlaceMissing(
+                f"reading `{self._remote}/{path}`: it is not there any more",
+                hint="somebody deleted it there",
+            )
+        return content
 
     def _object(self, path: str) -> dict[str, Any] | None:
         """A report of a node; None where it is not there, or not whole yet."""
