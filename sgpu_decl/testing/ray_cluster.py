@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -303,7 +304,7 @@ def _await_nodes(cluster: RayCluster, started: int, count: int) -> None:
 def _joins(cluster: RayCluster, started: int, count: int) -> bool:
     deadline = time.monotonic() + _PATIENCE
     while cluster.nodes[started].poll() is None and time.monotonic() < deadline:
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, HTTPException, ValueError, KeyError, TypeError):
             if len(cluster._alive()) >= count:
                 return True
         time.sleep(_PAUSE)

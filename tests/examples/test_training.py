@@ -104,13 +104,27 @@ def test_two_nodes_of_a_ray_cluster_train_as_this_machine_does(
     assert planned.returncode == 0
 
 
-def test_a_cluster_that_ray_does_not_start_ends_with_a_sentence(tmp_path: Path) -> None:
+BREAKS_OFF = """
+    import socket, sys
+    port = int(sys.argv[sys.argv.index("--dashboard-port") + 1])
+    with socket.create_server(("", port)) as server, server.accept()[0] as asked:
+        asked.recv(999)
+        asked.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 99\\r\\n\\r\\n{")
+"""
+
+
+@pytest.mark.parametrize("before", ["", BREAKS_OFF], ids=["silent", "breaks off"])
+def test_a_cluster_that_ray_does_not_start_ends_with_a_sentence(
+    tmp_path: Path, before: str
+) -> None:
     """Not with a traceback. A Ray that ends at once stands for one that is too slow."""
     scripts = tmp_path / "ray/scripts"
     scripts.mkdir(parents=True)
     for folder in (tmp_path / "ray", scripts):
         (folder / "__init__.py").touch()
-    (scripts / "scripts.py").write_text("def main():\n    raise SystemExit('too slow today')\n")
+    (scripts / "scripts.py").write_text(
+        f"def main():{before}\n    raise SystemExit('too slow today')\n"
+    )
     started = subprocess.run(
         [sys.executable, EXAMPLES / "ray/cluster.py", "--nodes", "1"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},

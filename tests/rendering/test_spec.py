@@ -4,7 +4,16 @@ import json
 
 import pytest
 
-from sgpu_decl.rendering.spec import CallSpec, Entry, Gpus, LaunchSpec, Tether, render_spec
+from sgpu_decl.config.ray import Ray
+from sgpu_decl.rendering.spec import (
+    CallSpec,
+    Entry,
+    Gpus,
+    LaunchSpec,
+    RaySpec,
+    Tether,
+    render_spec,
+)
 
 
 def spec(**fields: object) -> LaunchSpec:
@@ -49,6 +58,11 @@ def test_a_call_says_where_its_buffers_lie_and_what_it_is_tied_to() -> None:
         "cloudpickle": "3.1.2", "path": ["/a"], "fill": ["rank"], "group": True,
         "function_buffers": [], "inputs_buffers": [[0, 8], [64, 3]],
     }  # fmt: skip
+
+
+def test_the_head_of_ray_has_three_minutes_and_nobody_says_another_default() -> None:
+    assert Ray().head_startup_timeout.seconds == 180
+    assert RaySpec(num_gpus=0).head_startup_timeout == 180
 
 
 def test_a_number_that_json_lacks_is_refused() -> None:
