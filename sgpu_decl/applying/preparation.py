@@ -1,7 +1,7 @@
 """From the file of a project to a prepared plan."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,7 +10,8 @@ from sgpu_decl import __version__
 from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.renames import renames_of
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, NotFound, Usage
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.earlier_outputs import earlier_outputs
@@ -286,7 +287,7 @@ def _facts(
             project_name=loaded.project_name,
             removed=frozenset(loaded.removed),
         )
-    renames = renames_of(loaded)
+    renames, planned = renames_of(loaded), _planned(options, loaded)
     gathered = gather(
         project,
         loaded,
@@ -295,10 +296,41 @@ def _facts(
         progress=progress,
         for_apply=for_apply,
         renames=renames,
-        planned=_planned(options, loaded),
+        planned=planned,
     )
-    refused = production_checks(project.opened, project.location, loaded, checkout)
-    return replace(gathered, findings=(*validated.findings, *gathered.findings, *refused))
+    of_runs = _of_runs(loaded, validated.findings)
+    about = [
+        finding
+        for finding in validated.findings
+        if finding not in of_runs or any(map(planned, of_runs[finding]))
+    ]
+    names = {
+        finding: tuple(dict.fromkeys(replace(one, key="") for one in runs))
+        for finding, runs in of_runs.items()
+    }
+    refused = production_checks(project.opened, project.location, loaded, checkout, planned)
+    return replace(
+        gathered,
+        findings=(*about, *gathered.findings, *refused),
+        found_for={**gathered.found_for, **names},
+    )
+
+
+def _of_runs(
+    loaded: "Loaded", findings: Sequence[Diagnostic]
+) -> dict[Diagnostic, tuple[Address, ...]]:
+    """The runs in whose blocks findings about the file stand; none for those about all of it."""
+    runs: dict[Place, list[Address]] = {}
+    wanted = {finding.place for finding in findings}
+    for run in loaded.runs if findings else ():
+        for place in wanted.intersection(run.places.values()):
+            if place is not None:
+                runs.setdefault(place, []).append(run.address)
+    return {
+        finding: tuple(runs[finding.place])
+        for finding in findings
+        if finding.place is not None and finding.place in runs
+    }
 
 
 def _planned(options: PlanOptions, loaded: "Loaded") -> Callable[[Address], bool]:

@@ -1,13 +1,14 @@
 """What a target with `mode: production` refuses: what no commit holds."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.model.address import Address
 from sgpu_decl.staging.repository import git_refusal
 
 if TYPE_CHECKING:
@@ -20,10 +21,15 @@ _SHOWN = 5
 
 
 def production_checks(
-    opened: Opened, location: Location, loaded: "Loaded", checkout: "Checkout"
+    opened: Opened,
+    location: Location,
+    loaded: "Loaded",
+    checkout: "Checkout",
+    planned: Callable[[Address], bool],
 ) -> Iterator[Diagnostic]:
-    """Find `--set` options, and files of the project or of its code that differ from the commit or
-    that git does not know. Outside of a git checkout, nothing is found about files."""
+    """Find `--set` options, and files of the project or of the code of what is planned that differ
+    from the commit or that git does not know. Outside of a git checkout, nothing is found about
+    files."""
     if not loaded.production:
         return
     for path, _ in location.sets:
@@ -35,7 +41,12 @@ def production_checks(
         )
     assert opened.file is not None  # noqa: S101  it was read
     folder = absolute(opened.file).parent
-    roots = {(folder / (run.config.code.root or ".")).resolve() for run in loaded.runs}
+    by_jobs = {job.config.run for job in loaded.jobs if planned(job.address)}
+    roots = {
+        (folder / (run.config.code.root or ".")).resolve()
+        for run in loaded.runs
+        if planned(run.address) or run.address.name in by_jobs
+    }
     changed = checkout.changes({opened.root, *roots})
     if changed is None or changed:
         yield _uncommitted(changed, opened.root)

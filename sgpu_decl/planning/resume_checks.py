@@ -1,6 +1,7 @@
 """What a launch with `resume` finds of earlier attempts, as checks of the plan."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Address
@@ -30,7 +31,7 @@ def resume_checks(
         Check(
             id="resumes",
             severity=Severity.INFO,
-            address=runs[0].address if len(runs) == 1 else None,
+            address=runs[0].address if len(runs) == 1 else replace(runs[0].address, key=""),
             summary=_of_one(outputs[runs[0].address])
             if len(runs) == 1
             else _of_cells(name, [outputs[run.address] for run in runs]),
