@@ -32,17 +32,18 @@ def failed_runs_error(plan: Plan) -> SgpuError | None:
     """The error of an apply that does not relaunch a run that failed, or does not launch one that
     comes after it; else `None`."""
     failed = [
-        (change.address, change.prior.attempt)
+        (change.address, change.prior)
         for change in plan.changes
         if change.reason is Reason.FAILED_NOT_RETRIED and change.prior is not None
     ]
     if not failed:
         return _held_runs_error(plan)
-    attempts = ", ".join(f"`{address.label}#{number}`" for address, number in failed)
+    attempts = ", ".join(f"`{address.label}#{prior.attempt}`" for address, prior in failed)
     names = sorted({address.name for address, _ in failed})
+    how = "could not start" if all(prior.not_started for _, prior in failed) else "failed"
     only = "" if plan.complete else "".join(f" --select {name}" for name in names)
     return RunFailed(
-        f"not launched again, because the last attempt failed: {attempts}",
+        f"not launched again, because the last attempt {how}: {attempts}",
         hint=f"`sgpu apply --retry-failed{only}` launches failed runs again",
     )
 

@@ -224,7 +224,14 @@ def _change() -> Schema:
             "Attempts of other runs that must succeed before its ranks start.",
         ),
         attempt=_described(_maybe(_COUNT), "The attempt that would be launched, or is attached."),
-        prior=_maybe(_object(attempt=_COUNT, state=_one_of(AttemptState), ended_at=_maybe(_TIME))),
+        prior=_maybe(
+            _object(
+                attempt=_COUNT,
+                state=_one_of(AttemptState),
+                ended_at=_maybe(_TIME),
+                failure=_maybe(_one_of(FailureClass)),
+            )
+        ),
         fields=_list(_field()),
         code=_maybe(_object(digest=_TEXT, files=_COUNT, bytes=_COUNT, changed=_list(_TEXT))),
         environment=_maybe(

@@ -10,6 +10,7 @@ __all__ = [
     "ACTIVE",
     "BACKOFF",
     "ENDED",
+    "NOT_STARTED",
     "AttemptRef",
     "AttemptState",
     "Blame",
@@ -73,6 +74,18 @@ class FailureClass(StrEnum):
     PREEMPTED = "preempted"
     PLATFORM = "platform"
     UPSTREAM_FAILED = "upstream_failed"
+
+
+NOT_STARTED = frozenset(
+    {
+        FailureClass.LAUNCH_FAILED_USER,
+        FailureClass.LAUNCH_FAILED,
+        FailureClass.STAGING_FAILED,
+        FailureClass.CAPACITY,
+        FailureClass.UPSTREAM_FAILED,
+    }
+)
+"""The failures that come before ranks run."""
 
 
 def blame_of(failure: FailureClass) -> Blame:

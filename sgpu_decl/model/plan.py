@@ -10,7 +10,7 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.codec import FLAT, UNWRITTEN
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.git_facts import GitFacts
@@ -121,6 +121,12 @@ class Prior:
     attempt: int
     state: AttemptState
     ended_at: datetime | None
+    failure: FailureClass | None = None
+
+    @property
+    def not_started(self) -> bool:
+        """Whether its ranks did not run."""
+        return self.failure in NOT_STARTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,12 @@ class CurrentAttempts:
 
 def prior_of(attempt: Attempt) -> Prior:
     """An attempt as a plan names it."""
-    return Prior(attempt=attempt.ref.number, state=attempt.state, ended_at=attempt.ended_at)
+    return Prior(
+        attempt=attempt.ref.number,
+        state=attempt.state,
+        ended_at=attempt.ended_at,
+        failure=attempt.failure,
+    )
 
 
 NO_ATTEMPTS = CurrentAttempts()

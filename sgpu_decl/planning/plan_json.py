@@ -267,13 +267,20 @@ def _of_1_0(value: dict[str, Json]) -> dict[str, Json]:
 
 
 def _of_1_2(value: dict[str, Json]) -> dict[str, Json]:
-    """A plan of the format 1.2, whose changes lacked `unavailable`, as one of the format 1.3."""
+    """A plan of the format 1.2, whose changes lacked `unavailable` and the failure of the last
+    attempt, as one of the format 1.3."""
     changes = value.get("changes")
     if not isinstance(changes, list):
         return value
-    lacking = {"unavailable": None}
-    changes = [{**lacking, **one} if isinstance(one, dict) else one for one in changes]
+    changes = [_change_of_1_2(one) if isinstance(one, dict) else one for one in changes]
     return {**value, "changes": changes}
+
+
+def _change_of_1_2(change: dict[str, Json]) -> dict[str, Json]:
+    prior = change.get("prior")
+    if isinstance(prior, dict):
+        prior = {"failure": None, **prior}
+    return {"unavailable": None, **change, **({"prior": prior} if prior else {})}
 
 
 def _launch_of_1_0(change: dict[str, Json]) -> dict[str, Json]:

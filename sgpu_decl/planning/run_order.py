@@ -216,7 +216,7 @@ class RunOrder:
             )
         if prior.state.active or prior.state is AttemptState.SUCCEEDED:
             return _Standing(address=address, attempt=prior.attempt, waits=prior.state.active)
-        how = _ENDED.get(prior.state, "failed")
+        how = "could not start" if prior.not_started else _ENDED.get(prior.state, "failed")
         again = f"`--rerun {quote(str(address))}` launches it again"
         if change is not None and change.reason is Reason.FAILED_NOT_RETRIED:
             again = "`--retry-failed` launches it again, and so does a change of it"

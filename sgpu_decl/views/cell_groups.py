@@ -79,7 +79,8 @@ def group_because(
     """Return the reason in words, with what became of the last attempts. `literal` makes a user's
     text safe where text for a terminal is not meant."""
     reason = reason_words(group.shared, plan, literal=literal)
-    states = Counter(str(item.prior.state) for item in group.changes if item.prior is not None)
+    priors = [item.prior for item in group.changes if item.prior is not None]
+    states = Counter("could not start" if one.not_started else str(one.state) for one in priors)
     if not states:
         return reason
     last = ", ".join(f"{number:,} {state}" for state, number in states.items())

@@ -6,11 +6,20 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from sgpu_decl.facts.location import COMMAND_FILE
+from sgpu_decl.model.attempt import NOT_STARTED, FailureClass
 from sgpu_decl.model.reason import Reason
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["AGAIN", "ALWAYS", "REASONS", "commit_words", "launch_reason", "rerun_words"]
+__all__ = [
+    "AGAIN",
+    "ALWAYS",
+    "NOT_STARTED_WORDS",
+    "REASONS",
+    "commit_words",
+    "launch_reason",
+    "rerun_words",
+]
 
 AGAIN = "first run since it was destroyed or forgotten"
 ALWAYS = "every apply, or call, launches it (`until: always`)"
@@ -34,6 +43,17 @@ REASONS: Mapping[Reason, str] = MappingProxyType(
     }
 )
 
+NOT_STARTED_WORDS: Mapping[FailureClass, str] = MappingProxyType(
+    {
+        FailureClass.LAUNCH_FAILED_USER: "what its file asks for cannot be started",
+        FailureClass.LAUNCH_FAILED: "the machine or the platform refused to start its ranks",
+        FailureClass.STAGING_FAILED: "its code, environment or data did not reach a node",
+        FailureClass.CAPACITY: "there was no room for it",
+        FailureClass.UPSTREAM_FAILED: "a run that it comes after had not succeeded",
+    }
+)
+"""Why ranks did not run, for each of these failures."""
+
 
 def rerun_words(owner: str) -> str:
     """Return who asked for a rerun of the runs that `owner` declares: each call of `sgpu run` does
@@ -43,18 +63,20 @@ def rerun_words(owner: str) -> str:
     return REASONS[Reason.REQUESTED_RERUN]
 
 
-def launch_reason(attempt: Attempt, owner: str, *, first: bool) -> str:
-    """Return why a recorded attempt of a run that `owner` declares was launched; empty where an
-    older sgpu launched it. `first` says that the run had no attempt before."""
+def launch_reason(attempt: Attempt, owner: str, before: Attempt | None) -> str:
+    """Return why a recorded attempt of a run that `owner` declares was launched, `before` it
+    another one; empty where an older sgpu launched it."""
     reason = attempt.provenance.reason
     if reason == Reason.REQUESTED_RERUN:
         if json.loads(attempt.inputs.spec).get("until") == "always":
             return ALWAYS
-        if first:  # one may ask to rerun what never ran
+        if before is None:  # one may ask to rerun what never ran
             return REASONS[Reason.FIRST_RUN]
         return rerun_words(owner)
-    if reason == Reason.FIRST_RUN and not first:
+    if reason == Reason.FIRST_RUN and before is not None:
         return AGAIN
+    if reason == Reason.PREVIOUS_FAILED and before is not None and before.failure in NOT_STARTED:
+        return "the last attempt could not start"
     if reason is not None and reason in REASONS:
         return REASONS[Reason(reason)]
     return escape(reason or "")

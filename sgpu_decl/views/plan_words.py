@@ -23,7 +23,13 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.planning.field_changes import parse
-from sgpu_decl.views.launch_reason import AGAIN, ALWAYS, REASONS, rerun_words
+from sgpu_decl.views.launch_reason import (
+    AGAIN,
+    ALWAYS,
+    NOT_STARTED_WORDS,
+    REASONS,
+    rerun_words,
+)
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
@@ -269,6 +275,10 @@ def because(
     when = f" {age(prior.ended_at, now)}" if prior.ended_at else ""
     ref = (literal or escape)(str(AttemptRef(change.address, prior.attempt)))
     last = f"{ref} {prior.state}{when}"
+    if prior.failure is not None and prior.failure in NOT_STARTED_WORDS:
+        last = f"{ref} could not start{when}: {NOT_STARTED_WORDS[prior.failure]}"
+        if change.reason is Reason.PREVIOUS_FAILED:
+            return last
     if change.reason is Reason.UP_TO_DATE:
         return f"{reason}: {last}"
     if prior.state.active and change.unavailable is not None:

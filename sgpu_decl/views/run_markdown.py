@@ -84,6 +84,7 @@ def _history(run: RunHistory, now: datetime) -> Iterator[str]:
         "|---:|---|---|---:|---|---|---|---|---|",
     ]
     for number, ((attempt, view), changed) in reversed(rows[-_HISTORY_SHOWN:]):
+        before = run.attempts[number - 1][0] if number else None
         started, ended = view.started_at, view.ended_at
         row = (
             view.ref.number,
@@ -92,7 +93,7 @@ def _history(run: RunHistory, now: datetime) -> Iterator[str]:
             view.restart or "",
             age(ended, now) if ended else "",
             duration((ended - started).total_seconds()) if started and ended else "",
-            cell(prose(launch_reason(attempt, run.owner, first=number == 0))),
+            cell(prose(launch_reason(attempt, run.owner, before))),
             cell(prose(changed_words(changed))),
             cell(prose(commit_words(attempt))),
         )

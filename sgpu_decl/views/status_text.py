@@ -336,15 +336,17 @@ def _history(run: "RunHistory", now: datetime) -> list[str]:
     from sgpu_decl.views.launch_reason import commit_words, launch_reason
 
     changes = changes_of([attempt for attempt, _ in run.attempts])
-    lines = []
-    for number, ((attempt, past), changed) in enumerate(zip(run.attempts, changes, strict=True)):
+    lines: list[str] = []
+    before = None
+    for (attempt, past), changed in zip(run.attempts, changes, strict=True):
         why = {
-            "reason": launch_reason(attempt, run.owner, first=number == 0),
+            "reason": launch_reason(attempt, run.owner, before),
             "changed": changed_words(changed),
             "commit": commit_words(attempt),
         }
         said = [f"{name}: {text}" for name, text in why.items() if text]
         lines.append("; ".join([_history_line(past, now), *said]))
+        before = attempt
     return lines
 
 

@@ -69,6 +69,8 @@ def test_a_failure_stops_those_after_it_until_it_is_mended(project: Shell) -> No
     assert "No changes. 1 unchanged, 2 skipped." in kept.out
     assert "`evaluate` is not launched: it comes after `train`, and `train#1` failed" in kept.out
     assert states(project)["evaluate"] == "1 failed"
+    changed = project.here("plan", "evaluate", "--rerun", "run.evaluate").out
+    assert "(evaluate#1 could not start" in changed, changed
     held = project.here("apply", "-y", "evaluate")
     assert held.code == 5
     assert "not launched, because a run that comes before has not succeeded: `evaluate`" in held.err

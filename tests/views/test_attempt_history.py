@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.launch import LaunchInputs, Provenance
@@ -103,7 +103,15 @@ def test_the_reason_is_that_of_the_plan_and_a_first_run_is_no_rerun() -> None:
     always = attempt(1, {"gpus": 1, "until": "always"}, None)
     rerun = replace(ATTEMPTS[0], provenance=WHY[2])
     newer = replace(ATTEMPTS[0], provenance=Provenance(reason="the_moon"))
-    assert launch_reason(replace(always, provenance=WHY[2]), "run.yaml", first=False) == ALWAYS
-    assert launch_reason(rerun, "run.yaml", first=True) == "first run"
-    assert launch_reason(newer, "run.yaml", first=False) == "the_moon"
-    assert launch_reason(ATTEMPTS[0], "run.yaml", first=True) == ""
+    assert launch_reason(replace(always, provenance=WHY[2]), "run.yaml", ATTEMPTS[0]) == ALWAYS
+    assert launch_reason(rerun, "run.yaml", None) == "first run"
+    assert launch_reason(newer, "run.yaml", ATTEMPTS[0]) == "the_moon"
+    assert launch_reason(ATTEMPTS[0], "run.yaml", None) == ""
+
+
+def test_an_attempt_before_that_could_not_start_did_not_fail() -> None:
+    again = replace(ATTEMPTS[1], provenance=Provenance(reason="previous_failed"))
+    held = replace(ATTEMPTS[0], failure=FailureClass.CAPACITY)
+    failed = replace(ATTEMPTS[0], failure=FailureClass.NODE_LOST)
+    assert launch_reason(again, "run.yaml", held) == "the last attempt could not start"
+    assert launch_reason(again, "run.yaml", failed) == "the last attempt failed"

@@ -11,7 +11,7 @@ import pytest
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
@@ -31,6 +31,7 @@ from sgpu_decl.model.plan import (
 )
 from sgpu_decl.views import plan_markdown, plan_text
 from sgpu_decl.views.apply_text import event_line
+from sgpu_decl.views.launch_reason import NOT_STARTED_WORDS
 from sgpu_decl.views.plan_words import environment_words
 
 RUNNING = AttemptState.RUNNING
@@ -280,6 +281,20 @@ def test_a_first_run_after_a_destroy_says_so() -> None:
     )
     # All is new: laid out as every first run is.
     assert "args.epochs: 5, entrypoint:" in text
+
+
+@pytest.mark.parametrize("failure", sorted(NOT_STARTED))
+def test_an_attempt_whose_ranks_did_not_run_could_not_start(failure: FailureClass) -> None:
+    before = replace(prior(AttemptState.FAILED), failure=failure)
+    said = f"train#7 could not start 3 d ago: {NOT_STARTED_WORDS[failure]}"
+    for reason, because in {
+        Reason.PREVIOUS_FAILED: f"because: {said}\n",
+        Reason.CONFIG_CHANGED: f"because: the config changed ({said})\n",
+    }.items():
+        again = replace(AGAIN, reason=reason, prior=before)
+        assert because in plan_text.render(a_plan(again), now=NOW)
+    kept = run("train", Action.NO_OP, Reason.FAILED_NOT_RETRIED, prior=before)
+    assert f"launches it again ({said})" in plan_text.render(a_plan(kept), now=NOW)
 
 
 def test_a_run_that_another_file_declares_now_says_which() -> None:
