@@ -19,6 +19,7 @@ from sgpu_decl.facts.job_facts import DeclaredJobs, desire, managers, observe_jo
 from sgpu_decl.facts.live_state import observe
 from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject, now
+from sgpu_decl.facts.ownership import lost_files
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.facts.production_checks import production_checks
 from sgpu_decl.facts.project_file import read_file
@@ -104,6 +105,7 @@ def prepare(
         destroy=options.destroy,
         removes=options.removes,
         strict=options.strict,
+        lost_files=lost_files(project.root, {state.resources[one].owner for one in others}),
     )
     jobs = _jobs(project, gathered.jobs, state, select)
     ended = [

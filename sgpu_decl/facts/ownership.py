@@ -15,7 +15,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.regular_files import read_regular
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar
 
-__all__ = ["Owners", "declared_runs", "refuse_declared"]
+__all__ = ["Owners", "declared_runs", "lost_files", "refuse_declared"]
 
 
 class Owners:
@@ -72,6 +72,16 @@ def refuse_declared(name: str, opened: Opened, owners: Iterable[str]) -> None:
                 f"`sgpu apply {shlex.quote(shown)}` launches the one of the file",
                 code="name_declared",
             )
+
+
+def lost_files(root: Path, owners: Iterable[str]) -> frozenset[str]:
+    """The files of a project that are not there any more, of those that own runs. A command line
+    is no file."""
+    return frozenset(
+        owner
+        for owner in owners
+        if Path(owner).name != COMMAND_FILE and not os.path.lexists(root / owner)
+    )
 
 
 def declared_runs(file: Path) -> tuple[str, ...]:

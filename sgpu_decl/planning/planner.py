@@ -62,7 +62,8 @@ class PlanRequest:
     file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
     lists. In a `strict` plan, warnings are errors. What the project has in `let_go`, all cells of a
     matrix by the address of the run, is forgotten as it is. So are jobs that are `managed` by
-    somebody else, who is named in words.
+    somebody else, who is named in words. `lost_files` are those that declared what is recorded, and
+    are not there now.
     """
 
     target: str | None = None
@@ -77,6 +78,7 @@ class PlanRequest:
     strict: bool = False
     let_go: frozenset[Address] = frozenset()
     managed: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
+    lost_files: frozenset[str] = frozenset()
 
     def selects(self, address: Address) -> bool:
         return self.select is None or address in self.select
@@ -360,7 +362,8 @@ def _likely_renames(
     *,
     renamed: Collection[Address],
 ) -> Iterable[Check]:
-    """What the file probably renames without `renamed_from`. A run file may do that, too."""
+    """What the file probably renames without `renamed_from`. A run file may do that, too, and be
+    renamed itself."""
     first = [
         declared[one.address]
         for one in changes
@@ -375,7 +378,10 @@ def _likely_renames(
         for address, attempts in known.items()
         if attempts.resource is not None
         and not attempts.resource.gone
-        and owner in (None, attempts.resource.owner)
+        and (
+            owner in (None, attempts.resource.owner)
+            or attempts.resource.owner in request.lost_files
+        )
         and replace(address, key="") not in names
         and not request.lets_go(address)
     }

@@ -218,6 +218,14 @@ def test_a_run_file_may_call_its_run_otherwise(sgpu: Shell) -> None:
     assert "`run.old` is declared no more" in sgpu.here("plan", "run.yaml").out
     sgpu.write("other.yaml", text.replace("old", "other"))
     assert "likely_rename" not in sgpu.here("plan", "other.yaml").out
+    (sgpu.folder / "run.yaml").unlink()
+    plan = sgpu.here("plan", "other.yaml")  # the file is called otherwise, too
+    assert "run.other: `run.old` is declared no more" in plan.out
+    assert "`renamed_from: old`" in plan.out
+    sgpu.write("other.yaml", text.replace("old", "other") + "renamed_from: old\n")
+    moved = sgpu.here("plan", "other.yaml")
+    assert "run.other  moved from run.old; update\n" in moved.out
+    assert "`other.yaml` declares it now (other#1 succeeded" in moved.out
 
 
 @pytest.mark.parametrize(
