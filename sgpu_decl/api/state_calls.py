@@ -50,7 +50,8 @@ class StateCalls:
         return resource_named(self._recorded(at), text)
 
     def move(self, source: str, destination: str) -> tuple[Address, Address]:
-        """Rename a resource: its history follows. Returns the old and the new address."""
+        """Rename a resource, or all runs of a matrix by its name: history follows. Returns the old
+        and the new address."""
         from sgpu_decl.maintenance.state_edit import move
 
         return move(self._project, source, destination)

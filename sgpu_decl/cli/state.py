@@ -83,7 +83,10 @@ def show_command(*, source: ProjectSource, address: str, at: int | None, output:
 @lock_option
 @output_option()
 def move_command(*, source: ProjectSource, old_address: str, new_address: str, output: str) -> int:
-    """Give a resource another address, for example after its name changed in the file."""
+    """Give a resource another address, for example after its name changed in the file.
+
+    The name of a matrix moves all of its runs.
+    """
     old, new = map(str, source.recorded().state.move(old_address, new_address))
     return _done({"moved": {"from": old, "to": new}}, output, f"moved {old} to {new}")
 

@@ -1,7 +1,8 @@
 """`sgpu state mv` and `rm`: changes to the record alone, refused while a run is active."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from sgpu_decl.applying.moves import move_recorded
 from sgpu_decl.applying.recovery import refresh
@@ -15,11 +16,18 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.needed_attempts import needed_by_active
 from sgpu_decl.planning.renames import has_history
 from sgpu_decl.runs.project_runs import ProjectRuns
-from sgpu_decl.runs.selectors import match_addresses, names_any, offered, resource_named
+from sgpu_decl.runs.selectors import (
+    is_whole_name,
+    match_addresses,
+    names_any,
+    offered,
+    resource_named,
+)
 
 
 def move(project: OpenedProject, source: str, destination: str) -> tuple[Address, Address]:
-    """Rename a resource: its history and its folders follow. Returns the old and the new address.
+    """Rename a resource, or all runs of a matrix by its name: their history and their folders
+    follow. Returns the old and the new address.
 
     Args:
         destination: an address, or a bare name, which keeps the kind of `source`.
@@ -30,25 +38,18 @@ def move(project: OpenedProject, source: str, destination: str) -> tuple[Address
         SgpuError: `destination` has a history of its own.
     """
     resources = project.state().resources
-    old = _source(project, resources, source, destination).address
-    new = _parse(destination, old)
-    if old == new:
-        raise SgpuError(
-            f"`{old}` has that address already", hint="name another one", code="move_refused"
-        )
-    if new.kind is old.kind and has_history(taken := resources.get(new)):
-        gone = ", though it is gone" if taken is not None and taken.gone else ""
-        raise SgpuError(
-            f"`{new}` has a history of its own{gone}, and two histories cannot be one",
-            hint="choose a name that was never used; "
-            + offered(_recorded(resources, new.kind), new.kind),
-            code="move_refused",
-        )
+    found = _sources(project, resources, source, destination)
+    moves = _moves(source, found, _parse(destination, found[0]))
+    for old, new in moves.items():
+        _refuse_taken(resources, old, new)
     with project.writing("state mv") as writer:
-        _refuse_active(project, old, "its folders cannot be moved")
+        _refuse_active(project, moves, "its folders cannot be moved")
         refresh(writer, project.backend)
-        _refuse_needed(project, old)
-        move_recorded(writer, project.backend, old, new)
+        _refuse_needed(project, moves)
+        for old, new in moves.items():
+            move_recorded(writer, project.backend, old, new)
+    if len(moves) > 1:
+        return replace(old, key=""), replace(new, key="")
     return old, new
 
 
@@ -61,18 +62,18 @@ def remove(project: OpenedProject, text: str) -> Address:
     """
     old = resource_named(project.believed().resources, text).address
     with project.writing("state rm") as writer:
-        _refuse_active(project, old, "without its record nothing would stop it", seen=True)
+        _refuse_active(project, (old,), "without its record nothing would stop it", seen=True)
         refresh(writer, project.backend)
         writer.remove(old)
     return old
 
 
-def _source(
+def _sources(
     project: OpenedProject, resources: Mapping[Address, Resource], source: str, destination: str
-) -> Resource:
+) -> list[Address]:
     """What has to be moved; where nothing has the name, the error says which names there are."""
     try:
-        return resource_named(resources, source)
+        found = sorted(match_addresses([source], resources))
     except NotFound:
         kind = next((kind for kind in Kind if source.startswith(f"{kind}.")), Kind.RUN)
         recorded = _recorded(resources, kind)
@@ -86,16 +87,53 @@ def _source(
         elif near := nearest(source.removeprefix(f"{kind}."), [one.name for one in recorded]):
             hint = f"did you mean `{near}`? {hint[:1].upper()}{hint[1:]}"
         raise NotFound(f"nothing is recorded under `{source}`", hint=hint) from None
-    except SgpuError as error:
-        if error.code != "ambiguous":
-            raise
-        cells = sorted(match_addresses([source], resources))
+    found = [one for one in found if one.kind is Kind.RUN] or found
+    found = [one for one in found if has_history(resources[one])] or found[:1]
+    if len({(one.kind, one.name) for one in found}) > 1:
         raise SgpuError(
-            f"`{source}` is the name of {len(cells):,} runs",
-            hint=f"name one of them, such as {shlex.quote(str(cells[0]))}; or write "
-            f"`renamed_from: {cells[0].name}` in the file, which moves all cells of a matrix",
-            code="ambiguous",
-        ) from None
+            f"`{source}` matches several resources", hint="give one address", code="ambiguous"
+        )
+    return found
+
+
+def _moves(source: str, found: Sequence[Address], new: Address) -> dict[Address, Address]:
+    """Where each resource goes: the runs of a matrix keep their keys, unless one is named by its
+    whole address."""
+    if len(found) == 1 and (new.key or is_whole_name(source, found[0])):
+        return {found[0]: new}
+    if new.key:
+        raise SgpuError(
+            f"`{source}` has {len(found):,} runs, which cannot all become `{new}`",
+            hint=f"leave the key out, which moves all of them; or name one, such as "
+            f"{shlex.quote(str(found[0]))}",
+            code="move_refused",
+        )
+    return {old: replace(new, key=old.key) for old in found}
+
+
+def _refuse_taken(resources: Mapping[Address, Resource], old: Address, new: Address) -> None:
+    if old == new:
+        raise SgpuError(
+            f"`{old}` has that address already", hint="name another one", code="move_refused"
+        )
+    if new.kind is not old.kind:
+        return  # the store refuses it
+    if has_history(taken := resources.get(new)):
+        gone = ", though it is gone" if taken is not None and taken.gone else ""
+        raise SgpuError(
+            f"`{new}` has a history of its own{gone}, and two histories cannot be one",
+            hint="choose a name that was never used; "
+            + offered(_recorded(resources, new.kind), new.kind),
+            code="move_refused",
+        )
+    cells = [one for one in _recorded(resources, new.kind) if one.name == new.name and one.key]
+    if cells and not new.key and new.name != old.name:
+        raise SgpuError(
+            f"`{new}` is a matrix, and `{old}` can become one of its runs alone",
+            hint="give the whole address of one that was never launched: they are written like "
+            f"{shlex.quote(str(min(cells)))}",
+            code="move_refused",
+        )
 
 
 def _recorded(resources: Mapping[Address, Resource], kind: Kind) -> list[Address]:
@@ -116,14 +154,14 @@ def _parse(text: str, like: Address) -> Address:
 
 
 def _refuse_active(
-    project: OpenedProject, address: Address, why: str, *, seen: bool = False
+    project: OpenedProject, addresses: Collection[Address], why: str, *, seen: bool = False
 ) -> None:
     """`seen` leaves those out that cannot be asked now: their place may be gone for good. Also
     those whose launch was begun, and nobody here can say whether they were started."""
     runs, state = ProjectRuns(project), project.believed()
     in_launch = refs_in_launch(state)
     for attempt in state.active:
-        if attempt.ref.address != address:
+        if attempt.ref.address not in addresses:
             continue
         view = runs.status(attempt.ref)
         if not view.state.active:
@@ -138,10 +176,10 @@ def _refuse_active(
         )
 
 
-def _refuse_needed(project: OpenedProject, address: Address) -> None:
+def _refuse_needed(project: OpenedProject, addresses: Collection[Address]) -> None:
     recorded = project.states.read_all()
     for needed, active in needed_by_active(recorded[1] if recorded else ()).items():
-        if needed.address == address:
+        if needed.address in addresses:
             raise ActiveRun(
                 f"`{active}` is active and looks at the folder of `{needed}`: it cannot be moved",
                 hint=_wait_for(project, active),

@@ -241,7 +241,10 @@ def test_a_run_file_may_call_its_run_otherwise(sgpu: Shell) -> None:
         ("run.tune", "sw", ("recorded name comes first: `sgpu state mv sw run.tune`",)),
         ("job.old", "new", ("under `job.old`", "there are no jobs here")),
         ("old", "other", ("`run.other` has a history of its own", "the runs here are `old`,")),
-        ("sw", "tune", ("`sw` is the name of 2 runs", "write `renamed_from: sw` in the file")),
+        ("old", "sw", ("`run.sw` is a matrix", "written like 'run.sw[\"n=1\"]'")),
+        ("sw", 'tune["n=1"]', ("`sw` has 2 runs", "such as 'run.sw[\"n=1\"]'")),
+        ("*", "tune", ("`*` matches several resources",)),
+        ("old", "job.new", ("`run.old` cannot become `job.new`",)),
     ],
 )
 def test_a_move_of_the_record_says_which_names_there_are(
@@ -251,3 +254,28 @@ def test_a_move_of_the_record_says_which_names_there_are(
     assert refused.code == 1
     for words in said:
         assert words in refused.err
+
+
+def moved(sgpu: Shell, *addresses: str) -> dict[str, str]:
+    answer = sgpu.here("state", "mv", *addresses, "-o", "json")
+    assert answer.code == 0, answer.err
+    return answer.json["data"]["moved"]
+
+
+def test_a_matrix_moves_by_its_name(silently_renamed: Shell) -> None:
+    assert moved(silently_renamed, "sw", "tune") == {"from": "run.sw", "to": "run.tune"}
+    assert moved(silently_renamed, "old", "new") == {"from": "run.old", "to": "run.new"}
+    plan = silently_renamed.here("plan", "--detailed-exitcode")
+    assert (plan.code, "No changes. 4 unchanged" in plan.out) == (0, True)
+    logs = silently_renamed.here("logs", 'tune["n=2"]')
+    assert (logs.code, logs.out) == (0, "2\n")
+
+
+def test_a_run_of_a_matrix_keeps_its_key_unless_it_is_named_by_it(silently_renamed: Shell) -> None:
+    one, two = 'run.sw["n=1"]', 'run.sw["n=2"]'
+    assert moved(silently_renamed, one, "alone") == {"from": one, "to": "run.alone"}
+    assert moved(silently_renamed, "sw", "tune") == {"from": two, "to": 'run.tune["n=2"]'}
+    assert moved(silently_renamed, "alone", 'tune["n=1"]')["to"] == 'run.tune["n=1"]'
+    assert moved(silently_renamed, "tune", "sw")["to"] == "run.sw"
+    silently_renamed.write("sgpu.yml", BEFORE + f"  sw: {{{FIELDS}, {CELLS}}}\n" + OTHER)
+    assert silently_renamed.here("plan", "--detailed-exitcode").code == 0
