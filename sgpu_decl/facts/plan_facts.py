@@ -35,6 +35,7 @@ from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.staging.command_scripts import scripts_of
 from sgpu_decl.staging.counted_code import CountedCode
+from sgpu_decl.staging.mlflow_calls import values_of_ranks
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.sources import function_source
 
@@ -415,6 +416,8 @@ class _FactReader:
 
             shape = backend.nodes(config)
             findings += cold_starts(executed, config.gpus // (shape.nodes if shape else 1))
+        if config.ray is None and config.mlflow.enabled and config.gpus > 1:
+            findings += values_of_ranks(executed)
         if findings and self._call_path is None:
             root = self.code_reader.root(config.code)
             findings = [from_here(root, item, self._shown) for item in findings]

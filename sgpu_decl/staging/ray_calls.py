@@ -18,7 +18,7 @@ from sgpu_decl.staging.sources import (
     is_main_guard,
 )
 
-__all__ = ["ray_calls"]
+__all__ = ["executed_bodies", "may_leave", "ray_calls"]
 
 # `ray.init` raises ValueError for them where a cluster runs (ray/_private/worker.py).
 _REFUSED = frozenset({"num_cpus", "num_gpus", "resources", "labels", "object_store_memory"})
@@ -111,16 +111,16 @@ def _possible_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
 def _certain_calls(tree: ast.Module, source: Source) -> Iterator[ast.Call]:
     """Yield the calls that are statements of what is executed, up to the first statement that may
     return, raise or exit."""
-    for body in _executed_bodies(tree, source):
+    for body in executed_bodies(tree, source):
         for statement in body:
             value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
             if isinstance(value, ast.Call):
                 yield value
-            if _may_leave(statement):
+            if may_leave(statement):
                 break
 
 
-def _executed_bodies(tree: ast.Module, source: Source) -> Iterator[Sequence[ast.stmt]]:
+def executed_bodies(tree: ast.Module, source: Source) -> Iterator[Sequence[ast.stmt]]:
     """Yield the statements of the file, with those that only a script executes where it is one, and
     those of the function that the run calls. A decorator may do anything with a function."""
     statements: list[ast.stmt] = []
@@ -136,7 +136,8 @@ def _executed_bodies(tree: ast.Module, source: Source) -> Iterator[Sequence[ast.
             yield function.body
 
 
-def _may_leave(statement: ast.stmt) -> bool:
+def may_leave(statement: ast.stmt) -> bool:
+    """Whether what stands after a statement may not be executed."""
     return not isinstance(statement, _SCOPES) and any(
         isinstance(node, _LEAVING)
         or (isinstance(node, ast.Call) and ast.unparse(node.func) in _EXITS)
