@@ -59,10 +59,10 @@ def zone_name(name: str) -> str:
     that this machine lacks is left to the platform (`timezone_findings`)."""
     if _is_named(name):
         return name
-    known = known_zones()
     if _OFFSET.fullmatch(name):
-        raise problem("unknown_timezone", "{path} names no time zone", _zone_of_offset(name, known))
-    if near := nearest(name, sorted(known | _FORMER)):
+        hint = _zone_of_offset(name, known_zones())
+        raise problem("unknown_timezone", "{path} names no time zone", hint)
+    if near := _like(name):
         raise problem("unknown_timezone", "{path} names no time zone", f"did you mean `{near}`?")
     return name
 
@@ -75,8 +75,7 @@ def timezone_findings(root: Mapping) -> Iterator[Diagnostic]:
         if not isinstance(node, Scalar) or is_nothing(node) or "${" in node.text:
             continue
         name = node.text
-        refused = _OFFSET.fullmatch(name) or nearest(name, sorted(known_zones() | _FORMER))
-        if not _is_named(name) and not refused:
+        if not _is_named(name) and not _OFFSET.fullmatch(name) and not _like(name):
             yield Diagnostic(
                 code="unknown_timezone",
                 severity=Severity.WARNING,
@@ -85,6 +84,12 @@ def timezone_findings(root: Mapping) -> Iterator[Diagnostic]:
                 hint="the platform decides whether there is one. Most names are those of a place, "
                 "such as `Europe/Berlin`",
             )
+
+
+@cache
+def _like(name: str) -> str | None:
+    """The known name that is like this one."""
+    return nearest(name, sorted(known_zones() | _FORMER))
 
 
 def _is_named(name: str) -> bool:

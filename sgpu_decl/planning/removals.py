@@ -30,7 +30,7 @@ def destroyed(
 ) -> tuple[Change, tuple[Check, ...]]:
     """The end of a run: cancelled if it is active, and marked as gone. History stays. That of a
     job: deleted where it is kept, with the history that is kept there."""
-    checks = work_lost(attempts.active, now)
+    checks = work_lost(attempts.active, attempts, now)
     if _prevented(resource):
         refusal = Check(
             id="prevent_destroy",

@@ -238,7 +238,7 @@ def _start_checks(
             place=place_of(desired.places, "on_active"),
         )
         return
-    yield from work_lost(start.stop, options.now)
+    yield from work_lost(start.stop, attempts, options.now)
     if start.stop and desired.prevent_destroy:
         yield Check(
             id="prevent_destroy",

@@ -9,27 +9,34 @@ from sgpu_decl.model.plan import Check
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.estimate import gpus_of
 from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.last_known import CurrentAttempts
 
 WORK_LOST = "work_lost"
 
 
-def work_lost(attempts: Sequence[Attempt], now: datetime) -> tuple[Check, ...]:
-    """Return one check for each active attempt that a change stops: GPUs it holds and their time
-    so far, where they are known."""
+def work_lost(
+    stopped: Sequence[Attempt], attempts: CurrentAttempts, now: datetime
+) -> tuple[Check, ...]:
+    """Return one check for each active attempt of a run that a change stops: GPUs it holds and
+    their time so far, where they are known."""
+    unseen = {view.ref for view in attempts.unseen}
     return tuple(
         Check(
             id=WORK_LOST,
             severity=Severity.WARNING,
             address=attempt.ref.address,
-            summary=_summary(attempt, now),
+            summary=_summary(attempt, None if attempt.ref in unseen else now),
         )
-        for attempt in attempts
+        for attempt in stopped
     )
 
 
-def _summary(attempt: Attempt, now: datetime) -> str:
+def _summary(attempt: Attempt, now: datetime | None) -> str:
+    """`now` is None where nobody can say how long it has run."""
     gpus = gpus_of(parse(attempt.inputs.spec))
     held = "without a GPU" if gpus == 0 else f"on {gpus} GPU{'' if gpus == 1 else 's'}"
+    if now is None:
+        return f"`{attempt.ref}` was {attempt.state} as far as is known, {held}"
     if attempt.started_at is None:
         return f"`{attempt.ref}` is {attempt.state}, {held}"
     seconds = max(0.0, (now - attempt.started_at).total_seconds())

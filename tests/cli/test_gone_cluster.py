@@ -83,6 +83,11 @@ def test_whoever_cannot_reach_it_hears_how_to_let_go_of_it(orphaned: Shell) -> N
         assert refused.code == 1, words
         assert f"`{GONE}` does not answer" in refused.err, words
         assert LETS_GO in refused.err, words
+    planned = orphaned.here("plan", "away.yaml", "--rerun", "away", "--on-active", "replace").out
+    for text in (planned, orphaned.here("destroy", "away").out):
+        assert "`away#1` was running as far as is known, without a GPU" in text
+    assert "whether it takes the run" in planned
+    assert "a launch there would fail" in planned
 
 
 def test_whoever_waits_for_it_hears_that_nothing_answers(orphaned: Shell) -> None:

@@ -185,7 +185,7 @@ def test_a_plan_without_its_workspace_warns_once(
     (found,) = [check for check in session().plan().plan.checks if check.id == "no_workspace"]
 
     assert str(found.severity) == "warning"
-    assert "`apply` would fail" in found.summary
+    assert "a launch there would fail" in found.summary
 
 
 UNKNOWN_FIELD = {"errors": [{"path": "task.shape", "message": "no such shape"}]}

@@ -101,7 +101,7 @@ class DatabricksSurvey(RemoteSurvey):
                 findings += checks.validated(choice.placement.id if choice is not None else None)
         except SgpuError as error:
             if error.code != "unknown_base":  # a finding of the checks of environments
-                then = "`apply` would fail"
+                then = "a launch there would fail"
                 if error.retryable:
                     then = f"`apply` asks again, and waits up to {FIRST_ANSWER:.0f} s for an answer"
                 at = places.get("backend.kind") or places.get("backend")

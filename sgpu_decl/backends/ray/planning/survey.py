@@ -160,7 +160,7 @@ class RaySurvey(RemoteSurvey):
         except BackendError as error:
             ways = ("backend.address", "backend.kind", "backend")
             at = next((places[path] for path in ways if path in places), None)
-            findings += self.unanswered("cluster", error, "`apply` of this plan would fail", at)
+            findings += self.unanswered("cluster", error, "a launch there would fail", at)
         return findings
 
     def _begin(self, config: "RunConfig") -> "_Question":
