@@ -3,7 +3,8 @@
 A job's settings travel as a document: the platform's own settings as one JSON object, in which
 lists whose members have names are mappings by name. So every setting has a path, in whatever order
 a platform lists them. `permissions`, where they are said, map
-kinds of principals to their names, and these to levels.
+kinds of principals to their names, and these to levels. `ownership` says of a job that is seen who
+made it (`creator`), who owns it (`owner`) and whom its launches run as (`runs_as`).
 """
 
 import json
@@ -22,6 +23,7 @@ from sgpu_decl.model.state import Resource
 
 __all__ = [
     "OURS",
+    "OWNERSHIP",
     "PERMISSIONS",
     "RUN",
     "STAGED",
@@ -32,7 +34,7 @@ __all__ = [
     "recorded_handle",
 ]
 
-PERMISSIONS = "permissions"
+OWNERSHIP, PERMISSIONS = "ownership", "permissions"
 RUN, STAGED = "run", "staged"
 OURS = frozenset({"backend", "lifecycle", RUN, STAGED})
 """Keys of a job's spec that are no settings of the platform's: `run` is what is launched, as its

@@ -62,6 +62,8 @@ class JobRules:
     start: says what starts a job, of its document.
     link: where a person looks at a job, of its workspace and its id.
     changing: the levels of permissions that let somebody change a job.
+    staged_by: the user whose own staging folder a job is launched from, of its document; None where
+        the folder is nobody's own.
     is_id: whether a text may be the id of a job.
     manager: says who else manages a job, of its document, in words for messages; None where nobody
         does.
@@ -75,6 +77,7 @@ class JobRules:
     start: Callable[[Mapping[str, Json]], JobStart] = lambda document: JobStart()  # noqa: ARG005
     link: Callable[[str, str], str] = lambda workspace, job_id: f"{workspace} {job_id}"
     changing: frozenset[str] = frozenset()
+    staged_by: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
     is_id: Callable[[str], bool] = bool
     manager: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
 

@@ -89,6 +89,12 @@ def changed(shell: Shell, *options: str) -> dict[str, Any]:
     return {field["path"]: field.get("after") for field in change["fields"]} or {"code": True}
 
 
+def warned(shell: Shell) -> list[str]:
+    """What a plan says of files that move."""
+    checks = shell.here("plan", "-o", "json").json["data"]["checks"]
+    return [one["summary"] for one in checks if one["id"] == "job_staging_moves"]
+
+
 def applied(shell: Shell, *options: str) -> Answer:
     answer = shell.here("apply", "-y", *options)
     assert answer.code == 0, answer.out + answer.err
@@ -184,8 +190,13 @@ def test_code_that_another_user_applies_is_staged_by_them_and_stays(
 ) -> None:
     made = pair(staging)
     applied(made.ann)
+    assert warned(made.bob) == []
     made.write("pass", "return 1", "train.py")
     assert changed(made.ann) == changed(made.bob) == {"code": True}
+    said = warned(made.bob)  # commands lie in the workspace, also beside a volume
+    assert len(said) == (0 if staging == SHARED else 1)
+    assert all(f"from the staging folder of `{ANN}` to that of `{BOB}`" in one for one in said)
+    assert warned(made.ann) == []
     applied(made.bob)
     task = made.task()
     assert task["mlflow_experiment_directory"] == f"/Workspace/Users/{ANN}", "who owns the job"

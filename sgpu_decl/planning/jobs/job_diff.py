@@ -9,6 +9,7 @@ from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.job import (
+    OWNERSHIP,
     PERMISSIONS,
     RUN,
     STAGED,
@@ -92,7 +93,11 @@ def _changed(
         refused = _managed(desired, handle, manager, target)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     change, checks = _kept(desired, resource, observed.document, staged=observed.staged)
-    return change, (*checks, *_strangers(desired, resource, parse(observed.document)))
+    seen = parse(observed.document)
+    checks = (*checks, *_owners(desired, seen), *_strangers(desired, resource, seen))
+    if not change.idle:
+        checks = (*checks, *_staging_moves(desired, resource, seen))
+    return change, checks
 
 
 def _kept(
@@ -383,6 +388,48 @@ def _managed(desired: DesiredJob, handle: JobHandle, manager: str, target: str |
         f"`sgpu state rm {desired.address}{target_option(target)}` and leave it out of the file",
         place=place_of(desired.places, "name"),
     )
+
+
+def _owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Check]:
+    """Whom the job belongs to and runs as, where that is not who made it: the file says nothing of
+    it."""
+    who = _mapping(document.get(OWNERSHIP))
+    creator, owner, runs_as = (who.get(key) for key in ("creator", "owner", "runs_as"))
+    said = []
+    if creator and owner and owner != creator:
+        said.append(f"`{creator}` made the job, and `{owner}` owns it now")
+    if owner and runs_as and runs_as != owner:
+        said.append(f"its launches run as `{runs_as}`, and `{owner}` owns it")
+    if said:
+        yield Check(
+            id="job_owner_changed",
+            severity=Severity.INFO,
+            address=desired.address,
+            summary=f"{'; '.join(said)}: somebody set that in the workspace",
+            hint="apply leaves it as it is. Whoever it runs as has to read its files and secrets",
+            place=place_of(desired.places, "name"),
+        )
+
+
+def _staging_moves(
+    desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
+) -> Iterator[Check]:
+    """That an apply stages the job in a folder of another user than before."""
+    before, after = map(desired.rules.staged_by, (parse(resource.spec), parse(desired.spec)))
+    owner = _mapping(document.get(OWNERSHIP)).get("owner")
+    if before and after and after not in (before, owner):
+        reader = f"`{owner}`, who owns it" if owner else "its owner"
+        yield Check(
+            id="job_staging_moves",
+            severity=Severity.WARNING,
+            address=desired.address,
+            summary=f"the files of the job move from the staging folder of `{before}` to that of "
+            f"`{after}`, and its launches run as {reader} and may not read them there",
+            hint="name a folder that all may read as `backend.staging`, such as "
+            f"`/Workspace/Shared/sgpu`; or give {reader} the right to read the staging folder of "
+            f"`{after}`",
+            place=place_of(desired.places, "backend"),
+        )
 
 
 def _strangers(

@@ -209,6 +209,17 @@ def _creator(tenant: Tenant, job: JsonObject) -> str:
     return str(job.get("creator") or tenant.user_name)  # older ones do not say it
 
 
+def _runs_as(tenant: Tenant, job_id: int, job: JsonObject) -> str:
+    """Whom `run_as` of the settings names, else who owns the job."""
+    named = _settings(job).get("run_as") or {}
+    owners = (
+        who.partition(":")[2]
+        for who, level in (tenant.table("permissions").get(f"jobs/{job_id}") or {}).items()
+        if level == "IS_OWNER"
+    )
+    return str(next(iter(named.values()), None) or next(owners, _creator(tenant, job)))
+
+
 def _refused(tenant: Tenant, what: str, job_id: int) -> ApiError:
     message = f"{tenant.user_name} does not have {what} permissions on job {job_id}."
     return ApiError(403, "PERMISSION_DENIED", message)
@@ -230,7 +241,7 @@ def _shape(tenant: Tenant, job_id: int, job: JsonObject, start: int = 0) -> Json
     shape: JsonObject = {
         "job_id": job_id,
         "creator_user_name": _creator(tenant, job),
-        "run_as_user_name": _creator(tenant, job),
+        "run_as_user_name": _runs_as(tenant, job_id, job),
         "run_as_owner": True,
         "created_time": job["created"],
         "settings": settings,

@@ -566,3 +566,20 @@ def test_who_else_may_change_a_job_is_told_by_name(shop: Shop) -> None:
     assert 'permissions.user_name."eve@example.org"' in {one.path for one in change.fields}
     shop.apply()
     assert shop.plan().checks == ()
+
+
+def test_another_owner_or_runner_of_a_job_is_told(shop: Shop) -> None:
+    shop.apply()
+    job_id, _ = shop.job()
+    path = f"0/permissions/jobs/{job_id}"
+    owner = {"user_name": "bob@example.org", "permission_level": "IS_OWNER"}
+    shop.api("PATCH", path, {"access_control_list": [owner]})
+    (check,) = (one for one in shop.plan().checks if one.id == "job_owner_changed")
+    assert (str(check.severity), str(check.address)) == ("info", "job.nightly")
+    assert "`bob@example.org` owns it now" in check.summary
+    assert "run as" not in check.summary
+    shop.edit(run_as={"user_name": "eve@example.org"})
+    plan = shop.plan()
+    (check,) = (one for one in plan.checks if one.id == "job_owner_changed")
+    assert "its launches run as `eve@example.org`, and `bob@example.org` owns it" in check.summary
+    assert plan.changes[0].action is Action.NO_OP

@@ -10,6 +10,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Reason
 
 _ID = re.compile(r"[0-9]{1,19}")
+_HOME = re.compile(r"(?:/Workspace)?/Users/([^/]+)/")
 _ANY = (Anything.ANYTHING,)
 _WRITTEN = JobDefault((False,), "its default, in plain text")
 
@@ -23,6 +24,7 @@ _DEFAULTS: Mapping[str, JobDefault] = MappingProxyType(
             (True,), "jobs of newer API versions queue unless told otherwise"
         ),
         "run_as": JobDefault(_ANY, "who applies a job is who it runs as, unless that is set there"),
+        "ownership": JobDefault(_ANY, "says who made the job and who owns it, and is no setting"),
         "parent_path": JobDefault(_ANY, "where the workspace lists the job"),
         "performance_target": JobDefault(
             ("PERFORMANCE_OPTIMIZED",), "how serverless compute starts unless asked"
@@ -101,6 +103,13 @@ def _manager(document: Mapping[str, Json]) -> str | None:
     return f"{tool}, whose metadata are in `{file}`" if file else tool
 
 
+def _staged_by(document: Mapping[str, Json]) -> str | None:
+    from sgpu_decl.backends.databricks.jobs.job_settings import places_in  # with pydantic
+
+    found = _HOME.match(places_in(document).commands)
+    return found[1] if found is not None else None
+
+
 RULES = JobRules(
     defaults=_DEFAULTS,
     reasons=_REASONS,
@@ -110,6 +119,7 @@ RULES = JobRules(
     start=_start,
     link=lambda workspace, job_id: f"{workspace}/jobs/{job_id}",
     changing=frozenset({"CAN_MANAGE"}),
+    staged_by=_staged_by,
     is_id=lambda text: _ID.fullmatch(text) is not None,
     manager=_manager,
 )

@@ -18,7 +18,7 @@ from sgpu_decl.backends.databricks.jobs.documents import (
 from sgpu_decl.backends.databricks.jobs.job_findings import job_findings
 from sgpu_decl.backends.databricks.jobs.job_settings import describe, places_in, with_places
 from sgpu_decl.backends.databricks.launching.experiment import home_in
-from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
+from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, present
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
@@ -28,7 +28,7 @@ from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.config.job import Job
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.job import PERMISSIONS
+from sgpu_decl.model.job import OWNERSHIP, PERMISSIONS
 from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import references
@@ -155,11 +155,17 @@ class WorkspaceJobs:
 
     def read(self, job_id: str) -> dict[str, Json] | None:
         try:
-            document = document_of(self._settings(job_id))
+            job = self._job(job_id)
             answer = self._connection.ask(f"reading the job {job_id}", _acl(job_id))
         except PlaceMissing:
             return None
-        granted, _ = permissions_of(answer)
+        granted, owner = permissions_of(answer)
+        names = {
+            "creator": job.get("creator_user_name"),
+            "owner": next((name for key, name in owner.items() if key != "permission_level"), None),
+            "runs_as": job.get("run_as_user_name"),
+        }
+        document = document_of(job["settings"]) | {OWNERSHIP: present(names)}
         return {**document, PERMISSIONS: granted} if granted else document
 
     def create(self, document: Mapping[str, Json], token: str) -> str:
@@ -215,8 +221,9 @@ class WorkspaceJobs:
             return None  # the job was deleted
         return next(iter(answer.get("runs") or ()), None)
 
-    def _settings(self, job_id: str) -> dict[str, Any]:
-        """Of a job with many tasks, page by page."""
+    def _job(self, job_id: str) -> dict[str, Any]:
+        """One with many tasks is read page by page."""
+        job: dict[str, Any] = {}
         settings: dict[str, Any] = {}
         for answer in self._connection.pages(
             f"reading the job {job_id}", f"{_API}/get", job_id=job_id
@@ -224,7 +231,8 @@ class WorkspaceJobs:
             page = answer.get("settings") or {}
             tasks = [*settings.get("tasks", ()), *page.get("tasks", ())]
             settings = {**page, **settings, **({"tasks": tasks} if tasks else {})}
-        return settings
+            job = {**answer, "settings": settings}
+        return job
 
     def _named(self, title: str) -> Iterator[ListedJob]:
         doing = f"looking for jobs called `{title}`"
