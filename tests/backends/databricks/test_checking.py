@@ -24,6 +24,9 @@ def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str
     [
         ("gpus: 2\ntype: CPU\n", "no_such_machines", "error", 3, "`type: A10`"),
         ("gpus: 2\ntype: T4\n", "no_such_machines", "error", 3, "`type: A10`, `type: H100`"),
+        ("gpus: 8\ntype: H200\n", "no_such_machines", "error", 3, "`type: GPU_8xH200`"),
+        ("gpus: 8\ntype: GPU_4xH200\n", "no_such_machines", "error", 3, "`type: A10`"),
+        ("gpus: 16\ntype: GPU_8xH200\n", "unknown_accelerator", "warning", 3, "nothing has"),
         ("gpus: 4\ntype: GPU_4xH100\n", "no_such_machines", "error", 3, "`type: H100`"),
         ("gpus: 12\ntype: H100\n", "bad_gpu_count", "error", 2, "`gpus: 8` or `gpus: 16`"),
         ("gpus: 1\ntype: B300\n", "bad_gpu_count", "error", 2, "use `gpus: 8`"),

@@ -134,6 +134,8 @@ def test_a_run_with_everything() -> None:
         (8, "H100", "GPU_8xH100"),
         (24, "H100", "GPU_8xH100"),
         (8, "B300", "GPU_8xB300"),
+        (16, "H200", "GPU_8xH200"),  # the name of the node is no part of a spec
+        (4, "L40S", "GPU_4xL40S"),
     ],
 )
 def test_the_machines_for_a_number_of_gpus(gpus: int, kind: str, accelerator: str) -> None:

@@ -22,6 +22,7 @@ from sgpu_decl.backends.databricks.launching.submit import (
 )
 from sgpu_decl.backends.databricks.planning.machines import (
     Machines,
+    is_unlisted,
     machines_of,
     refusal_of,
     refuse_type,
@@ -100,7 +101,8 @@ def config_findings(
 
 def _machines(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     machines = machines_of(config)
-    if machines is None:
+    unlisted = is_unlisted(config.type)
+    if machines is None or (unlisted and config.type.node is None):
         summary, hint = refusal_of(config)
         offered = refuse_type(config.type) is None
         yield Diagnostic(
@@ -108,6 +110,15 @@ def _machines(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             summary=summary,
             place=places.get("gpus" if offered else "type"),
             hint=hint,
+        )
+    elif unlisted:
+        yield Diagnostic(
+            code="unknown_accelerator",
+            severity=Severity.WARNING,
+            summary=f"sgpu knows no nodes `{machines.accelerator}` of serverless GPU compute: the "
+            "name is sent as it is, and the workspace decides",
+            place=places.get("type"),
+            hint="nothing has to be done if the workspace has them",
         )
     elif config.type.name == "GPU":
         yield Diagnostic(

@@ -19,6 +19,7 @@ ACCELERATORS: Mapping[str, tuple[GPUType, int]] = MappingProxyType(
 )
 """The platform's names of its kinds of nodes, each with the type and how many GPUs it has."""
 
+_MOST = 8  # GPUs of a node
 _TOGETHER = frozenset({"GPU_1xA10", "GPU_8xH100", "GPU_8xB300"})  # several make one run
 
 
@@ -34,6 +35,12 @@ class Machines:
 def machines_of(config: RunConfig) -> Machines | None:
     """The nodes that a run gets; `None` if the platform has no fitting ones. `type: GPU` gets the
     kind of node that comes in any number."""
+    if is_unlisted(config.type):
+        node = _MOST if config.gpus % _MOST == 0 else config.gpus
+        if node > _MOST or config.type.node not in (None, node):
+            return None
+        name = f"GPU_{node}x{config.type.name}"
+        return Machines(accelerator=name, gpus=config.gpus, nodes=config.gpus // node)
     fitting = [
         (name, per_node)
         for name, per_node in _offered(config.type).items()
@@ -46,6 +53,16 @@ def machines_of(config: RunConfig) -> Machines | None:
     return Machines(accelerator=name, gpus=config.gpus, nodes=config.gpus // per_node)
 
 
+def is_unlisted(gpu_type: GpuType) -> bool:
+    """Whether the platform may have nodes with this type though the table lacks it. What is kept of
+    a run is the type and not the name of the node: it has eight GPUs where the run has a multiple
+    of eight, else those of the run."""
+    kind = gpu_type.kind
+    return bool(kind.memory) and not any(
+        kind.covers(listed) or kind.family is listed for listed, _ in ACCELERATORS.values()
+    )
+
+
 def node_of(gpu_type: GpuType) -> str:
     """The kind of node that a job's notebook runs on; one GPU where only the type was named.
 
@@ -54,6 +71,8 @@ def node_of(gpu_type: GpuType) -> str:
     """
     offered = _offered(gpu_type)
     node = next((name for name, gpus in offered.items() if gpus == (gpu_type.node or 1)), None)
+    if node is None and is_unlisted(gpu_type):
+        node = gpu_type.accelerator
     if node is not None:
         return node
     nodes = [name for name, (kind, _) in ACCELERATORS.items() if gpu_type.kind.covers(kind)]
@@ -77,10 +96,10 @@ def refuse_type(gpu_type: GpuType) -> tuple[str, str] | None:
             f"use `type: {gpu_type.name}`: the number of GPUs decides",
         )
     what = "ranks without a GPU" if gpu_type.name == "CPU" else gpu_type.name
-    return (
-        f"serverless GPU compute has no {what}",
-        f"use {listed} there, or a target with another backend",
-    )
+    hint = f"use {listed} there, or a target with another backend"
+    if is_unlisted(gpu_type):
+        hint += f". If a workspace has it, name the node, such as `type: GPU_8x{gpu_type.name}`"
+    return f"serverless GPU compute has no {what}", hint
 
 
 def refusal_of(config: RunConfig) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from sgpu_decl.backends.databricks.planning.catalog import (
     kind_of,
     policy_of,
 )
-from sgpu_decl.backends.databricks.planning.machines import machines_of
+from sgpu_decl.backends.databricks.planning.machines import is_unlisted, machines_of
 from sgpu_decl.backends.databricks.planning.pools import PoolChoice
 from sgpu_decl.backends.databricks.planning.staging_access import (
     check_artifact_volume,
@@ -98,6 +98,8 @@ class RemoteChecks:
         machines = machines_of(config)
         if machines is None or offered is None or machines.accelerator in offered:
             return
+        if is_unlisted(config.type) and config.type.node is None:
+            return  # the rules of configs refuse it
         listed = ", ".join(f"`{item}`" for item in offered) or "none at all"
         yield Diagnostic(
             code="accelerator_not_offered",
