@@ -16,7 +16,7 @@ each cell where it differs until it is named here."""
 
 
 # A word of a command, or what stands behind its `=`, that is a number.
-_NUMBER = re.compile(r"(?<=[\s=\"])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?=[\s\"])", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<=[\s='\"])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?=[\s'\"])", re.IGNORECASE)
 
 
 def check_key(run: "LoadedRun") -> Hashable:
@@ -31,5 +31,5 @@ def check_key(run: "LoadedRun") -> Hashable:
     for block, field in ((spec, "args"), (spec.get("env", {}), "variables")):
         if isinstance(block.get(field), dict):
             block[field] = list(block[field])
-    command = _NUMBER.sub("0", json.dumps(spec.pop("command", None)))
-    return run.address.name, command, json.dumps(spec)
+    command = _NUMBER.sub("0", repr(spec.pop("command", None)))
+    return run.address.name, command, repr(spec)
