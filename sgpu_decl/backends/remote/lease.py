@@ -20,6 +20,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.places.clock import elapsed
 from sgpu_decl.places.file_place import PlaceEntry, PlaceMissing
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "STALE",
     "YOUNG",
     "Lease",
+    "StaleLock",
     "gc_lock",
     "has_lease",
     "is_locked",
@@ -49,6 +51,10 @@ LEASE = "staging"
 _CONTENT = b"1"  # not empty: whether a workspace takes empty files is not known (evidence: C23)
 _AGAIN = 60.0  # seconds after which a lock is written once more
 _LOOK = 0.5  # seconds between two looks at a lock of another process
+
+
+class StaleLock(Exception):
+    """A gc was stopped for so long that applies do not wait for its lock any more."""
 
 
 class Lease:
@@ -126,17 +132,21 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
 
     Raises:
         PlaceMissing: there is nothing that launches share.
+        StaleLock: before a step, the lock was not kept fresh, since this process was frozen.
         BackendError: the storage refuses it.
     """
     path = f"{area.layout.agents}/{LOCK}{uuid4().hex[:12]}"
-    written = time.monotonic()
+    written = elapsed()
     area.files.put(path, _CONTENT)
     time.sleep(2 * area.files.lag)
 
     def refresh() -> None:
         nonlocal written
-        if time.monotonic() - written > _AGAIN:
-            written = time.monotonic()
+        silent = elapsed() - written
+        if silent > STALE - _AGAIN:  # a launch may need since what is about to be deleted
+            raise StaleLock
+        if silent > _AGAIN:
+            written = elapsed()
             area.files.put(path, _CONTENT)
 
     try:

@@ -46,17 +46,23 @@ class PendingGc:
     def settle(self, key: Key) -> None:
         """gc has run there."""
         self._unwritten = [item for item in self._unwritten if item != key]
-        with self._locked():
-            pending = self._read()
-            if key in pending:
-                self._write(item for item in pending if item != key)
+        try:
+            with self._locked():
+                pending = self._read()
+                if key in pending:
+                    self._write(item for item in pending if item != key)
+        except OSError as error:
+            if error.errno not in FULL:  # else the next gc looks there in vain
+                raise
 
     def _read(self) -> tuple[Key, ...]:
+        """A power cut may have cut short what was written, and something else may have written."""
         try:
             pending = json.loads(self._file.read_bytes())
-        except (FileNotFoundError, ValueError):  # a power cut may have cut short what was written
+        except (FileNotFoundError, ValueError, RecursionError):
             return ()
-        return tuple(item for item in pending if isinstance(item, dict))
+        listed = pending if isinstance(pending, list) else ()
+        return tuple(item for item in listed if isinstance(item, dict))
 
     def _write(self, keys: Iterable[Key]) -> None:
         pending = [dict(key) for key in keys]

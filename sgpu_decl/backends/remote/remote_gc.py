@@ -10,7 +10,7 @@ from typing import Any
 from sgpu_decl.agent.attempt_files import STATUS
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.remote.launch_folder import manifest_name
-from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
+from sgpu_decl.backends.remote.lease import StaleLock, gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, folder_size
@@ -64,8 +64,8 @@ def _free_commands(area: StagingArea, folder: str) -> None:
 
 def collect(area: StagingArea) -> int | None:
     """Delete the shared objects that no launch folder needs, and launch folders that nobody
-    submitted for a day; returns the bytes that were freed, or `None` where a launch has a lease or
-    is under way, and nothing was deleted.
+    submitted for a day; returns the bytes that were freed, or `None` where not all was looked at: a
+    launch has a lease or is under way, or this process was frozen.
 
     Raises:
         BackendError: the storage does not answer, or refuses it.
@@ -75,6 +75,8 @@ def collect(area: StagingArea) -> int | None:
             return _delete_unused(area, refresh)
     except PlaceMissing:
         return 0  # nothing was ever shared
+    except StaleLock:
+        return None
 
 
 def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None:
@@ -83,6 +85,7 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     uses: list[Uses] = []
     drafts: list[str] = []
     for launch in _launches(files, layout.runs, area.files.now()):
+        refresh()
         if launch.draft:
             drafts.append(launch.folder)
             continue

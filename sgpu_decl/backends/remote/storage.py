@@ -110,12 +110,23 @@ class RemoteStorage(Storage):
         self._layout.move(source, destination)
 
     def collect(self) -> int:
-        total = 0
+        total, failed = 0, None
         for key in self._pending_gc.all():
-            freed = collect(self._area_with(key))
+            try:
+                area = self._area_with(key)
+            except (KeyError, TypeError):  # no area has it: something else wrote it
+                self._pending_gc.settle(key)
+                continue
+            try:
+                freed = collect(area)
+            except BackendError as error:  # it stays due, and keeps gc from no other
+                failed = failed or error
+                continue
             if freed is not None:
                 self._pending_gc.settle(key)
                 total += freed
+        if failed is not None:
+            raise failed
         return total
 
 

@@ -108,10 +108,13 @@ def test_the_url_to_write_has_the_host_that_was_meant(text: str, url: str) -> No
     assert refused[1] == f"write `{url}`"
 
 
-def test_a_variable_that_names_no_dashboard_is_an_error() -> None:
+@pytest.mark.parametrize(("port", "written"), [(6379, 8265), (8266, 8266), (30080, 30080)])
+def test_a_variable_that_names_no_dashboard_is_an_error_whose_hint_keeps_the_port(
+    port: int, written: int
+) -> None:
     with pytest.raises(BackendError, match="`RAY_API_SERVER_ADDRESS` must be the URL") as raised:
-        address_of(None, {"RAY_API_SERVER_ADDRESS": "head:6379"})
-    assert raised.value.hint == "write `http://head:8265`"
+        address_of(None, {"RAY_API_SERVER_ADDRESS": f"head:{port}"})
+    assert raised.value.hint == f"write `http://head:{written}`"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -239,6 +240,51 @@ def test_a_gc_in_another_process_never_takes_what_a_launch_needs(
         (machine.root / "stop").touch()
         collector.communicate(timeout=PATIENCE)
     assert collector.returncode == 0
+
+
+FROZEN = """
+import os, signal, sys
+from pathlib import Path
+from sgpu_decl.places.folder import FolderPlace
+from sgpu_decl.backends.remote import lease
+from sgpu_decl.backends.remote.remote_gc import collect
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging_area import StagingArea
+root = Path(sys.argv[1])
+lease.STALE = lease._AGAIN + float(sys.argv[2])
+layout = RemoteLayout(str(root))
+class Files(FolderPlace):
+    def list(self, folder, *, after=""):
+        found = super().list(folder, after=after)
+        if folder == layout.codes:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return found
+print(collect(StagingArea(layout, Files(root), key={})))
+"""
+
+
+def test_a_gc_that_was_frozen_takes_nothing_that_a_launch_has_found_since(shared: Make) -> None:
+    machine, patience = shared(), 0.5
+    launching = machine.launching(SOURCE)
+    machine.stage(launching)
+    free_launch(machine.area, machine.folder(launching))
+    collector = subprocess.Popen(
+        [sys.executable, "-c", FROZEN, str(machine.root), str(patience)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert os.WIFSTOPPED(os.waitpid(collector.pid, os.WUNTRACED)[1])
+    frozen = time.monotonic()
+    age(lease.STALE + 1, *Path(machine.area.layout.agents).glob(f"{lease.LOCK}*"))
+    other = shared("other")
+    needing = other.launching(SOURCE, number=2)
+    (uses,) = other.stage(needing)
+    other.mark(needing, uses)
+    until(lambda: time.monotonic() - frozen > patience)
+
+    collector.send_signal(signal.SIGCONT)
+
+    assert collector.communicate(timeout=PATIENCE)[0] == "None\n"
+    assert [path for path in machine.area.layout.shared(uses) if not Path(path).exists()] == []
 
 
 class Late(FolderPlace):

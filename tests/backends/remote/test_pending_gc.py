@@ -30,6 +30,19 @@ def test_a_file_that_was_cut_short_stops_no_gc(tmp_path: Path, length: int) -> N
     assert PendingGc(tmp_path / "unfreed.json").all() == (B,)
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [b"7", b"null", b'"/a"', b'{"path": "/a"}', b'[5, null, ["/a"]]', b"\xff\x00", b"[" * 99_999],
+)
+def test_a_file_that_something_else_wrote_stops_no_gc(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / "unfreed.json").write_bytes(garbage)
+    pending = PendingGc(tmp_path / "unfreed.json")
+    assert pending.all() == ()
+    pending.settle(A)
+    pending.add(B)
+    assert PendingGc(tmp_path / "unfreed.json").all() == (B,)
+
+
 def test_processes_add_and_settle_side_by_side(tmp_path: Path) -> None:
     one, two = (PendingGc(tmp_path / "unfreed.json") for _ in range(2))
     one.add(A)
@@ -48,3 +61,9 @@ def test_a_full_disk_keeps_nothing_from_being_deleted(tmp_path: Path) -> None:
         assert pending.all() == (A,)
         pending.settle(A)
         assert pending.all() == ()
+        (disk / "filler").unlink()
+        pending.add(A)
+        pending.add(B)
+        fill(disk / "filler")
+        pending.settle(A)  # nobody can write that, so gc looks there once more
+        assert B in pending.all()

@@ -2,16 +2,21 @@
 
 from pathlib import Path
 
+import pytest
+
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.storage import RemoteStorage
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.places.file_place import PlaceEntry
+from sgpu_decl.model.step_progress import Sent
+from sgpu_decl.places.file_place import PlaceEntry, ignore_bytes
 from sgpu_decl.places.folder import FolderPlace
 from tests.backends.launches import launching_of
 from tests.contracts.folder_backend.backend import FolderAttempts
@@ -58,3 +63,35 @@ def test_two_areas_with_the_same_paths_are_listed_each(tmp_path: Path) -> None:
 
     attempts.close()
     assert {ref.number: size for ref, size in sizes.items()} == {1: 10, 2: 200, 3: 3000}
+
+
+class Away(FolderPlace):
+    """A storage that does not answer."""
+
+    def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        raise BackendError("the storage does not answer")
+
+
+def test_an_area_that_is_away_keeps_gc_from_no_other(tmp_path: Path) -> None:
+    layout, pending = RemoteLayout(str(tmp_path)), PendingGc(tmp_path / "gc.json")
+    places: dict[Json, FolderPlace] = {"away": Away(tmp_path), "here": FolderPlace(tmp_path)}
+    launches = RemoteLaunches(
+        AttemptLayout(tmp_path), lambda _: StagingArea(layout, places["here"], key={})
+    )
+    storage = RemoteStorage(
+        AttemptLayout(tmp_path), FolderAttempts(launches), pending,
+        lambda key: StagingArea(layout, places[key["at"]], key=key),
+    )  # fmt: skip
+    for key in (
+        {"at": "away"},
+        {"at": "nowhere"},
+        {"at": ["x"]},
+        {"of something else": 1},
+        {"at": "here"},
+    ):
+        pending.add(key)
+
+    with pytest.raises(BackendError, match="does not answer"):
+        storage.collect()
+
+    assert pending.all() == ({"at": "away"},)
