@@ -11,7 +11,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["AttemptLayout"]
+__all__ = ["AttemptLayout", "holds", "launched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,14 @@ class AttemptLayout:
         the folder was not moved on this machine (another one renamed the run, or whoever did was
         killed), it is moved now; it stays where it is if that cannot be done."""
         folder = self.attempt(record.ref)
-        if not record.formerly or _is_of(folder, record):
-            return folder
-        for address in reversed(record.formerly):
-            before = self.attempt(AttemptRef(address, record.ref.number))
-            if _is_of(before, record):
-                return _moved(before, folder)
-        return folder
+        before = self.holder(record) if record.formerly else None
+        return folder if before is None or before == folder else _moved(before, folder)
+
+    def holder(self, record: LaunchRecord) -> Path | None:
+        """The folder that holds an attempt, at the address that its run has or had."""
+        addresses = (record.ref.address, *reversed(record.formerly))
+        folders = (self.attempt(AttemptRef(one, record.ref.number)) for one in addresses)
+        return next((folder for folder in folders if holds(folder, record)), None)
 
     def output(self, ref: AttemptRef) -> Path:
         return self.attempt(ref) / "output"
@@ -80,13 +81,18 @@ class AttemptLayout:
         return self.state_dir / "slots" / (".calls" if called else ref.address.name)
 
 
-def _is_of(folder: Path, record: LaunchRecord) -> bool:
+def holds(folder: Path, record: LaunchRecord) -> bool:
     """Whether a folder is that of an attempt; another one may have had its address and number."""
     try:
         spec = json.loads((folder / "spec.json").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(spec, dict) and spec.get("token") == record.token
+
+
+def launched(folder: Path) -> bool:
+    """Whether an attempt was started, or is over."""
+    return any((folder / name).exists() for name in ("supervisor.lock", "outcome.json"))
 
 
 def _moved(before: Path, folder: Path) -> Path:

@@ -52,10 +52,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Shell:
+    """`host` is the name of another machine than this one, for commands in this process."""
+
     folder: Path
     environ: dict[str, str]
+    host: str | None = None
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        assert self.host is None
         return subprocess.Popen(
             [sys.executable, "-m", "sgpu_decl", *arguments],
             cwd=options.pop("cwd", self.folder),
@@ -78,6 +82,7 @@ class Shell:
         out, err = io.StringIO(), io.StringIO()
         with (
             patch.dict(os.environ, self.environ, clear=True),
+            named(self.host),
             chdir(cwd or self.folder),
             redirect_stdout(out),
             redirect_stderr(err),
@@ -110,6 +115,15 @@ class Shell:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
+
+
+@contextmanager
+def named(host: str | None) -> Iterator[None]:
+    """Let this process take its machine for another one; None for the one that it is."""
+    system, name, *more = os.uname()
+    found = os.uname_result((system, host or name, *more))
+    with patch.object(os, "uname", lambda: found):
+        yield
 
 
 class Terminal:

@@ -232,7 +232,7 @@ RETURNS = "entrypoint: say.py:main, args: {word: kept}"
 def test_what_a_run_left_here_is_found_after_another_machine_has_renamed_it(
     clones: tuple[Shell, Shell], by: str
 ) -> None:
-    one, two = clones
+    one, two = clones[0], replace(clones[1], host="another")
     for clone in clones:
         file = clone.folder / "sgpu.yml"
         file.write_text(file.read_text().replace("command: [echo, hello]", RETURNS))
@@ -657,17 +657,17 @@ WAITS = (
 def machines(
     request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
 ) -> Iterator[tuple[Shell, Shell, Path]]:
-    """Two clones, which stand for two machines, and a file of all launches of their one run. It
-    runs until the test is over."""
+    """Two clones on two machines, as far as they know, and a file of all launches of their one run.
+    It runs until the test is over."""
     place = new_place(request, FOLDER, tmp_path)
     text = PROJECT.format(kind=FOLDER, where=where(place))
     found = []
-    for name in ("one", "two"):
+    for name, host in ("one", None), ("two", "another"):
         folder = tmp_path / name
         folder.mkdir()
         command = WAITS.format(folder=tmp_path)
         (folder / "sgpu.yml").write_text(text.replace("[echo, hello]", command))
-        found.append(replace(sgpu, folder=folder))
+        found.append(replace(sgpu, folder=folder, host=host))
     one, two = found
     try:
         yield one, two, tmp_path / "launches.log"
@@ -767,13 +767,10 @@ def test_a_checkout_that_got_another_name_is_the_same(
 
 
 def test_a_run_that_ended_before_its_machine_got_another_name_is_known(
-    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+    machines: tuple[Shell, Shell, Path],
 ) -> None:
     one, _, launches = machines
-    system, _, *more = os.uname()
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "uname", lambda: os.uname_result((system, "before", *more)))
-        assert one.here("apply", "-y", "--detach").code == 0
+    assert replace(one, host="before").here("apply", "-y", "--detach").code == 0
     (status,) = one.here("status", "-o", "json").json["data"]["runs"]
     assert "before" in status["unavailable"]
     (launches.parent / "go").touch()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent import attempt_files, attempt_status
+from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.previous_output import holds_files
 from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
@@ -36,43 +36,30 @@ class LocalAttempts(Attempts):
         self._layout = layout
         self._project = project
         self._environ = environ
-        self._site: str | None = None
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = {}
         for record in records:
-            folder = self._layout.found(record)
-            if attempt_status.attempt_exists(folder) and self.elsewhere(record) is None:
+            folder = self._place(record)
+            if folder is not None and attempt_status.attempt_exists(folder):
                 status = attempt_status.read_attempt(folder)
                 views[record.ref] = view_in(record, status)
         return views
 
     def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:
-        if record.reference is None:  # no other machine has this state
+        if record.reference is None or self._place(record) is not None:
             return None
-        from sgpu_decl.backends.local.launch_site import site_id, site_in
+        from sgpu_decl.backends.local.launch_site import site_in
 
-        if self._site is None:
-            self._site = site_id(self._layout.state_dir)
-        site = site_in(record.reference)
-        # Under another name, this machine may still be the one; an outcome is true on any.
-        here = site.id == self._site and (
-            site.host == os.uname().nodename
-            or (self._layout.found(record) / attempt_files.OUTCOME).exists()
-        )
-        if here:
-            return None
         return Elsewhere(
-            reason=f"it was launched {site.words}",
+            reason=f"it was launched {site_in(record.reference).words}",
             hint="give this command there. If that machine is gone for good, "
             f"`sgpu state rm {record.ref.address}` lets go of the run",
         )
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = self.look(records)
-        folders = {
-            record.ref: self._layout.found(record) for record in records if record.ref in views
-        }
+        folders = {record.ref: self._folder(record) for record in records if record.ref in views}
         lost = [folders[ref] for ref, view in views.items() if view.state is AttemptState.LOST]
         orphans = attempt_status.remaining_processes(lost) if lost else {}
         return {
@@ -98,13 +85,13 @@ class LocalAttempts(Attempts):
                 text=one["stack"] and hide(one["stack"]),
                 reason=one["reason"],
             )
-            for one in rank_stacks(os.fspath(self._layout.found(record)), ranks)
+            for one in rank_stacks(os.fspath(self._folder(record)), ranks)
         ]
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         from sgpu_decl.backends.rank_values import read_results
 
-        return read_results(self._layout.found(record) / "ranks")
+        return read_results(self._folder(record) / "ranks")
 
     def output(
         self,
@@ -113,7 +100,7 @@ class LocalAttempts(Attempts):
     ) -> "Output":
         from sgpu_decl.backends.rank_values import output_files
 
-        return output_files(self._layout.found(record) / "output")
+        return output_files(self._folder(record) / "output")
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
         return self.output_place(record) is not None
@@ -123,7 +110,7 @@ class LocalAttempts(Attempts):
         return os.fspath(folder.parent) if holds_files(os.fspath(folder / "output")) else None
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
-        folder = self._layout.found(record)
+        folder = self._folder(record)
         restart = attempt_status.read_attempt(folder)["restart"]
         path = folder / "ranks" / str(rank) / str(restart) / "error.pkl"
         try:
@@ -144,7 +131,7 @@ class LocalAttempts(Attempts):
         from sgpu_decl.agent.redactor import Redactor
         from sgpu_decl.backends.local.logs import LocalLog
 
-        folder = self._layout.found(record)
+        folder = self._folder(record)
         hide = Redactor(self._secrets(record)[0])
         spec = read_spec(folder)
         name = user_paths(spec) if spec is not None else str
@@ -170,10 +157,11 @@ class LocalAttempts(Attempts):
         """
         from sgpu_decl.backends.secret_resolution import resolve_secrets
 
-        spec = read_spec(self._layout.found(record))
+        place = self._place(record)
+        spec = read_spec(place) if place is not None else None
         if spec is None:
             return [], []
-        folder = record.folder(self._project)
+        folder = record.folder(self._project_of(record))
         values: list[str] = []
         missing: list[str] = []
         for name, reference in spec["secrets"].items():
@@ -182,6 +170,28 @@ class LocalAttempts(Attempts):
             except BackendError:
                 missing.append(reference)
         return values, missing
+
+    def _folder(self, record: LaunchRecord) -> Path:
+        """Where an attempt is read; that of an attempt which is elsewhere is not there."""
+        return self._place(record) or self._layout.found(record)
+
+    def _place(self, record: LaunchRecord) -> Path | None:
+        """The folder of an attempt; None if it is elsewhere."""
+        if record.reference is None:  # no other machine has this state
+            return self._layout.found(record)
+        from sgpu_decl.backends.local.launch_site import attempt_folder
+
+        return attempt_folder(record, self._layout)
+
+    def _project_of(self, record: LaunchRecord) -> Path:
+        """The checkout that an attempt was launched from."""
+        if record.reference is None:
+            return self._project
+        from sgpu_decl.backends.local.launch_site import launched_here, site_in
+
+        if launched_here(record, self._layout):  # it may have got another name
+            return self._project
+        return Path(site_in(record.reference).project)
 
 
 def _links(folder: Path) -> dict[str, Json]:

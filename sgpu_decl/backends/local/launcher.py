@@ -13,11 +13,13 @@ from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.forced_stop import LocalForcedStop
 from sgpu_decl.agent.host_record import read_record
 from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.backends.attempt_layout import holds, launched
 from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.call_files import write_call
 from sgpu_decl.backends.entrypoint_files import write_entrypoint
-from sgpu_decl.backends.local.local_launch_spec import local_launch_spec
-from sgpu_decl.backends.local.storage import DRAFT, give_up, launched
+from sgpu_decl.backends.local.launch_site import attempt_folder, make_site, site_in
+from sgpu_decl.backends.local.local_launch_spec import earlier_folder, local_launch_spec
+from sgpu_decl.backends.local.storage import DRAFT, give_up
 from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.backends.required_outputs import output_gone
@@ -77,15 +79,10 @@ class LocalLauncher(Launcher):
         if launching.inputs.environment_digest is None:
             self._interpreter(launching)
         require_code(self._store(), launching)
-        for upstream in launching.upstreams:
-            self._layout.found(upstream)  # where it is now, if its run was renamed
-        self._require_outputs(launching.record)
-
-    def _require_outputs(self, record: LaunchRecord) -> None:
-        """Refuse to launch a run that reads the output of an attempt that is not there any more."""
-        for ref in outputs_read(record.inputs.spec):
-            if ref not in record.after and not self._layout.output(ref).is_dir():
-                raise output_gone(record.ref, ref)
+        for ref in outputs_read(launching.inputs.spec):
+            output = earlier_folder(ref, launching, self._layout) / "output"
+            if ref not in launching.record.after and not output.is_dir():
+                raise output_gone(launching.ref, ref)
 
     def prepare(
         self, launchings: Sequence[LaunchRequest], progress: Progress
@@ -118,15 +115,11 @@ class LocalLauncher(Launcher):
     def site(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  all are launched here
         if not self._shared_state():
             return None
-        from sgpu_decl.backends.local.launch_site import make_site
-
         return make_site(self._layout.state_dir, self._project).reference
 
     def place_words(self, record: LaunchRecord) -> str | None:
         if record.reference is None:
             return None
-        from sgpu_decl.backends.local.launch_site import site_in
-
         return site_in(record.reference).words
 
     def may_queue(self, launching: LaunchRequest) -> bool:
@@ -134,7 +127,7 @@ class LocalLauncher(Launcher):
         return config.max_parallel is not None or config.type.name != "CPU"
 
     def launch(self, launching: LaunchRequest) -> str | None:  # its folder moves with its address
-        folder, token = self._layout.attempt(launching.ref), launching.record.token
+        folder, token = self._folder(launching.record), launching.record.token
         try:
             with _explained(launching):
                 if not (launched(folder) and self.staged(launching.record)):
@@ -149,20 +142,20 @@ class LocalLauncher(Launcher):
         return launching.record.reference
 
     def staged(self, record: LaunchRecord) -> bool:
-        try:
-            spec = json.loads((self._layout.attempt(record.ref) / "spec.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return False
-        return isinstance(spec, dict) and spec.get("token") == record.token
+        return holds(self._folder(record), record)
 
     def cancel(self, record: LaunchRecord) -> None:
-        folder = self._layout.attempt(record.ref)
+        folder = self._folder(record)
         if attempt_status.attempt_exists(folder):
             attempt_status.request_cancel(folder)
 
     def forced_stop(self, record: LaunchRecord, patience: float | None) -> LocalForcedStop:
         silence = _SILENT if patience is None else patience
-        return LocalForcedStop(self._layout.attempt(record.ref), silence)
+        return LocalForcedStop(self._folder(record), silence)
+
+    def _folder(self, record: LaunchRecord) -> Path:
+        """The folder of a launch, also if another checkout has made it."""
+        return attempt_folder(record, self._layout) or self._layout.attempt(record.ref)
 
     def _clear(self, folder: Path) -> None:
         """Delete what other launches left where an attempt is to be staged.

@@ -12,6 +12,7 @@ from sgpu_decl.agent.relocation import HIDDEN
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
+from sgpu_decl.backends.local.launch_site import attempt_folder
 from sgpu_decl.backends.local.options import LocalOptions
 from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
@@ -38,7 +39,9 @@ def local_launch_spec(
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
         tracker: the process that makes the MLflow run, if any.
     """
-    launching = with_outputs(launching, lambda ref: str(layout.output(ref)))
+    launching = with_outputs(
+        launching, lambda ref: str(earlier_folder(ref, launching, layout) / "output")
+    )
     config, call = launching.config, launching.call
     folder = layout.attempt(launching.ref)
     code = folder / "code" if call is None else call.folder
@@ -62,14 +65,24 @@ def local_launch_spec(
         ),
         parallel=_parallel(launching, layout),
         wait_for=tuple(
-            str(layout.attempt(AttemptRef(launching.ref.address, number)))
+            str(earlier_folder(AttemptRef(launching.ref.address, number), launching, layout))
             for number in launching.record.wait_for
         ),
-        after={str(ref): str(layout.attempt(ref)) for ref in launching.record.after},
+        after={
+            str(ref): str(earlier_folder(ref, launching, layout)) for ref in launching.record.after
+        },
         port_lock_dir=host_lock_folder("ports"),
         tracker=tracker,
         tether=_tether() if call is not None and call.attended else None,
     )
+
+
+def earlier_folder(ref: AttemptRef, launching: LaunchRequest, layout: AttemptLayout) -> Path:
+    """The folder of an attempt that a launch waits for, or whose output it reads. It may lie in
+    another checkout, or have lain elsewhere before its run was renamed."""
+    known = {one.ref: one for one in (*launching.earlier, *launching.upstreams)}
+    found = attempt_folder(known[ref], layout) if ref in known else None
+    return found or layout.attempt(ref)
 
 
 def _others(config: "RunConfig") -> dict[str, Any]:

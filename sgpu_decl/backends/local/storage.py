@@ -12,8 +12,9 @@ from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.attempt_files import LAUNCH_LOCK
 from sgpu_decl.agent.locks import open_lock, try_lock
 from sgpu_decl.atomic_files import LEFT_AFTER
-from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.attempt_layout import AttemptLayout, launched
 from sgpu_decl.backends.base import Storage
+from sgpu_decl.backends.local.launch_site import attempt_folder, launched_here
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
@@ -31,7 +32,8 @@ DRAFT = ".staging-"
 
 
 class LocalStorage(Storage):
-    """The store of environments is opened where one is used."""
+    """Only what was launched from this checkout is freed, whatever lies here under its name. The
+    store of environments is opened where one is used."""
 
     def __init__(
         self, layout: AttemptLayout, environments: "Callable[[], EnvironmentStore]"
@@ -40,12 +42,14 @@ class LocalStorage(Storage):
         self._environments = environments
 
     def size(self, record: LaunchRecord) -> int:
+        if not launched_here(record, self._layout):
+            return 0
         return self._layout.size(self._layout.found(record))
 
     def free(self, record: LaunchRecord) -> int:
         folder = self._layout.found(record)
         try:
-            if _alive(folder):
+            if not launched_here(record, self._layout) or _alive(folder):
                 return 0
             size = self.size(record)
             discard(folder)
@@ -59,7 +63,7 @@ class LocalStorage(Storage):
 
     def release_code(self, record: LaunchRecord) -> None:
         folder = self._layout.found(record)
-        if not _alive(folder):
+        if launched_here(record, self._layout) and not _alive(folder):
             shutil.rmtree(folder / "code", ignore_errors=True)
 
     def move(self, source: Address, destination: Address) -> None:
@@ -76,16 +80,12 @@ class LocalStorage(Storage):
         return size
 
     def kill_orphans(self, record: LaunchRecord) -> int:
-        return attempt_status.clear_remains(self._layout.found(record))
+        folder = attempt_folder(record, self._layout)
+        return attempt_status.clear_remains(folder) if folder is not None else 0
 
     def verify_environment(self, digest: str) -> tuple[str, ...]:
         # Others are kept from it by the modes of files and folders.
         return self._environments().examine(digest) if os.geteuid() == 0 else ()
-
-
-def launched(folder: Path) -> bool:
-    """Whether an attempt was started, or is over."""
-    return any((folder / name).exists() for name in ("supervisor.lock", "outcome.json"))
 
 
 def give_up(folder: Path) -> bool:
