@@ -44,8 +44,8 @@ sys.exit(main(sys.argv[3:]))
 
 @dataclass
 class Team:
-    """Two clones of a project, and the store that they share. Each run writes its name into
-    `launches`."""
+    """Two machines with a clone of a project each, and the store that they share. Each run writes
+    its name into `launches`."""
 
     one: Shell
     two: Shell
@@ -120,10 +120,10 @@ def team(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> Iterato
         ]
         text = f"project: {{name: p}}\nstate: {{{store}}}\nruns:\n{''.join(lines)}"
         clones = []
-        for name in ("one", "two"):
+        for name, host in ("one", None), ("two", "another"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "sgpu.yml").write_text(text)
-            clones.append(replace(sgpu, folder=tmp_path / name))
+            clones.append(replace(sgpu, folder=tmp_path / name, host=host))
         yield Team(clones[0], clones[1], tmp_path, names, stop, start)
 
 
