@@ -542,7 +542,7 @@ def test_what_a_shell_would_fill_in_is_a_warning_where_no_shell_reads_it(sgpu: S
     assert {item["severity"] for item in found} == {"warning"}
     plan = sgpu.here("plan")
     assert plan.code == 0
-    assert "warning[shell_reference]: no shell reads this: `$HOME`" in plan.out
+    assert "warning[shell_reference]: run.hello: no shell reads this: `$HOME`" in plan.out
 
 
 @pytest.mark.parametrize(
