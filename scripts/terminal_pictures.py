@@ -146,8 +146,8 @@ def session(terminal: Terminal) -> str:
     left = shutil.ignore_patterns(".sgpu")
     shutil.copytree(ROOT / "examples" / "hello", terminal.folder, ignore=left)
     run = terminal.folder / "run.yaml"
-    shown = [PROMPT.format("sgpu apply -y run.yaml --logs all")]
-    shown.append(terminal.off_terminal("apply", "-y", "run.yaml", "--logs", "all"))
+    shown = [PROMPT.format("sgpu apply -y run.yaml --rank all")]
+    shown.append(terminal.off_terminal("apply", "-y", "run.yaml", "--rank", "all"))
     shown.append(
         "\n" + PROMPT.format("sed -i 's/greeting: hello/greeting: good morning/' run.yaml")
     )

@@ -9,7 +9,6 @@ import click
 from sgpu_decl.cli.commands import COMMANDS, EXAMPLES, HELP_OPTIONS, LazyGroup
 
 VALUES = {
-    "--applier": "ci_apply",
     "--at": "12",
     "--base": "gpu-4",
     "--exclude": "run.debug",
@@ -26,7 +25,6 @@ VALUES = {
     "--out": "train.plan",
     "--parallelism": "4",
     "--patience": "1h",
-    "--planner": "ci_plan",
     "--port": "8080",
     "--profile": "profile.yaml",
     "--project": "../vision",

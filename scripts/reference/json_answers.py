@@ -100,7 +100,6 @@ ANSWERS = {
     "state push": _answer("resources attempts", "How many were recorded.", stable=False),
     "state claim": _answer("repository folder", "What the state belongs to now.", stable=False),
     "state compact": _answer("entries first proposals", "How many entries and proposals were deleted, and the oldest entry that is left; null where none was deleted.", stable=False),
-    "state grants": _answer("sql", "The statements.", stable=False),
     "state unlock": _answer("unlocked", "The id of the lock.", stable=False),
     "env bases": _answer("bases", "One object for each base environment.", stable=False, inside="bases[]=A-base-environment"),
     "env show": _answer(

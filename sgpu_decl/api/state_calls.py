@@ -8,7 +8,6 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import resource_named
-from sgpu_decl.storing.stores import grants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -132,23 +131,6 @@ class StateCalls:
         from sgpu_decl.maintenance.state_compaction import compact
 
         return compact(self._project, older_than=older_than)
-
-    def grants(self, *, planner: str, applier: str) -> str:
-        """The SQL that gives two roles the rights on a state in PostgreSQL.
-
-        Raises:
-            SgpuError: the state lies in no database (`no_grants`).
-        """
-        place = self._project.shared_place
-        sql = grants(place, planner=planner, applier=applier) if place is not None else None
-        if sql is None:
-            raise SgpuError(
-                "the state lies in no database, which has roles",
-                hint="rights on a folder are those of its files, and those on a bucket are given "
-                "in its cloud; for a database name one with `state` in `sgpu.yml`",
-                code="no_grants",
-            )
-        return sql
 
     def unlock(self, lock_id: str) -> None:
         """Release a lock that a dead sgpu left behind."""

@@ -18,6 +18,7 @@ __all__ = [
     "DEV_COMMANDS",
     "ENV_COMMANDS",
     "EXAMPLES",
+    "GONE",
     "GROUP_SYNONYMS",
     "HELP_OPTIONS",
     "MLFLOW_COMMANDS",
@@ -93,7 +94,6 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": ("sgpu_decl.cli.state_migrate:command", "Copy the state to a shared store."),
     "claim": ("sgpu_decl.cli.state_claim:command", "Let a shared state be of this repository."),
     "compact": ("sgpu_decl.cli.state_compact:command", "Delete old entries of a shared state."),
-    "grants": ("sgpu_decl.cli.state_grants:command", "Print the SQL for roles in PostgreSQL."),
     "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that a dead process left."),
 }
 
@@ -115,7 +115,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
     "fmt": ("sgpu fmt", "sgpu fmt --check --diff", "sgpu fmt - < run.yaml"),
     "plan": ("sgpu plan", "sgpu plan train -t prod --set args.lr=0.1"),
-    "graph": ("sgpu graph", "sgpu graph --plan -t prod -o dot"),
+    "graph": ("sgpu graph", "sgpu graph --plan -t prod"),
     "apply": ("sgpu apply", "sgpu apply train.yaml -t prod --detach -y"),
     "run": (
         "sgpu run --gpus 2 -- python train.py --lr 1e-3",
@@ -143,7 +143,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "state migrate": ("sgpu state migrate -t prod",),
     "state claim": ("sgpu state claim -t prod",),
     "state compact": ("sgpu state compact --older-than 90d",),
-    "state grants": ("sgpu state grants --planner ci_plan --applier ci_apply",),
     "state unlock": ("sgpu state unlock 3f2a9c71",),
     "env": ("sgpu env bases",),
     "env bases": ("sgpu env bases",),
@@ -231,6 +230,17 @@ GROUP_SYNONYMS: dict[str, dict[str, str]] = {
 }
 """By the group that they are typed in."""
 
+GONE = {
+    **dict.fromkeys(
+        ("sgpu apply --logs", "sgpu run --logs", "sgpu logs --logs", "sgpu stacks --logs"),
+        "it is called `--rank`",
+    ),
+    "sgpu plan --parallelism": "leave it out: only `sgpu apply` launches runs",
+    "sgpu show --sort": "`sgpu results NAME --sort COLUMN` sorts the table",
+    "sgpu state grants": "`Rights in PostgreSQL` in `docs/state.md` has the SQL",
+}
+"""Commands and options of former versions, and what to do instead."""
+
 SUBJECTS = ("job", "jobs", "runs")
 """What other tools put before the command: `sky jobs cancel`."""
 
@@ -289,6 +299,8 @@ class LazyGroup(click.Group):
                 f"no command `{word}`: sgpu calls it `{ours}`",
                 hint=f"`{command}`; see `{ctx.command_path} {ours} --help`",
             )
+        if hint := GONE.get(f"{ctx.command_path} {word}"):
+            return Usage(f"no command `{word}`", hint=hint)
         from sgpu_decl.diagnostics.nearest_names import nearest
 
         near = nearest(word, self._table)

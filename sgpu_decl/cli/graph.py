@@ -20,7 +20,7 @@ __all__ = ["command"]
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["mermaid", "dot", "json"]),
+    type=click.Choice(["mermaid", "json"]),
     default="mermaid",
     show_default=True,
     help="The format of the output.",
@@ -29,7 +29,7 @@ def command(*, source: ProjectSource, file: str | None, with_plan: bool, output:
     """Draw the runs, jobs and environments of FILE, and which of them uses which.
 
     FILE is a run file or a project file: `sgpu.yml`, else `run.yaml`, if none is given. GitHub and
-    GitLab draw Mermaid in Markdown; Graphviz draws dot.
+    GitLab draw Mermaid in Markdown.
 
     Exit codes: 0 ok, 1 the file is not valid, or its plan cannot be applied.
     """
@@ -42,8 +42,7 @@ def command(*, source: ProjectSource, file: str | None, with_plan: bool, output:
     if output == "json":
         answer(graph_text.graph_json(graph), error=error)
     else:
-        draw = graph_text.graph_dot if output == "dot" else graph_text.graph_mermaid
-        show(draw(graph))
+        show(graph_text.graph_mermaid(graph))
         if error is not None:
             show_error(error)
     return error.exit_code if error is not None else 0

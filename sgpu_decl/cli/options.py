@@ -255,8 +255,8 @@ def read_ranks(text: str) -> tuple[int, ...] | None:
 
 
 def rank_option(**options: Any) -> Callable[[Command], Command]:
-    """`--rank`, whose older name for `apply` is `--logs`; the command gets `rank`."""
-    return click.option("--rank", "--logs", "rank", metavar="N|all", **options)
+    """`--rank`; the command gets `rank`."""
+    return click.option("--rank", metavar="N|all", **options)
 
 
 def rank_count(spec: str) -> int | None:

@@ -23,7 +23,6 @@ from sgpu_decl.cli.options import (
     limit_option,
     offline_option,
     output_option,
-    whole,
 )
 from sgpu_decl.cli.terminal_output import annotate, answer, note, now, plan_text, show, show_pieces
 from sgpu_decl.model.plan_options import PlanOptions
@@ -54,13 +53,6 @@ def _link(_: click.Context, parameter: click.Parameter, text: str | None) -> str
 @file_options
 @offline_option
 @selection_options
-@click.option(
-    "--parallelism",
-    callback=whole(1),
-    metavar="N",
-    expose_value=False,
-    help="Used by `sgpu apply`; it does not change the plan.",
-)
 @click.option(
     "--trust-project",
     is_flag=True,

@@ -7,7 +7,7 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.run_table import names_table, show_table, sort_option
+from sgpu_decl.cli.run_table import names_table, show_table
 from sgpu_decl.cli.terminal_output import answer_exactly, note, show_exactly
 from sgpu_decl.views.results_text import secrets_note
 from sgpu_decl.views.terminal import json_text
@@ -24,7 +24,11 @@ __all__ = ["command"]
     "name", required=False, metavar="[NAME|FILE]", shell_complete=completed_by("runs", "files")
 )
 @project_options
-@sort_option
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    help="Sort the table by a column, the lowest first; `--sort -COLUMN` puts the highest first.",
+)
 @output_option("csv", "markdown")
 def command(*, source: ProjectSource, name: str | None, sort: str | None, output: str) -> int:
     """Show what each rank of a run returned, in rank order; of several runs, a table.

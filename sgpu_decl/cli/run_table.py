@@ -1,10 +1,8 @@
 """Several attempts as a table: what `sgpu results` and `sgpu show` print of a matrix or a glob."""
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sgpu_decl.api import is_whole_name, split_attempt
 from sgpu_decl.cli.slow_step import slow_step
@@ -15,19 +13,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["names_table", "show_table", "sort_option"]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def sort_option(command: Command) -> Command:
-    """`--sort`, for commands that may print a table."""
-    return click.option(
-        "--sort",
-        metavar="COLUMN",
-        help="Sort the table by a column, the lowest first; `--sort -COLUMN` puts the highest "
-        "first.",
-    )(command)
+__all__ = ["names_table", "show_table"]
 
 
 def names_table(names: Sequence[str], refs: "Sequence[AttemptRef]") -> bool:

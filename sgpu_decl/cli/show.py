@@ -18,7 +18,7 @@ from sgpu_decl.cli.options import (
     project_options,
 )
 from sgpu_decl.cli.run_names import is_path, open_named
-from sgpu_decl.cli.run_table import names_table, show_table, sort_option
+from sgpu_decl.cli.run_table import names_table, show_table
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.views.status_json import run_object
@@ -36,14 +36,12 @@ __all__ = ["command"]
 )
 @project_options
 @offline_option
-@sort_option
 @output_option("markdown")
 @limit_option
 def command(
     *,
     source: ProjectSource,
     name: str | None,
-    sort: str | None,
     output: str,
     limit: int | None,
 ) -> int:
@@ -52,8 +50,7 @@ def command(
     NAME is `train`, `train#8` or `job.nightly`, FILE the file of a run. Without them it is the
     latest run.
 
-    The runs of a matrix, or of a glob, are shown as a table, as `sgpu results` does. With `--sort
-    loss` the run of the lowest loss comes first.
+    The runs of a matrix, or of a glob, are shown as a table, as `sgpu results` does.
     """
     if name is not None and is_saved_plan(Path(name)):
         if source != ProjectSource():
@@ -61,18 +58,16 @@ def command(
                 f"`{name}` is a saved plan, which names its own project and target: leave out "
                 "`-t`, `--project` and `--offline`"
             )
-        _refuse_sort(sort, "a saved plan")
         _note_run_of_that_name(source, name)
         return _show_plan(Path(name), output, limit)
     if limit is not None:
         raise click.UsageError("`--limit` shortens a saved plan: name one, or leave it out")
     session, names = open_named(source, (name,) if name else ())
     if name is not None and not is_path(name) and _names_job(session, name):
-        _refuse_sort(sort, "a job")
         return _show_job(session, name, output)
     refs = session.runs.find(*names)
-    if names_table(names, refs) or sort is not None:
-        show_table(session, refs, sort=sort, output=output)
+    if names_table(names, refs):
+        show_table(session, refs, sort=None, output=output)
         return 0
     run = session.runs.show(refs[0])
     if output == "json":
@@ -90,11 +85,6 @@ def command(
 
 def _names_job(session: "Session", name: str) -> bool:
     return name.startswith("job.") or session.jobs.names_job(name)
-
-
-def _refuse_sort(sort: str | None, what: str) -> None:
-    if sort is not None:
-        raise click.UsageError(f"`--sort` sorts a table of runs, and {what} is none: leave it out")
 
 
 def _note_run_of_that_name(source: ProjectSource, name: str) -> None:

@@ -136,15 +136,6 @@ def open_state_store(url: str) -> StateStore | None:
     return shared_store(SharedPlace(kind=scheme, **values), replica.parent)
 
 
-def grants(place: SharedPlace, *, planner: str, applier: str) -> str | None:
-    """The SQL that gives two roles their rights; None for a store that is no database."""
-    if place.kind != POSTGRES:
-        return None
-    from sgpu_decl.storing.postgres.grants import grants as sql
-
-    return sql(place.schema or DEFAULT_SCHEMA, planner=planner, applier=applier)
-
-
 def local_proposals(folder: Path) -> "ProposalStore":
     """The proposals of a target whose files lie in a folder of this machine."""
     from sgpu_decl.places.folder import FolderPlace

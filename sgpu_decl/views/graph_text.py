@@ -1,4 +1,4 @@
-"""The graph of a project in the languages that draw it, and as JSON."""
+"""The graph of a project in the language of Mermaid, which draws it, and as JSON."""
 
 from collections.abc import Mapping
 
@@ -6,17 +6,12 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.planning.project_graph import GraphNode, ProjectGraph
 
-__all__ = ["graph_dot", "graph_json", "graph_mermaid"]
+__all__ = ["graph_json", "graph_mermaid"]
 
 _MERMAID_SHAPES: Mapping[Kind, tuple[str, str]] = {
     Kind.ENVIRONMENT: ("[(", ")]"),
     Kind.RUN: ("[", "]"),
     Kind.JOB: ("([", "])"),
-}
-_DOT_SHAPES: Mapping[Kind, str] = {
-    Kind.ENVIRONMENT: "cylinder",
-    Kind.RUN: "box",
-    Kind.JOB: "oval",
 }
 
 
@@ -33,19 +28,6 @@ def graph_mermaid(graph: ProjectGraph) -> str:
         f"  {ids[edge.source]} -->|{edge.relation}| {ids[edge.needed]}" for edge in graph.edges
     ]
     return "\n".join(lines)
-
-
-def graph_dot(graph: ProjectGraph) -> str:
-    """A directed graph in the language of Graphviz. https://graphviz.org/doc/info/lang.html"""
-    lines = ["digraph sgpu {", "  rankdir=LR;"]
-    for node in graph.nodes:
-        label = "\\n".join(map(_dot_text, _label(node)))
-        shape = _DOT_SHAPES[node.address.kind]
-        lines.append(f'  "{_dot_text(str(node.address))}" [shape={shape}, label="{label}"];')
-    for edge in graph.edges:
-        source, needed = _dot_text(str(edge.source)), _dot_text(str(edge.needed))
-        lines.append(f'  "{source}" -> "{needed}" [label="{edge.relation}"];')
-    return "\n".join((*lines, "}"))
 
 
 def graph_json(graph: ProjectGraph) -> dict[str, Json]:
@@ -79,7 +61,3 @@ def _label(node: GraphNode) -> list[str]:
 def _mermaid_text(text: str) -> str:
     """Text inside of quotes: a character that ends them, or is markup, is written as its number."""
     return "".join(f"#{ord(one)};" if one in '"#<>&`\\' else one for one in text)
-
-
-def _dot_text(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -617,7 +617,7 @@ def test_an_entrypoint_that_is_no_function(sgpu: Shell, source: str, words: str)
 
 def test_a_rank_to_follow_that_no_run_has_is_refused_before_the_launch(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    message = refused(sgpu, "apply", "-y", "--logs", "1", code=1)
+    message = refused(sgpu, "apply", "-y", "--rank", "1", code=1)
     assert "there is no rank 1: the ranks are 0 to 0" in message
     assert not (sgpu.folder / ".sgpu").exists()
 
@@ -661,7 +661,7 @@ def test_durations_of_options_are_written_as_those_of_the_file(sgpu: Shell) -> N
     ("arguments", "words"),
     [
         (("gc", "--keep-last", "x"), "`x` is not a whole number of at least 0"),
-        (("plan", "--parallelism", "0"), "`0` is not a whole number of at least 1"),
+        (("apply", "--parallelism", "0"), "`0` is not a whole number of at least 1"),
         (("logs", "hello", "--restart", "1.5"), "`1.5` is not a whole number of at least 0"),
         (("schema", "plan"), "`sgpu schema --write DIR`"),
         (("init", "run.yaml"), "`run.yaml` is a file, not a folder"),

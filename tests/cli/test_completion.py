@@ -37,7 +37,7 @@ def launched(sgpu: Shell) -> Shell:
 def test_commands_and_options(sgpu: Shell) -> None:
     assert values(sgpu, "st") == ["status", "stacks", "state"]
     commands = ["list", "show", "mv", "rm", "pull", "push", "log", "migrate"]
-    commands += ["claim", "compact", "grants", "unlock"]
+    commands += ["claim", "compact", "unlock"]
     assert values(sgpu, "state", "") == commands
     assert values(sgpu, "logs", "--re") == ["--restart"]
     assert values(sgpu, "plan", "-o", "") == ["text", "json", "markdown", "github"]

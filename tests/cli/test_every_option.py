@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
+from sgpu_decl.cli.commands import COMMANDS, GONE, HELP_OPTIONS, LazyGroup
 from tests.cli.conftest import Shell
 from tests.support import COMMAND_RUN
 
@@ -51,8 +51,6 @@ WRONG: dict[str, str] = {
     "--json-into": "absent/events.jsonl",
     "--tail": "-1",
     "--at": "0",
-    "--planner": "",
-    "--applier": "",
     "--since": "absent",
     "--out": "run.yaml",
     "--rank": "7",
@@ -85,8 +83,6 @@ WRONG: dict[str, str] = {
     "--sort": "absent",
 }
 """A value of each option that no command may take."""
-
-NO_EFFECT = {("plan", "--parallelism"): "so that one command line serves plan and apply"}
 
 
 def leaves(
@@ -144,7 +140,7 @@ def test_every_option_reaches_its_command() -> None:
         for option, item in options(command).items()
         if not item.expose_value
     }
-    assert unused == set(NO_EFFECT)
+    assert unused == set()
 
 
 @pytest.mark.parametrize(("name", "option"), VALUED)
@@ -163,7 +159,7 @@ def test_a_wrong_value_of_an_option_is_refused(sgpu: Shell, name: str, option: s
     ("arguments", "words"),
     [
         (
-            ("apply", "-y", "--detach", "--logs", "1"),
+            ("apply", "-y", "--detach", "--rank", "1"),
             "`--detach` follows no run: leave out `--rank`",
         ),
         (("cancel", "hello", "--no-wait", "--force-after", "1s"), "leave out `--force-after`"),
@@ -181,6 +177,13 @@ def test_options_that_do_not_go_with_what_is_named(
     assert refused.code == 64
     assert words in refused.err + refused.out
     assert not (sgpu.folder / ".sgpu").exists()
+
+
+@pytest.mark.parametrize("words", GONE)
+def test_what_is_gone_names_the_way_out(sgpu: Shell, words: str) -> None:
+    refused = sgpu.here(*words.split()[1:])
+    assert refused.code == 64
+    assert f"hint: {GONE[words]}" in refused.err
 
 
 def test_a_saved_plan_is_shown_as_it_is(sgpu: Shell) -> None:

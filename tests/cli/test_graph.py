@@ -7,7 +7,7 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.planning.project_graph import GraphNode, ProjectGraph
-from sgpu_decl.views.graph_text import graph_dot, graph_mermaid
+from sgpu_decl.views.graph_text import graph_mermaid
 from tests.cli.conftest import Shell
 
 PROJECT = """\
@@ -33,16 +33,6 @@ flowchart LR
   n2 -->|uses| n0
   n2 -->|after| n1
 """
-DOT = """\
-digraph sgpu {
-  rankdir=LR;
-  "environment.gpu" [shape=cylinder, label="environment.gpu"];
-  "run.prepare" [shape=box, label="run.prepare"];
-  "run.train" [shape=box, label="run.train\\n3 runs"];
-  "run.train" -> "environment.gpu" [label="uses"];
-  "run.train" -> "run.prepare" [label="after"];
-}
-"""
 
 
 @pytest.fixture
@@ -53,7 +43,6 @@ def sgpu(tmp_path: Path) -> Shell:
 
 def test_the_graph_shows_what_each_uses(sgpu: Shell) -> None:
     assert sgpu.here("graph").out == MERMAID
-    assert sgpu.here("graph", "-o", "dot").out == DOT
     data = sgpu.here("graph", "-o", "json").json["data"]
     assert [(node["address"], node["cells"], node["actions"]) for node in data["nodes"]] == [
         ("environment.gpu", 1, {}),
@@ -111,4 +100,3 @@ def test_what_a_language_would_obey_is_escaped() -> None:
     address = Address.run("a", 'x="<b>#\\')
     graph = ProjectGraph(nodes=(GraphNode(address=address),), edges=())
     assert 'n0["run.a[#34;x=#34;#60;b#62;#35;#92;#34;]"]' in graph_mermaid(graph)
-    assert '"run.a[\\"x=\\"<b>#\\\\\\"]" [shape=box' in graph_dot(graph)

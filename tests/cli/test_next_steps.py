@@ -67,7 +67,7 @@ def test_the_last_words_of_the_rank_that_failed_are_shown_if_its_output_was_not(
     assert {"    no data", "    40"} <= set(told)
     assert "    30" not in told
     assert "the last lines of rank 1:" in sgpu.here("wait", "train").err
-    again = sgpu.here("apply", "-y", "--retry-failed", "--logs", "all")
+    again = sgpu.here("apply", "-y", "--retry-failed", "--rank", "all")
     assert "[train 1] no data" in again.out
     assert "the last lines of rank" not in again.err
 

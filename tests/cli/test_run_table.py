@@ -51,7 +51,7 @@ def test_a_matrix_is_a_table_in_the_order_of_the_file(swept: Shell) -> None:
 
 
 def test_a_table_is_sorted_and_has_four_formats(swept: Shell) -> None:
-    best = swept.here("show", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
+    best = swept.here("results", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
     assert [run["returned"].get("loss") for run in best] == [5.0, 9.0, 10.0, None]
     assert best[0]["axes"] == {"lr": 10, "seed": 2}
     assert best[0]["address"] == 'run.sweep["lr=10,seed=2"]'
@@ -127,15 +127,6 @@ def test_what_gc_deleted_leaves_rows_that_say_it(swept: Shell) -> None:
     assert all("was deleted, by `sgpu gc` or by hand" in row["unread"] for row in rows)
     text = swept.here("results", "sweep").out
     assert "its record is kept: `sgpu show" in text
-
-
-def test_what_is_no_table_of_runs_is_not_sorted(sgpu: Shell) -> None:
-    sgpu.write("run.yaml", SWEEP)
-    sgpu.write("train.py", TRAIN)
-    assert sgpu.here("plan", "--out", "saved.json").code == 0
-    answer = sgpu.here("show", "saved.json", "--sort", "loss")
-    assert answer.code == 64
-    assert "`--sort` sorts a table of runs, and a saved plan is none" in answer.err
 
 
 def test_a_run_that_became_a_matrix_is_told_from_its_cells(sgpu: Shell) -> None:

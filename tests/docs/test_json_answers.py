@@ -71,7 +71,6 @@ ELSEWHERE = {
     "stacks",
     "state claim",
     "state compact",
-    "state grants",
     "state log",
     "state migrate",
     "state push",

@@ -74,7 +74,7 @@ def test_hello_returns_from_every_rank(example: Copied) -> None:
 
 def test_command_prints_each_word_once(example: Copied) -> None:
     item = example("command")
-    applied = item.sgpu("apply", "-y", "--logs", "all", "run.yaml")
+    applied = item.sgpu("apply", "-y", "--rank", "all", "run.yaml")
     words = [line.split()[-1] for line in applied.stdout.splitlines() if line.startswith("[")]
     assert sorted(words) == (item.folder / "words.txt").read_text().split()
 
@@ -83,7 +83,7 @@ def test_command_prints_each_word_once(example: Copied) -> None:
 @pytest.mark.expensive
 def test_ray_data_and_ray_tune_use_the_cluster_of_the_run(example: Copied) -> None:
     item = example("ray")
-    applied = item.sgpu("apply", "-y", "--logs", "all", "tuning.yaml")
+    applied = item.sgpu("apply", "-y", "--rank", "all", "tuning.yaml")
     assert applied.returncode == 0, applied.stderr
     assert "64 points are prepared" in applied.stdout
     (result,) = item.data("results", "tuning")["results"]

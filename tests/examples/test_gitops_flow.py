@@ -195,9 +195,7 @@ def place(
     team.change("variables.yml", "00000000-0000-0000-0000-000000000000", PRINCIPALS["planner"])
     team.author.git("push", "-q", "origin", "main")
     roles = {name: f"{place.schema}_{name}" for name in ("plan", "apply")}
-    words = ("-t", "prod", "--planner", roles["plan"], "--applier", roles["apply"])
-    team.author.environ["PGUSER"] = "owner"
-    grants = team.author.sgpu("state", "grants", *words)
+    grants = (team.author.folder / "grants.sql").read_text().replace("sgpu", str(place.schema))
     with psycopg.connect(place.address, autocommit=True) as owner:
         for role in roles.values():
             owner.execute(f"CREATE ROLE {role} LOGIN".encode())

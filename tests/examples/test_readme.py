@@ -32,7 +32,7 @@ def test_the_readme_shows_what_is_printed(example: Copied) -> None:
     head = "$ sgpu plan run.yaml\n"
     assert planned == head + _lasting(item.sgpu("plan", "run.yaml").stdout)
 
-    done = item.sgpu("apply", "-y", "run.yaml", "--logs", "all")
+    done = item.sgpu("apply", "-y", "run.yaml", "--rank", "all")
     told, _, results = applied.partition("\n$ sgpu results hello\n")
     shown = {*_lasting(done.stdout + done.stderr).splitlines()}
     quick = {"hello#1 starting"}  # may be over before anybody looks

@@ -27,7 +27,7 @@ def test_an_example_applies_and_is_then_up_to_date(
 ) -> None:
     item = example(name)
 
-    applied = item.sgpu("apply", "-y", "--logs", "all", *THERE, "run.yaml")
+    applied = item.sgpu("apply", "-y", "--rank", "all", *THERE, "run.yaml")
 
     assert applied.returncode == 0, applied.stderr
     runs = item.data("status")["runs"]

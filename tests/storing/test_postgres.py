@@ -24,13 +24,23 @@ from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
 from sgpu_decl.storing.postgres.journal import TABLES, PostgresJournal
+from sgpu_decl.storing.postgres.proposals import PROPOSALS
 from sgpu_decl.storing.postgres.server import Server, ServerConnection
 from sgpu_decl.storing.state_store import StateStore
-from sgpu_decl.storing.stores import POSTGRES, SharedPlace, grants, shared_proposals, shared_store
+from sgpu_decl.storing.stores import (
+    DEFAULT_SCHEMA,
+    POSTGRES,
+    SharedPlace,
+    shared_proposals,
+    shared_store,
+)
 from sgpu_decl.testing.workspace import WorkspaceServer
+from tests.docs.pages import ROOT
 from tests.postgres_server import binaries, new_server
 from tests.support import PATIENCE, until
 from tests.workspace_login import log_in
+
+GRANTS = ROOT / "examples" / "gitops" / "grants.sql"
 
 
 class Database:
@@ -138,18 +148,23 @@ def test_who_may_delete_compacts_and_nobody_else(applied: Database, tmp_path: Pa
         store.close()
 
 
+def test_the_page_has_the_sql_that_makes_the_tables() -> None:
+    sql = GRANTS.read_text()
+    statements = [" ".join(one.split()) for one in sql.split(";")]
+    made = [one.format(schema=DEFAULT_SCHEMA) for one in (*TABLES, PROPOSALS)]
+    assert statements[: len(made)] == made
+    assert f"```sql\n{sql}```" in (ROOT / "docs" / "state.md").read_text()
+
+
 def test_the_grants_are_enough_for_two_roles_and_no_more(
     database: Database, tmp_path: Path
 ) -> None:
-    planner, applier = f'plan "{database.role}"', f"apply-{database.role}"
+    planner, applier = f"{database.schema}_plan", f"{database.schema}_apply"
     place = SharedPlace(kind=POSTGRES, address=database.url, project="p", schema=database.schema)
-    sql = grants(place, planner=planner, applier=applier)
-    assert sql is not None
+    sql = GRANTS.read_text().replace("sgpu", database.schema)
 
     def store_of(role: str) -> StateStore:
-        # Quotes and blanks of a name are percent-encoded in a URL.
-        named = database.url.replace("owner@", f"{quote(role, safe='')}@")
-        return database.store(tmp_path / quote(role, safe=""), url=named)
+        return database.store(tmp_path / role, url=database.url.replace("owner@", f"{role}@"))
 
     with psycopg.connect(database.url, autocommit=True) as owner:
         for role in (planner, applier):
@@ -171,7 +186,7 @@ def test_the_grants_are_enough_for_two_roles_and_no_more(
                     planning.lock("apply", lineage="lin"),
                 ):
                     pass
-            named = database.url.replace("owner@", f"{quote(planner, safe='')}@")
+            named = database.url.replace("owner@", f"{planner}@")
             with closing(shared_proposals(replace(place, address=named), "t")) as proposing:
                 proposing.propose("a" * 32, b"x")
                 assert [item.content for item in proposing.proposals()] == [b"x"]

@@ -43,7 +43,7 @@ def test_the_table_of_a_sweep_has_the_last_metrics(project: Shell) -> None:
     lines = [line.split() for line in project.here("results", "sweep").out.splitlines()]
     assert lines[0] == ["lr", "attempt", "state", "time", "loss"]
     assert [line[-1] for line in lines[1:4]] == ["1", "0.333333", "0.666667"]
-    best = project.here("show", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
+    best = project.here("results", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
     assert [run["axes"]["lr"] for run in best] == [1, 2, 3]
     cells = project.here("status", "-o", "json").json["data"]["runs"]
     assert len({cell["links"]["mlflow"]["run_id"] for cell in cells}) == 3

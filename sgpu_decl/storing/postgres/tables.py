@@ -115,10 +115,10 @@ class PostgresTables:
         except InsufficientPrivilege as error:
             raise SgpuError(
                 f"the shared state in `{self.name}` refuses this: {_first_line(error)}",
-                hint="let the owner of the database run the SQL that `sgpu state grants` prints: "
-                "it makes missing tables, and gives a role that plans and one that applies their "
-                f"rights, such as `GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA {schema}` to the "
-                "one that applies",
+                hint="let the owner of the database run the SQL of `Rights in PostgreSQL` in "
+                "`docs/state.md`: it makes missing tables, and gives a role that plans and one "
+                f"that applies their rights, such as `GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA "
+                f"{schema}` to the one that applies",
                 code="state_unreachable",
             ) from error
         except (
