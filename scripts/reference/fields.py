@@ -62,7 +62,6 @@ PROJECT_CHANGES = {
     "project": "nothing is launched: it is shown to people",
     "project.name": "nothing is launched: it is shown in plans, and is `${project.name}`",
     "mode": "nothing is launched; jobs get the names, tags and schedules of the mode with the next apply",
-    "sealed": "nothing is launched: it decides which saved plans are taken from now on",
     "runs": "a new run is launched, a changed one as its fields say; one that is gone is stopped if it is active, and forgotten; its history stays",
     "jobs": "a new job is made in the workspace, a changed one is changed in place, and one that is gone is deleted",
     "jobs.NAME.renamed_from": "the job stays, with its history, and gets the new name",

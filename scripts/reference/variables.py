@@ -45,11 +45,6 @@ VARIABLES = (
         "[What ranks find](../environments.md#what-ranks-find).",
     ),
     Variable(
-        "SGPU_PLAN_KEY", _COMMANDS,
-        "The key with which saved plans are sealed and their seals are checked: any text that nobody can guess. No rank finds it. "
-        "See [Sealed plans](../pull-requests.md#sealed-plans).",
-    ),
-    Variable(
         "SGPU_TARGET", _COMMANDS,
         "The target, where neither `-t` nor `target=` of the decorator says one. `default` means none, as with `-t`.",
     ),

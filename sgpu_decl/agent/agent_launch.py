@@ -11,7 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from sgpu_decl.agent.secret_environ import inherited_variables, startup_variables
+from sgpu_decl.agent.secret_environ import startup_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def launch(
         OSError: the attempt cannot be launched, or was launched before; says why.
     """
     path = os.path.abspath(folder)
-    environ = inherited_variables(os.environ)
+    environ = dict(os.environ)
     claimed = {} if token is None else {"token": token}
     variables = json.dumps({"secrets": dict(secrets), "environ": environ, **claimed}).encode()
     log = os.open(

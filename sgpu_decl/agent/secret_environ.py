@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DESCRIPTOR",
-    "PLAN_KEY",
-    "inherited_variables",
     "memory_file",
     "receive_variables",
     "secret_names",
@@ -37,10 +35,6 @@ _SECRET = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
 DESCRIPTOR = "SGPU_ENVIRON_FD"
 """The variable that has the number of the descriptor which `split_secrets` passes to a program."""
 
-PLAN_KEY = "SGPU_PLAN_KEY"
-"""The variable that has the key of the seals of saved plans. It is for commands alone: whoever has
-it can seal a plan."""
-
 _MEMORY = "/dev/shm"  # noqa: S108
 
 
@@ -49,11 +43,6 @@ def secret_names(spec: Mapping[str, Any]) -> list[str]:
     tokens of its tracker. A user name or a host is no secret: masks would damage logs."""
     tracker = spec["tracker"] or {}
     return [*spec["secrets"], *tracker.get("secrets", ())]
-
-
-def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that code of users may have: all but the key of plans."""
-    return {name: value for name, value in environment.items() if name != PLAN_KEY}
 
 
 def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -85,10 +85,10 @@ class Session:
         project lies in now.
 
         Raises:
-            InvalidInput: the file is truncated, is not a plan, or was edited.
+            InvalidInput: the file is truncated, is not a plan, or was changed.
             StalePlan: the plan was made for another project, or from other files.
         """
-        from sgpu_decl.applying.plan_file import check_seal, check_state, load_plan, opened_root
+        from sgpu_decl.applying.plan_file import load_plan, opened_root
         from sgpu_decl.applying.plan_tree import check_tree
         from sgpu_decl.facts.checkout import Checkout
 
@@ -106,8 +106,6 @@ class Session:
             ),
             patience,
         )
-        check_seal(session._project, prepared)
-        check_state(session._project, plan)
         return session, replace(prepared, checkout=Checkout(root))
 
     @classmethod

@@ -1,12 +1,10 @@
 """Saved plans: files that someone can look at, mail, and apply later."""
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent.secret_environ import PLAN_KEY
 from sgpu_decl.applying.environment_staging import keep_environments
 from sgpu_decl.applying.pinned_code import launched_code, pin
 from sgpu_decl.applying.prepared import Prepared
@@ -17,13 +15,9 @@ from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
 from sgpu_decl.facts.location import project_above
 from sgpu_decl.facts.remotes import project_identity
-from sgpu_decl.facts.sealed_target import is_sealed
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan
-from sgpu_decl.model.state import State
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
-from sgpu_decl.planning.plan_seal import has_good_seal
-from sgpu_decl.planning.saved_plan_checks import contradictions, disagreements
 from sgpu_decl.regular_files import read_regular
 from sgpu_decl.system_errors import error_text
 
@@ -45,7 +39,7 @@ def save_plan(
     keep_environments(project, plan, prepared.environments, path.resolve(), progress)
     pin(project, plan, prepared.code, progress)
     try:
-        write_atomic(path, saved_text(plan, _key()).encode())
+        write_atomic(path, saved_text(plan).encode())
         project.store.refer(Owner(path=os.fspath(path.resolve())), set(launched_code(plan)))
     except OSError as error:
         raise SgpuError(
@@ -78,11 +72,10 @@ def load_plan(path: Path) -> "Prepared":
     """Read a saved plan.
 
     Raises:
-        InvalidInput: truncated, of another format, no plan at all, or with a seal of another key.
+        InvalidInput: truncated, changed, of another format, or no plan at all.
     """
     file = os.fspath(path)
-    text, key = read_regular(path).decode("utf-8", "replace"), _key()
-    plan, findings = saved_from_json(text, file, key)
+    plan, findings = saved_from_json(read_regular(path).decode("utf-8", "replace"), file)
     if plan is None:
         start = Place(file, 1, 1)
         raise InvalidInput(
@@ -90,36 +83,7 @@ def load_plan(path: Path) -> "Prepared":
             hint=findings[0].hint,
             diagnostics=tuple(replace(one, place=one.place or start) for one in findings),
         )
-    if (what := next(contradictions(plan), None)) is not None:
-        raise edited_plan(f"`{path}`", what)
-    sealed = bool(key) and has_good_seal(json.loads(text), key)
-    return Prepared(plan=plan, checkout=Checkout(Path(plan.project)), sealed=sealed)
-
-
-def _key() -> str:
-    return os.environ.get(PLAN_KEY, "")
-
-
-def check_seal(project: "OpenedProject", prepared: "Prepared") -> None:
-    """Refuse a saved plan without a good seal where the target takes sealed ones alone.
-
-    Raises:
-        InvalidInput: it has none, or this machine has no key to check it with.
-    """
-    if prepared.sealed or not is_sealed(project.opened):
-        return
-    where = f"the target `{prepared.plan.target}`" if prepared.plan.target else "this project"
-    if not _key():
-        raise InvalidInput(
-            f"{where} takes sealed plans alone (`sealed: true`), and `{PLAN_KEY}` is not set here",
-            hint=f"set `{PLAN_KEY}` to the key that the plan was sealed with",
-            code="unsealed_plan",
-        )
-    raise InvalidInput(
-        f"{where} takes sealed plans alone (`sealed: true`), and this plan has no seal",
-        hint=f"make it again with `sgpu plan --out run.plan` where `{PLAN_KEY}` is set",
-        code="unsealed_plan",
-    )
+    return Prepared(plan=plan, checkout=Checkout(Path(plan.project)))
 
 
 def opened_root(plan: Plan, path: Path, named: Path | None, here: Path) -> Path:
@@ -153,8 +117,9 @@ def opened_root(plan: Plan, path: Path, named: Path | None, here: Path) -> Path:
 
 def _is_planned(plan: Plan, root: Path, *, named: bool) -> bool:
     """Whether a plan is for the project in a folder. Its path means something on the machine where
-    the plan was made, its repository and the folder in it on any. Where git cannot tell, only what
-    the user `named` may be a copy of what lies on this machine too."""
+    the plan was made, its repository and the folder in it on any. Where git cannot tell, the files
+    of what is launched have to be here; and only what the user `named` may be a copy of what lies
+    on this machine too."""
     planned = Path(plan.project).resolve()
     if planned == root:
         return True
@@ -164,7 +129,11 @@ def _is_planned(plan: Plan, root: Path, *, named: bool) -> bool:
         if same is not None:
             return same
     if not planned.is_dir():
-        return True
+        return all(
+            (root / change.launch.owner).is_file()
+            for change in plan.changes
+            if change.launch and change.launches
+        )
     return named and not (planned.is_relative_to(root) or root.is_relative_to(planned))
 
 
@@ -173,37 +142,4 @@ def _other_project(planned: Path, root: Path) -> StalePlan:
         f"this plan was made for the project `{planned}`, not for `{root}`",
         hint=f"apply it there, or name its folder on this machine: `--project {planned}`",
         code="other_project",
-    )
-
-
-def check_state(project: "OpenedProject", plan: Plan) -> None:
-    """Refuse a saved plan that does not fit the state. If the state has changed since the plan,
-    apply refuses the plan as stale.
-
-    Raises:
-        InvalidInput: it launches, stops or shows something else than planning would.
-    """
-    state = project.states.read()
-    if plan.serial == 0 and state is None:
-        state = State(lineage=plan.lineage, serial=0, resources={})
-    for change in plan.changes:
-        owner = change.launch.owner if change.launch else None
-        recorded = state.resources.get(change.address) if state else None
-        if owner is None or (recorded is not None and recorded.owner == owner):
-            continue
-        if not (project.root / owner).is_file():
-            raise edited_plan(
-                "the saved plan", f"names no file that is here for `{change.address}`"
-            )
-    if state is None or (state.lineage, state.serial) != (plan.lineage, plan.serial):
-        return
-    if (what := next(disagreements(plan, project.believed(state)), None)) is not None:
-        raise edited_plan("the saved plan", what)
-
-
-def edited_plan(name: str, what: str) -> InvalidInput:
-    """The error for a saved plan that somebody changed."""
-    return InvalidInput(
-        f"{name} is not what `sgpu plan` made: it {what}",
-        hint="make it again with `sgpu plan --out run.plan`",
     )

@@ -22,9 +22,8 @@ class Prepared:
     `counted` maps one to what of it counts, with the name of the first such run; `environments`
     maps one to what it takes to make that environment. What they lack, as those of a saved plan do,
     is looked for in the stores and made again from what the plan says. `staged` says that ranks
-    find both where they will look, `sealed` that it was read from a file with a good
-    seal. `keep_warm` are the seconds that what the ranks of a
-    call import stays imported.
+    find both where they will look. `keep_warm` are the seconds that what the ranks of a call import
+    stays imported.
     """
 
     plan: "Plan"
@@ -34,7 +33,6 @@ class Prepared:
     environments: "Mapping[str, Recipe]" = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
     staged: bool = False
-    sealed: bool = False
     keep_warm: float = 0.0
 
     @property

@@ -21,7 +21,7 @@ __all__ = ["KINDS", "offered"]
 
 _WIDEST = 70
 _OF_FILE = (
-    "project", "mode", "sealed", "include", "state", "variables", "targets", "removed",
+    "project", "mode", "include", "state", "variables", "targets", "removed",
 )  # fmt: skip
 """Blocks of a project that belong to the file: nobody changes them for one command."""
 

@@ -23,7 +23,7 @@ file."""
 _SHARED_BLOCKS = ("defaults", "functions", "targets")
 """Blocks whose fields may stand in several files, each in one."""
 _FRAGMENT = frozenset({*_NAMED_BLOCKS, *_SHARED_BLOCKS})
-_TARGET_OF_ROOT = frozenset({"mode", "presets", "sealed", "state", DEFAULT, EXTENDS})
+_TARGET_OF_ROOT = frozenset({"mode", "presets", "state", DEFAULT, EXTENDS})
 
 
 def keys_of_root(root: yaml_nodes.Mapping) -> Iterator[Diagnostic]:

@@ -1,10 +1,12 @@
 """A project file: `sgpu.yml`."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from sgpu_decl.config.block import Block, Flag, Name
+from sgpu_decl.config.block import Block, Name
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
@@ -45,6 +47,13 @@ class Defaults(Block):
 
 
 class ProjectFile(Block):
+    elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "sealed": "saved plans have no seals any more; `sgpu apply --reviewed` carries out "
+            "only what `sgpu plan --propose` has shown"
+        }
+    )
+
     project: Project | None = Field(None, description="The name of the project.")
     mode: Mode = Field(
         Mode.PRODUCTION,
@@ -52,11 +61,6 @@ class ProjectFile(Block):
         "USER]`, jobs have the tag `dev`, and their schedules and triggers are paused unless "
         "`paused` is set. If it says `production`, `--set` and a git checkout with changes are "
         "refused.",
-    )
-    sealed: Flag = Field(
-        default=False,
-        description="Usually set in a target: whether `sgpu apply PLAN` takes only plans with a "
-        "seal, made with the key in `SGPU_PLAN_KEY`.",
     )
     runs: dict[Name, RunConfig] = Field(
         {}, description="The runs by name; each is written as in a run file."

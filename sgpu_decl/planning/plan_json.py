@@ -28,9 +28,9 @@ from sgpu_decl.model.plan import (
     PackageChange,
     Plan,
 )
-from sgpu_decl.planning.plan_seal import SEAL, has_good_seal, with_seal
 
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
+_SEAL = "seal"  # of plans that were saved while there were sealed ones
 _SAVED = frozenset({"project", "destroy", "values_left_out", "identity"})
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
 _LONGEST_BRANCH = 1000  # files have shorter names
@@ -52,10 +52,9 @@ def saved_to_json(plan: Plan) -> dict[str, Json]:
     }
 
 
-def saved_text(plan: Plan, key: str = "") -> str:
-    """Return the text of a saved plan: canonical, so that equal plans are equal files. With a key,
-    it is sealed."""
-    return canonical(with_seal({**saved_to_json(plan), _CHECKSUM: plan_id(plan)}, key)) + "\n"
+def saved_text(plan: Plan) -> str:
+    """Return the text of a saved plan: canonical, so that equal plans are equal files."""
+    return canonical({**saved_to_json(plan), _CHECKSUM: plan_id(plan)}) + "\n"
 
 
 def plan_id(plan: Plan) -> str:
@@ -64,25 +63,17 @@ def plan_id(plan: Plan) -> str:
 
 
 def saved_from_json(
-    text: str, file: str | None = None, key: str = ""
+    text: str, file: str | None = None
 ) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
-    """Read a saved plan; `file` names it in diagnostics. Never raises for a bad one. With a key, a
-    seal has to be that of the key; a plan without a seal is read, too."""
+    """Read a saved plan; `file` names it in diagnostics. Never raises for a bad one."""
     about = f"`{file}`" if file else "the plan file"
     try:
         value = json.loads(text, parse_constant=_constant)
         checksum = None
         if isinstance(value, dict):
-            if key and SEAL in value and not has_good_seal(value, key):
-                raise _Refused(
-                    "has a seal that was made with another key, or was changed after it was sealed",
-                    code="bad_seal",
-                    hint="set `SGPU_PLAN_KEY` to the key that it was sealed with; or make it again",
-                )
-            value.pop(SEAL, None)
+            value.pop(_SEAL, None)
             checksum = value.pop(_CHECKSUM, None)
         plan = _saved_plan(value)
-        # What is shown of a plan is what it launches: neither was edited since it was saved.
         if checksum != digest(canonical(value)):
             raise _Refused("was changed after it was saved", code="plan_edited")
     except json.JSONDecodeError as error:

@@ -106,7 +106,6 @@ _OTHER_OPTIONS = {
     "targets": "choose a target with `-t NAME`, and set the field itself",
     "include": "files are read before options: name them in the file",
     "mode": "the file or a target says it: choose a target with `-t NAME`",
-    "sealed": "the file or a target says it: choose a target with `-t NAME`",
     "project": "the state belongs to the project that the file names",
     "state": "the state is found before options are read: the file or a target says where it is",
 }

@@ -252,15 +252,6 @@ def test_a_rank_that_died_leaves_the_next_call_as_it_was(calls: Calls, code: str
     assert (start, [rank["seen"] for rank in found]) == ("warm", [1, 1])
 
 
-def test_the_key_of_plans_reaches_no_warm_rank(calls: Calls) -> None:
-    calls.first()
-    source = "import os\ndef main():\n    return os.environ.get('SGPU_PLAN_KEY')\n"
-    attempt, start = calls.launch(source, SGPU_PLAN_KEY="of commands alone")
-    assert start == "warm"
-    assert set(attempt.values()) == {None}
-    attempt.until_gone()
-
-
 def test_a_killed_supervisor_of_a_warm_call_takes_everything_with_it(calls: Calls) -> None:
     calls.first()
     attempt, start = calls.launch("import signal\nmain = signal.pause")

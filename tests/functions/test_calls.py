@@ -34,18 +34,6 @@ def test_each_rank_returns_a_value_in_rank_order(project: Path) -> None:
     assert "train#1" in result._repr_html_()
 
 
-def test_a_call_does_not_find_the_key_of_plans(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SGPU_PLAN_KEY", "of commands alone")
-
-    @distributed(gpus=1, gpu_type="CPU")
-    def train() -> str | None:
-        return os.environ.get("SGPU_PLAN_KEY")
-
-    assert train.distributed() == [None]
-
-
 def test_the_code_of_calls_on_this_machine_is_not_compared(project: Path) -> None:
     @distributed(gpus=1, gpu_type="CPU")
     def train() -> None: ...

@@ -247,6 +247,13 @@ def test_equal_plans_are_equal_bytes(made: Any, world: Any) -> None:
     assert saved_text(made) == saved_text(world.plan())
 
 
+def test_every_changed_character_is_refused(made: Any) -> None:
+    text = saved_text(made).rstrip()
+    for place in range(0, len(text), 17):
+        other = "x" if text[place] != "x" else "y"
+        refusal(f"{text[:place]}{other}{text[place + 1 :]}")
+
+
 def test_a_plan_that_was_edited_is_refused(made: Any) -> None:
     saved = json.loads(saved_text(made))
     saved["changes"][0]["attempt"] = 77

@@ -10,7 +10,6 @@ from typing import Any
 
 from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.agent.marked_answer import MARK, marked_answer
-from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured import interpreter_probe
 from sgpu_decl.environments.package_lists.site_folders import virtual_environment
@@ -63,7 +62,6 @@ def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInt
     try:
         answer = subprocess.run(
             [program or path, "-I", "-c", text, "user" if user_site else "", prefix, MARK],
-            env=inherited_variables(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sgpu_decl.agent.secret_environ import inherited_variables
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import SgpuError
@@ -100,9 +99,7 @@ def run_uv(
     Raises:
         SgpuError: it cannot be started.
     """
-    variables = {
-        name: value for name, value in inherited_variables(environ).items() if name not in _UNSET
-    }
+    variables = {name: value for name, value in environ.items() if name not in _UNSET}
     words: list[str] = []
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
         stdin.write(stdin_text.encode())

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from sgpu_decl.agent.secret_environ import PLAN_KEY
 from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.base import Backend, LaunchRequest
 from sgpu_decl.cli.main import main
@@ -77,7 +76,6 @@ def again(gate):
 
 def tell():
     print("the word is", os.environ["WORD"], flush=True)
-    print("the key of plans:", os.environ.get("SGPU_PLAN_KEY"), flush=True)
     return len(os.environ["WORD"])
 
 
@@ -178,7 +176,6 @@ class BackendBench:
             **os.environ,
             **stores,
             "NO_COLOR": "1",
-            PLAN_KEY: "of commands alone",
             **case.environ,
         }
 

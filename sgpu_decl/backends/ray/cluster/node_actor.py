@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # Variables of Ray's workers that mean something else to the ranks; beside them all of `RAY_`.
-_LEAKED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SGPU_PLAN_KEY", "SPT_NOENV")
+_LEAKED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
 _LIFELINE, _LOCK, _VARIABLES, _INPUTS = 3, 4, 5, 6  # descriptors of the node program
 _ARCHIVE = "agent.zip"
 
