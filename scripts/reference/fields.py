@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 # Fields
 
-Every field of a run file and of a project file. `sgpu schema run.retry` prints the same about one field, and
+Every field of a run file and of a project file. `sgpu explain run.retry` prints the same about one field, and
 [YAML files](../yaml.md) says how files are read. Each field names what a change of it does:
 
 - **a new attempt**: the run computes something else, so the next apply launches it.

@@ -107,8 +107,11 @@ ANSWERS = {
     ),
     "env requirements": _answer("base requirements left_out", "The text of the file.", stable=False),
     "env diff": _answer("before after facts added removed changed partial", "What differs.", stable=False),
-    "schema": _answer("path type default description required children", "The field. Without PATH, all JSON Schemas by name.", stable=False, inside="children[]=A-field"),
-    "explain": _answer("code severities exit_code meaning example solution", "The code. Without CODE, `codes`: all of them.", stable=False),
+    "schema": _answer("run project plan state events stream", "The JSON Schemas by name; with `--write`, `written`: the folder.", stable=False),
+    "explain": _answer(
+        "", "The code, or the field. Without a name, `codes`: all of them.", stable=False,
+        sometimes="code severities exit_code meaning example solution path type default description required children", inside="children[]=A-field",
+    ),
     "gc": _answer(
         "attempts bytes code_bytes environment_bytes freed kept not_found problems", "What was deleted, or would be; `kept` is old enough to go, and stays.", stable=False,
         inside="freed[]=An-attempt-that-goes kept[]=An-attempt-that-stays not_found[]=An-owner-that-is-not-found problems[]=A-thing-that-gc-could-not-do",

@@ -150,8 +150,8 @@ def _below(
     return fields, values
 
 
-def _explained_paths(_: click.Context, incomplete: str) -> Offers:
-    """The fields that `sgpu schema` explains."""
+def _explained_fields(_: click.Context, incomplete: str) -> Offers:
+    """The fields that `sgpu explain` explains."""
     root, dot, rest = incomplete.partition(".")
     if not dot:
         return [("run", "The fields of a run."), ("project", "The fields of a project file.")]
@@ -178,7 +178,7 @@ KINDS: dict[str, Callable[[click.Context, str], Offers]] = {
     "addresses": _addresses,
     "targets": _targets,
     "settable paths": _settable_paths,
-    "explained paths": _explained_paths,
+    "explained fields": _explained_fields,
     "codes": _codes,
     "commands": _commands,
 }

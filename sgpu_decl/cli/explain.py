@@ -1,5 +1,6 @@
 """`sgpu explain`."""
 
+import dataclasses
 from collections.abc import Collection
 
 import click
@@ -13,39 +14,80 @@ from sgpu_decl.views.codes_text import code_list, code_text
 
 __all__ = ["command"]
 
+_ROOTS = ("run", "project")
 _MOST = 3
 
 
 @click.command("explain")
-@click.argument("code", required=False, metavar="[CODE]", shell_complete=completed_by("codes"))
+@click.argument(
+    "name",
+    required=False,
+    metavar="[CODE|FIELD]",
+    shell_complete=completed_by("codes", "explained fields"),
+)
 @output_option()
-def command(*, code: str | None, output: str) -> int:
-    """Explain a code of a check or an error, such as `unknown_key`: what it means, an example, and
-    what to do.
+def command(*, name: str | None, output: str) -> int:
+    """Explain a code of a check or an error, such as `unknown_key`, or a field, such as `run.gpus`.
 
-    Errors and checks show their code in brackets, as in `error[unknown_key]`. Without CODE, all
-    codes are listed.
+    Errors and checks show their code in brackets, as in `error[unknown_key]`. The path of a field
+    begins with `run` or `project`; `run` alone lists the fields of a run. Without a name, all codes
+    are listed.
 
-    Exit codes: 0, and 1 if there is no such code.
+    Exit codes: 0, and 1 if there is no such code or field.
     """
     codes = registry()
-    if code is None:
+    if name is None:
         if output == "json":
             answer({"codes": [entry.to_json() for entry in codes.values()]})
         else:
             show(code_list(codes.values()))
-        return 0
-    if code not in codes:
-        near = " or ".join(f"`{entry}`" for entry in _near(code, codes))
-        raise NotFound(
-            f"there is no code `{code}`",
-            hint=f"did you mean {near}?" if near else "`sgpu explain` lists all codes",
-        )
-    if output == "json":
-        answer(codes[code].to_json())
+    elif name in codes:
+        if output == "json":
+            answer(codes[name].to_json())
+        else:
+            show(code_text(codes[name]))
+    elif name.partition(".")[0] in _ROOTS:
+        _show_field(name, output)
     else:
-        show(code_text(codes[code]))
+        near = " or ".join(f"`{entry}`" for entry in (*_fields(name), *_near(name, codes)))
+        raise NotFound(
+            f"there is no code or field `{name}`",
+            hint=f"did you mean {near}?"
+            if near
+            else "`sgpu explain` lists all codes, `sgpu explain run` the fields of a run",
+        )
     return 0
+
+
+def _show_field(path: str, output: str) -> None:
+    from sgpu_decl.api.published_schemas import describe
+
+    field = describe(path)
+    if output == "json":
+        answer(dataclasses.asdict(field))
+        return
+    show(f"{field.path}: {field.type}")
+    if field.default is not None:
+        show(f"  default: {field.default}")
+    show(f"  {field.description}")
+    for child in field.children:
+        name = child.path.rpartition(".")[2]
+        kind = f"{child.type}, required" if child.required else child.type
+        show(f"  {name}: {kind}")
+        show(f"      {child.description}")
+
+
+def _fields(name: str) -> list[str]:
+    """The fields of a run or a project file that have this path below it (`gpus`)."""
+    from sgpu_decl.api.published_schemas import describe
+
+    found = []
+    for root in _ROOTS if name else ():
+        try:
+            found.append(describe(f"{root}.{name}").path)
+        except NotFound:
+            continue
+    return found
 
 
 def _near(text: str, codes: Collection[str]) -> list[str]:

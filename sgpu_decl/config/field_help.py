@@ -1,4 +1,4 @@
-"""What a field means, in words: `sgpu schema run.env.variables`."""
+"""What a field means, in words: `sgpu explain run.env.variables`."""
 
 import types
 from enum import StrEnum
@@ -56,14 +56,7 @@ def describe(path: str) -> FieldHelp:
     parts = path.split(".")
     root = _ROOTS.get(parts[0])
     if root is None:
-        near = nearest(parts[0], _ROOTS)
-        raise NotFound(
-            f"there is no field `{path}`",
-            hint=f"did you mean `{near}`?"
-            if near
-            else "a path begins with `run` or `project`; `sgpu schema --write DIR` writes the "
-            "schemas of plans, states and events too",
-        )
+        raise NotFound(f"there is no field `{path}`", hint="a path begins with `run` or `project`")
     annotation: object = root
     field_help = FieldHelp(
         path=parts[0], type="mapping", default=None, required=True,

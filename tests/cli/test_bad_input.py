@@ -663,7 +663,7 @@ def test_durations_of_options_are_written_as_those_of_the_file(sgpu: Shell) -> N
         (("gc", "--keep-last", "x"), "`x` is not a whole number of at least 0"),
         (("apply", "--parallelism", "0"), "`0` is not a whole number of at least 1"),
         (("logs", "hello", "--restart", "1.5"), "`1.5` is not a whole number of at least 0"),
-        (("schema", "plan"), "`sgpu schema --write DIR`"),
+        (("explain", "run.gpu"), "did you mean `run.gpus`?"),
         (("init", "run.yaml"), "`run.yaml` is a file, not a folder"),
         (("show", "environment.hello"), "no environment matches `environment.hello`"),
         (("state", "mv", "hello", "run.hello"), "`run.hello` has that address already"),

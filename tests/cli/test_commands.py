@@ -338,12 +338,12 @@ def test_what_init_writes_plans_and_applies(sgpu: Shell) -> None:
     assert "rank 0 of 2: step 5" in applied.out
 
 
-def test_schema_explains_fields_and_writes_files(sgpu: Shell) -> None:
-    assert "run.env.variables" in sgpu.here("schema", "run.env.variables").out
-    assert sgpu.here("schema", "run", "-o", "json").json["data"]["children"]
-    wrong = sgpu.here("schema", "run.env.variabels")
-    assert wrong.code == 1
-    assert "variables" in wrong.err
+def test_schema_lists_prints_and_writes_schemas(sgpu: Shell) -> None:
+    names = sgpu.here("schema").out.split()
+    assert {"run", "project", "plan"} <= set(names)
+    assert list(sgpu.here("schema", "-o", "json").json["data"]) == names
+    refused = sgpu.here("schema", "run.gpus")
+    assert (refused.code, "hint: `sgpu explain run.gpus` does" in refused.err) == (64, True)
     assert sgpu.here("schema", "--write", "here").code == 0
     assert (sgpu.folder / "here" / "run.v1.schema.json").is_file()
 

@@ -58,15 +58,15 @@ def test_runs_attempts_and_targets(launched: Shell) -> None:
     assert values(launched, "logs", "--project", "") == [":folders"]
 
 
-def test_fields_of_set_and_schema(launched: Shell) -> None:
+def test_fields_of_set_and_explain(launched: Shell) -> None:
     fields = values(launched, "apply", "--set", "")
     assert {"gpus=", "env.", "args."} <= set(fields)
     assert not {"name=", "targets.", "variables."} & set(fields)
     assert values(launched, "apply", "--set", "env.va") == ["env.variables."]
     assert values(launched, "apply", "--set", "env.variables.") == []
-    assert values(launched, "schema", "") == ["run", "project"]
-    assert values(launched, "schema", "run.env.va") == ["run.env.variables"]
-    assert "run.gpus" in values(launched, "schema", "run.")
+    assert values(launched, "explain", "")[-2:] == ["run", "project"]
+    assert values(launched, "explain", "run.env.va") == ["run.env.variables"]
+    assert "run.gpus" in values(launched, "explain", "run.")
 
 
 def test_what_no_option_may_set_is_not_offered() -> None:

@@ -165,7 +165,7 @@ def test_a_wrong_value_of_an_option_is_refused(sgpu: Shell, name: str, option: s
         (("cancel", "hello", "--no-wait", "--force-after", "1s"), "leave out `--force-after`"),
         (("env", "show", "gpu-4", "-t", "prod"), "`gpu-4` names no environment of a project"),
         (("env", "diff", "this", "gpu-4", "--project", "."), "`this` names no environment"),
-        (("schema", "run", "--write", "schemas"), "leave out the path"),
+        (("schema", "run", "--write", "schemas"), "`sgpu explain run` does"),
         (("logs", "hello", "-f", "-o", "json"), "`-o json` is one object"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`sgpu explain`: what a code means, and what to do."""
+"""`sgpu explain`: what a code means, and what to do; what a field means."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def test_a_code_is_explained_with_an_example_and_the_way_out(sgpu: Any) -> None:
         "example:",
         "    gpsu: 4",
         "",
-        "what to do: Use the key that the message suggests; `sgpu schema` lists all.",
+        "what to do: Use the key that the message suggests; `sgpu explain run` lists all.",
     ]
 
 
@@ -47,7 +47,27 @@ def test_without_a_code_all_are_listed(sgpu: Any) -> None:
 def test_an_unknown_code_is_answered_with_the_nearest(sgpu: Any) -> None:
     misspelt = sgpu.here("explain", "unkown-key")
     assert misspelt.code == 1
-    assert "there is no code `unkown-key`" in misspelt.err
+    assert "there is no code or field `unkown-key`" in misspelt.err
     assert "hint: did you mean `unknown_key`" in misspelt.err
     assert "`psutil_missing`" in sgpu.here("explain", "psutil").err
     assert "hint: `sgpu explain` lists all codes" in sgpu.here("explain", "").err
+
+
+def test_a_field_is_explained(sgpu: Any) -> None:
+    variables = sgpu.here("explain", "run.env.variables")
+    assert variables.out.startswith("run.env.variables: mapping of text\n")
+    fields = sgpu.here("explain", "run", "-o", "json").json["data"]["children"]
+    assert "run.gpus" in [field["path"] for field in fields]
+    assert "project.removed: " in sgpu.here("explain", "project.removed").out
+
+
+def test_a_field_that_is_misspelt_or_has_no_root_is_answered_with_the_nearest(sgpu: Any) -> None:
+    for name, near in (
+        ("run.env.variabels", "`run.env.variables`"),
+        ("gpus", "`run.gpus`"),
+        ("env.variables", "`run.env.variables`"),
+        ("removed", "`project.removed`"),
+    ):
+        wrong = sgpu.here("explain", name)
+        assert wrong.code == 1
+        assert near in wrong.err.partition("hint: did you mean ")[2], name

@@ -117,7 +117,7 @@ def test_looking_at_a_run_that_ended_validates_no_file(sgpu: Any) -> None:
 def test_the_tab_key_validates_no_file(sgpu: Any) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
     assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
-    keys = (["l"], ["logs", ""], ["logs", "a#"], ["plan", "--set", "en"], ["schema", "run."])
+    keys = (["l"], ["logs", ""], ["logs", "a#"], ["plan", "--set", "en"], ["explain", "run."])
     for words in keys:
         code, tops = imported(sgpu.folder, "completion", "values", "--", *words)
         assert code == 0
