@@ -117,6 +117,7 @@ ANSWERS = {
         inside="freed[]=An-attempt-that-goes kept[]=An-attempt-that-stays not_found[]=An-owner-that-is-not-found problems[]=A-thing-that-gc-could-not-do",
     ),
     "doctor": _answer("project findings summary", "One finding for each check.", stable=False, inside="findings[]=A-check summary=Counted-checks"),
+    "doctor probe": _answer("project findings summary", "As of `doctor`.", stable=False, inside="findings[]=A-check summary=Counted-checks"),
     "init": _answer("written name required", "The files that it wrote.", stable=False),
     "version": _answer("version", "The version.", stable=False),
     "adopt": _answer("adopted id", "The job.", stable=False),

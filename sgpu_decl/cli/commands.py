@@ -156,6 +156,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "explain": ("sgpu explain unknown_key", "sgpu explain run.env.variables"),
     "gc": ("sgpu gc --dry-run", "sgpu gc -y --keep-last 1 --older-than 7d"),
     "doctor": ("sgpu doctor", "sgpu doctor -t prod"),
+    "doctor probe": ("sgpu doctor probe -t prod", "sgpu doctor probe -t prod --nodes 2"),
     "doctor report": ("sgpu doctor report -t prod",),
     "dev": ("sgpu dev workspace",),
     "dev workspace": ("sgpu dev workspace --port 8080",),
@@ -237,6 +238,22 @@ GONE = {
     ),
     "sgpu plan --parallelism": "leave it out: only `sgpu apply` launches runs",
     "sgpu show --sort": "`sgpu results NAME --sort COLUMN` sorts the table",
+    **dict.fromkeys(
+        (
+            f"sgpu doctor {option}"
+            for option in [
+                "--probe",
+                "--nodes",
+                "--base",
+                "--secret",
+                "--patience",
+                "--limit",
+                "--only",
+                "-y",
+            ]
+        ),
+        "`sgpu doctor probe` measures nodes",
+    ),
     "sgpu state grants": "`Rights in PostgreSQL` in `docs/state.md` has the SQL",
 }
 """Commands and options of former versions, and what to do instead."""

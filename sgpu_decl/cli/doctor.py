@@ -10,10 +10,11 @@ import click
 
 from sgpu_decl.cli.commands import examples
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
-from sgpu_decl.cli.probe import ProbeRequest, probe_options, sigterm_as_interrupt
+from sgpu_decl.cli.probe import probe_findings, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 from sgpu_decl.model.doctor_finding import Grade
+from sgpu_decl.model.probe import ProbeOptions
 from sgpu_decl.model.target import target_option
 from sgpu_decl.views.doctor_report import report_text
 from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
@@ -25,26 +26,26 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-
-@click.group("doctor", invoke_without_command=True)
-@project_options
-@probe_options
-@click.option(
-    "--platform", is_flag=True,
-    help="Check the platforms of the runs, as -t does, in a file without targets.",
-)  # fmt: skip
-@click.option(
+_profile_option = click.option(
     "--profile",
     metavar="FILE",
     help="Write the found values to this new file, for `sgpu dev workspace --profile`.",
 )
+
+
+@click.group("doctor", invoke_without_command=True)
+@project_options
+@click.option(
+    "--platform", is_flag=True,
+    help="Check the platforms of the runs, as -t does, in a file without targets.",
+)  # fmt: skip
+@_profile_option
 @output_option()
 @click.pass_context
 def command(
     context: click.Context,
     *,
     source: ProjectSource,
-    probe: "ProbeRequest | None",
     platform: bool,
     profile: str | None,
     output: str,
@@ -57,44 +58,53 @@ def command(
     checks the login, the APIs, and files in the staging folder. It is free, takes less than 30 s,
     and leaves nothing behind.
 
-    With --probe, launch short runs that measure the nodes of the platform. They use GPUs, so the
-    command shows their cost and asks first. It deletes all that they made, after Ctrl-C too.
-
     The exit code is 1 if a check failed.
     """
     if context.invoked_subcommand is not None:
-        if source != ProjectSource() or probe or platform or profile or output != "text":
+        if source != ProjectSource() or platform or profile or output != "text":
             name = context.invoked_subcommand
             raise Usage(
                 f"options of `{name}` follow its name", hint=f"sgpu doctor {name} -t TARGET"
             )
         return 0
-    session = source.session()
-    project = str(session.root) if session.in_project else None
-    if source.target is not None:
-        session.check_target()
-    measures = source.target is not None or platform or probe is not None
-    if measures:
-        findings = session.doctor.target() if probe is None else probe.findings(session)
-        file = None if profile is None else Path(profile)
-        kind = "free" if probe is None else "probe"
-        only = () if probe is None else probe.options.only
-        keep = _kept(session, kind, findings, file, only=only)
-        try:
-            with sigterm_as_interrupt(), closing(keep) as kept_findings:
-                return report(kept_findings, output, project)
-        except KeyboardInterrupt:
-            hint = "what was made in the workspace is deleted; nothing goes on there"
-            raise Interrupted("interrupted", hint=hint) from None
+    session = _opened(source)
+    if source.target is not None or platform:
+        return _measured(session, "free", session.doctor.target(), profile, output)
     if profile is not None:
         hint = "name it with `-t`, or add `--platform`"
         raise Usage("`--profile` goes with a platform", hint=hint)
-    if project is None:
+    if not session.in_project:
         note(
             f"note: no project in `{session.root}` or in a folder above it: only this machine is "
             "checked"
         )
-    return report(session.doctor.machine(), output, project)
+    return _report(session.doctor.machine(), output, _project(session))
+
+
+@command.command("probe", epilog=examples("doctor probe"))
+@project_options
+@probe_options
+@click.option("-y", "--auto-approve", is_flag=True, help="Launch without asking.")
+@_profile_option
+@output_option()
+def probe_command(
+    *,
+    source: ProjectSource,
+    options: ProbeOptions,
+    auto_approve: bool,
+    profile: str | None,
+    output: str,
+) -> int:
+    """Launch short runs that measure the nodes of the platforms that the target uses.
+
+    They use GPUs, so the command shows their cost and asks first. It deletes all that they made,
+    after Ctrl-C too.
+
+    The exit code is 1 if a check failed.
+    """
+    session = _opened(source)
+    findings = probe_findings(session, options, auto=auto_approve)
+    return _measured(session, "probe", findings, profile, output, only=options.only)
 
 
 @command.command("report", epilog=examples("doctor report"))
@@ -106,6 +116,36 @@ def report_command(*, source: ProjectSource) -> int:
     session.check_target()
     show(report_text(session.doctor.kept()).removesuffix("\n"))
     return 0
+
+
+def _opened(source: ProjectSource) -> "Session":
+    session = source.session()
+    if source.target is not None:
+        session.check_target()
+    return session
+
+
+def _project(session: "Session") -> str | None:
+    return str(session.root) if session.in_project else None
+
+
+def _measured(
+    session: "Session",
+    kind: str,
+    findings: "Generator[Finding, None, None]",
+    profile: str | None,
+    output: str,
+    *,
+    only: tuple[str, ...] = (),
+) -> int:
+    """Report what is found of platforms, and keep it. Returns the exit code."""
+    keep = _kept(session, kind, findings, None if profile is None else Path(profile), only=only)
+    try:
+        with sigterm_as_interrupt(), closing(keep) as kept_findings:
+            return _report(kept_findings, output, _project(session))
+    except KeyboardInterrupt:
+        hint = "what was made in the workspace is deleted; nothing goes on there"
+        raise Interrupted("interrupted", hint=hint) from None
 
 
 def _kept(
@@ -131,7 +171,7 @@ def _kept(
         note(f"`sgpu doctor report{target}` prints this without names, for an issue")
 
 
-def report(findings: "Iterable[Finding]", output: str, project: str | None) -> int:
+def _report(findings: "Iterable[Finding]", output: str, project: str | None) -> int:
     """Show findings as they come, or all of them as one JSON object. Return the exit code.
 
     Args:

@@ -1,4 +1,4 @@
-"""`sgpu doctor --probe`: runs on a platform that measure its nodes."""
+"""`sgpu doctor probe`: runs on a platform that measure its nodes."""
 
 import functools
 import re
@@ -14,7 +14,6 @@ from sgpu_decl.cli.approval import confirm
 from sgpu_decl.cli.options import read_duration, whole
 from sgpu_decl.cli.terminal_output import note, show
 from sgpu_decl.errors import Usage
-from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.probe import ACTS, ProbeOptions
 from sgpu_decl.views.doctor_text import probe_cost_text
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api.doctor_calls import PlatformChecks
     from sgpu_decl.model.doctor_finding import Finding
 
-__all__ = ["ProbeRequest", "probe_options", "sigterm_as_interrupt"]
+__all__ = ["probe_findings", "probe_options", "sigterm_as_interrupt"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -33,78 +32,50 @@ _USED_IN = {"--nodes": ("gang",), "--secret": ("report",), "--limit": ("retried"
 _SHORTEST = 3.0  # seconds: a third of it must be told from all of it
 _OPTIONS = (
     click.option(
-        "--probe", is_flag=True,
-        help="Launch short runs that measure the nodes of the target's platform.",
+        "--nodes", callback=whole(1), metavar="N", help="How many nodes to use together, 1 or 2."
     ),
+    click.option("--base", metavar="NAME", help="The `env.base` of the nodes."),
+    click.option("--secret", metavar="SCOPE/KEY", help="A secret for nodes to resolve."),
+    click.option("--patience", metavar="D", help="How long to wait for a GPU, 30m by default."),
     click.option(
-        "--nodes", callback=whole(1), metavar="N",
-        help="With --probe: how many nodes to use together, 1 or 2.",
-    ),
-    click.option("--base", metavar="NAME", help="With --probe: the `env.base` of the nodes."),
-    click.option(
-        "--secret", metavar="SCOPE/KEY", help="With --probe: a secret for nodes to resolve."
-    ),
-    click.option(
-        "--patience", metavar="D", help="With --probe: how long to wait for a GPU, 30m by default."
-    ),
-    click.option(
-        "--limit", metavar="D",
-        help="With --probe: the time limit that one run exceeds, 60s by default.",
+        "--limit", metavar="D", help="The time limit that one run exceeds, 60s by default."
     ),
     click.option(
         "--only", type=click.Choice(ACTS), multiple=True,
-        help="With --probe: launch this run alone (repeatable).",
-    ),
-    click.option(
-        "-y", "--auto-approve", is_flag=True, help="With --probe: launch without asking."
+        help="Launch this run alone (repeatable).",
     ),
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeRequest:
-    """The probe that the command line asks for. With `auto` it starts without a question."""
-
-    options: ProbeOptions
-    auto: bool
-
-    def findings(self, session: "Session") -> "Generator[Finding, None, None]":
-        """Probe each platform that the target uses.
-
-        Raises:
-            NotApproved: nobody said yes.
-            SgpuError: there is no platform, it does not answer, or it does not allow it.
-        """
-        for platform in session.doctor.platforms():
-            yield from _probed(platform, self.options, auto=self.auto)
-
-
 def probe_options(command: Command) -> Command:
-    """Add the options of a probe. The command gets them as `probe`, `None` without `--probe`."""
+    """Add the options of a probe, handed to the command as one `options`."""
 
     @functools.wraps(command)
     def wrapped(
-        *args: Any, probe: bool, auto_approve: bool, nodes: int | None, base: str | None,
-        secret: str | None, patience: str | None, limit: str | None, only: tuple[str, ...],
-        **kwargs: Any,
+        *, nodes: int | None, base: str | None, secret: str | None, patience: str | None,
+        limit: str | None, only: tuple[str, ...], **rest: Any,
     ) -> Any:  # fmt: skip
-        values = {
-            "--nodes": nodes, "--base": base, "--secret": secret, "--patience": patience,
-            "--limit": limit, "--only": only or None, "-y": auto_approve or None,
-        }  # fmt: skip
-        names = [name for name, value in values.items() if value is not None]
-        if names and not probe:
-            raise Usage(f"`{names[0]}` is an option of a probe", hint="add `--probe`")
-        request = None
-        if probe:
-            _check_only(only, names, nodes)
-            options = _options(nodes, base, secret, patience, limit, only)
-            request = ProbeRequest(options=options, auto=auto_approve)
-        return command(*args, probe=request, **kwargs)
+        given = {"--nodes": nodes, "--secret": secret, "--limit": limit}
+        _check_only(only, [name for name, value in given.items() if value is not None], nodes)
+        options = _options(nodes, base, secret, patience, limit, only)
+        return command(options=options, **rest)
 
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
-    return wrapped  # type: ignore[return-value]  # options are taken from it, as click does
+    return wrapped  # type: ignore[return-value]  # click calls it by keyword
+
+
+def probe_findings(
+    session: "Session", options: ProbeOptions, *, auto: bool
+) -> "Generator[Finding, None, None]":
+    """Probe each platform that the target uses; with `auto` without a question.
+
+    Raises:
+        NotApproved: nobody said yes.
+        SgpuError: there is no platform, it does not answer, or it does not allow it.
+    """
+    for platform in session.doctor.platforms():
+        yield from _probed(platform, options, auto=auto)
 
 
 def _options(

@@ -66,6 +66,7 @@ ELSEWHERE = {
     "adopt",
     "apply",
     "dev workspace",
+    "doctor probe",
     "mlflow sync",
     "run",
     "stacks",

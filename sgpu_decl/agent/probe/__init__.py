@@ -1,1 +1,1 @@
-"""What `sgpu doctor --probe` runs on nodes: it measures what sgpu assumes of a platform."""
+"""What `sgpu doctor probe` runs on nodes: it measures what sgpu assumes of a platform."""

@@ -1,4 +1,4 @@
-"""`sgpu doctor --probe`: what nodes of a workspace are like, measured by runs."""
+"""`sgpu doctor probe`: what nodes of a workspace are like, measured by runs."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def probe(project: Path) -> Probe:
 
     def run(*more: str) -> Answer:
         shell = Shell(project, dict(os.environ))
-        return shell.here("doctor", "--probe", "-y", "-o", "json", *more)
+        return shell.here("doctor", "probe", "-y", "-o", "json", *more)
 
     return run
 
@@ -301,7 +301,7 @@ def test_a_repeated_run_takes_back_all_that_it_found_before(
 def test_a_probe_says_its_cost_and_launches_nothing_without_a_yes(
     shell: Shell, server: WorkspaceServer
 ) -> None:
-    answer = shell.here("doctor", "--probe")
+    answer = shell.here("doctor", "probe")
 
     assert answer.code == 1
     assert f"{server.url}: the probe launches 5 runs, which use about" in answer.err
@@ -327,7 +327,7 @@ def test_a_probe_that_is_interrupted_leaves_nothing(
     project: Path, waiting: WorkspaceServer, number: int
 ) -> None:
     shell = Shell(project, dict(os.environ))
-    with shell.start("doctor", "--probe", "-y") as process:
+    with shell.start("doctor", "probe", "-y") as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "waiting for a GPU" in line:
@@ -363,20 +363,17 @@ def test_a_body_that_the_workspace_refuses_is_a_finding(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--nodes", "2"], "add `--probe`"),
-        (["-y"], "add `--probe`"),
-        (["--probe", "--nodes", "3"], "two nodes show all that more would"),
-        (["--probe", "--limit", "1s"], "`--limit` is at least 3s"),
-        (["--probe", "--secret", "scope"], "write `--secret SCOPE/KEY`"),
-        (["--only", "fail"], "add `--probe`"),
-        (["--probe", "--only", "gang"], "add `--nodes 2`"),
-        (["--probe", "--only", "hold", "--nodes", "2"], "add `--only gang`"),
-        (["--probe", "--only", "fail", "--limit", "3s"], "add `--only retried` or `--only gang`"),
-        (["--probe", "--only", "fail", "--secret", "a/b"], "add `--only report`"),
+        (["--nodes", "3"], "two nodes show all that more would"),
+        (["--limit", "1s"], "`--limit` is at least 3s"),
+        (["--secret", "scope"], "write `--secret SCOPE/KEY`"),
+        (["--only", "gang"], "add `--nodes 2`"),
+        (["--only", "hold", "--nodes", "2"], "add `--only gang`"),
+        (["--only", "fail", "--limit", "3s"], "add `--only retried` or `--only gang`"),
+        (["--only", "fail", "--secret", "a/b"], "add `--only report`"),
     ],
 )
 def test_wrong_options_are_refused(shell: Shell, options: list[str], said: str) -> None:
-    answer = shell.here("doctor", *options)
+    answer = shell.here("doctor", "probe", *options)
 
     assert answer.code == 64
     assert said in answer.err
@@ -392,7 +389,7 @@ def test_this_machine_has_no_platform(shell: Shell) -> None:
     file = shell.folder / "run.yaml"
     file.write_text(file.read_text().replace("backend: databricks", "backend: local"))
 
-    answer = shell.here("doctor", "--probe", "-o", "json")
+    answer = shell.here("doctor", "probe", "-o", "json")
 
     assert answer.code == 1
     assert "has no platform" in json.loads(answer.out)["error"]["message"]

@@ -1,4 +1,4 @@
-"""`sgpu doctor -t TARGET --probe`: runs on one GPU, or two, that measure the nodes.
+"""`sgpu doctor probe -t TARGET`: runs on one GPU, or two, that measure the nodes.
 
     report ─▶ findings of a node                one run, watched while it goes on
     tree, fail, hold, retried, gang ─▶ endings  short runs, at the same time
