@@ -1,70 +1,56 @@
-"""Write docs/checks.md and docs/errors.md from the registry of codes."""
+"""A hook of mkdocs: the pages of the codes of checks and errors, one for each family of codes."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
-from sgpu_decl.diagnostics.codes import CodeEntry, registry
+from sgpu_decl.diagnostics.codes import CodeEntry, families
+from sgpu_decl.views.codes_text import kind_of_code
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-
-CHECKS = """\
-# Checks
-
-The findings of `sgpu validate` and `sgpu plan` about a file and its runs. On a terminal the code
-stands in brackets, as in `error[unknown_key]`. Under `-o json` it is the `code` of a diagnostic
-and the `id` of a check. `sgpu explain CODE` prints the text of this page. A code does not change;
-its text may.
-
-- `error`: the file is not valid, or the plan cannot be applied.
-- `warning`: the plan can be applied, but something may not work as you expect.
-- `info`: a choice of sgpu, or something good to know.
-
-A check that asks a server, such as a workspace, can also have the code of the [error](errors.md)
-that it got.
-"""
-ERRORS = """\
-# Errors
-
-The errors of commands. The code stands in brackets, as in `error[not_found]`. Under `-o json` it is
-`error.code`. Several errors share an [exit code](running.md#exit-codes), so a program should look
-at the code. `sgpu explain CODE` prints the text of this page. A code does not change; its text may.
-Mistakes in a file have codes of their own, in `error.diagnostics`: see [checks](checks.md).
+FOLDER = "docs/codes"
+NAV = "Checks and errors"
+HEAD = """\
+`sgpu explain CODE` prints the text of this page. A code does not change; its text may. A code of a
+check has a severity: with an `error` the file is not valid, or the plan cannot be applied; with a
+`warning` something may not work as you expect; an `info` is good to know. A code of an error has an
+[exit code](../running.md#exit-codes). On a terminal a code stands in brackets, as in
+`error[unknown_key]`; under `-o json` it is the `code` of a diagnostic or an error, and the `id` of
+a check.
 """
 
 
 def pages() -> dict[str, str]:
-    """The text of each page, by the name of its file."""
-    codes = registry().values()
-    checks = [code for code in codes if code.severities]
-    errors = [code for code in codes if code.exit_code is not None]
-    return {
-        "checks.md": _page(CHECKS, checks, errors=False),
-        "errors.md": _page(ERRORS, errors, errors=True),
-    }
+    """The text of each page, by its place on the site."""
+    return {_file(family): "\n".join(_page(family, codes)) for family, codes in families().items()}
 
 
-def _page(head: str, codes: list[CodeEntry], *, errors: bool) -> str:
-    note = "<!-- Written by scripts/code_pages.py from sgpu_decl/diagnostics/codes.toml. -->\n"
-    return "\n".join([note + head, *(line for code in codes for line in _section(code, errors))])
+def _file(family: str) -> str:
+    return f"{FOLDER}/{family.replace(' ', '-')}.md"
 
 
-def _section(code: CodeEntry, errors: bool) -> Iterator[str]:  # noqa: FBT001
-    kind = f"exit {code.exit_code}" if errors else ", ".join(map(str, code.severities))
-    yield f"## `{code.id}`\n"
-    yield f"{code.meaning} ({kind})\n"
-    if code.yaml is not None:
-        yield f"```yaml\n{code.yaml}```\n"
-    else:
-        yield f"- Example: {code.example}"
-    yield f"- What to do: {code.solution}\n"
+def _title(family: str) -> str:
+    return family[:1].upper() + family[1:]
 
 
-def main() -> int:
+def _page(family: str, codes: tuple[CodeEntry, ...]) -> Iterator[str]:
+    yield f"# {_title(family)}\n"
+    yield HEAD
+    for code in codes:
+        yield f"## `{code.id}`\n"
+        yield f"{code.meaning} ({kind_of_code(code)})\n"
+        yield f"```yaml\n{code.yaml}```\n" if code.yaml else f"- Example: {code.example}"
+        yield f"- What to do: {code.solution}\n"
+
+
+def on_config(config: Any) -> Any:
+    (reference,) = (part["Reference"] for part in config.nav if "Reference" in part)
+    listed = [{_title(family): _file(family)} for family in families()]
+    reference.append({NAV: listed})
+    return config
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    from mkdocs.structure.files import File
+
     for name, text in pages().items():
-        (DOCS / name).write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        files.append(File.generated(config, name, content=text))
+    return files

@@ -13,9 +13,8 @@ from typing import Any
 from mkdocs.utils import get_relative_url
 
 FIELDS = "docs/reference/fields.md"
+CODES = "docs/codes/"  # pages that `code_pages.py` makes
 PAGES_OF_NAMES = (
-    "docs/errors.md",
-    "docs/checks.md",
     "docs/reference/variables.md",
     FIELDS,
     "docs/reference/commands.md",
@@ -28,7 +27,7 @@ def on_env(env: Any, *, files: Any, **_: Any) -> Any:
     pages = {file.src_uri: file.page for file in files.documentation_pages()}
     places = {
         key: (pages[source].url, anchor)
-        for source in PAGES_OF_NAMES
+        for source in (*PAGES_OF_NAMES, *(name for name in pages if name.startswith(CODES)))
         for anchor, name in HEADING.findall(pages[source].content)
         if (key := _key(unescape(name), field=source == FIELDS)) is not None
     }

@@ -110,7 +110,7 @@ ANSWERS = {
     "schema": _answer("run project plan state events stream", "The JSON Schemas by name; with `--write`, `written`: the folder.", stable=False),
     "explain": _answer(
         "", "The code, or the field. Without a name, `codes`: all of them.", stable=False,
-        sometimes="code severities exit_code meaning example solution path type default description required children", inside="children[]=A-field",
+        sometimes="code family severities exit_code meaning example solution path type default description required children", inside="children[]=A-field",
     ),
     "gc": _answer(
         "attempts bytes code_bytes environment_bytes freed kept not_found problems", "What was deleted, or would be; `kept` is old enough to go, and stays.", stable=False,
@@ -137,7 +137,7 @@ With `-o json` a command prints one object on stdout. Progress, messages and the
 {"v": 1, "error": {"code": "", "message": "", "hint": "", "retryable": false, "diagnostics": []}}
 ```
 
-Both keys are there where an apply worked and a run failed. [Errors](../errors.md) lists the codes, and
+Both keys are there where an apply worked and a run failed. `sgpu explain` lists the codes, and
 [exit codes](../running.md#exit-codes) say how the command ended. A diagnostic is
 
 ```json
@@ -281,7 +281,7 @@ OBJECTS = {
     ),
     "A diagnostic": Object(
         {
-            "code": "see [Checks](../checks.md)", "severity": "`error`, `warning` or `info`", "summary": "one line",
+            "code": "`sgpu explain` explains it", "severity": "`error`, `warning` or `info`", "summary": "one line",
             "file": "or `null`", "line": "or `null`", "column": "or `null`", "hint": "what to do, or `null`",
             "related": "other places: `file`, `line`, `column` and `note`",
         },

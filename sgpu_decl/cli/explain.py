@@ -8,7 +8,7 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
-from sgpu_decl.diagnostics.codes import registry
+from sgpu_decl.diagnostics.codes import families, registry
 from sgpu_decl.errors import NotFound
 from sgpu_decl.views.codes_text import code_list, code_text
 
@@ -40,7 +40,7 @@ def command(*, name: str | None, output: str) -> int:
         if output == "json":
             answer({"codes": [entry.to_json() for entry in codes.values()]})
         else:
-            show(code_list(codes.values()))
+            show(code_list(families()))
     elif name in codes:
         if output == "json":
             answer(codes[name].to_json())

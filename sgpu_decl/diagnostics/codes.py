@@ -1,6 +1,6 @@
 """The registry of all codes: what each one means, an example, and the way out.
 
-The codes stand in `codes.toml`. `sgpu explain`, the Tab key and the pages in `docs/` read it;
+The codes stand in `codes.toml`, in families. `sgpu explain`, the Tab key and the site read it;
 nothing else does, so that no other command pays for it. A test compares it with the source:
 every code that is emitted, with its severities and exit code, is in the registry, and no other.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["CodeEntry", "registry"]
+__all__ = ["CodeEntry", "families", "registry"]
 
 FILE = Path(__file__).with_name("codes.toml")
 
@@ -28,6 +28,7 @@ class CodeEntry:
     """
 
     id: str
+    family: str
     severities: tuple[Severity, ...]
     exit_code: int | None
     meaning: str
@@ -38,6 +39,7 @@ class CodeEntry:
     def to_json(self) -> dict[str, Any]:
         return {
             "code": self.id,
+            "family": self.family,
             "severities": [str(severity) for severity in self.severities],
             "exit_code": self.exit_code,
             "meaning": self.meaning,
@@ -49,17 +51,32 @@ class CodeEntry:
 @cache
 def registry() -> Mapping[str, CodeEntry]:
     """All codes by name, in the order of the alphabet."""
-    entries = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    return MappingProxyType({id_: _code(id_, entries[id_]) for id_ in sorted(entries)})
+    families = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    codes = [
+        _code(id_, family.replace("_", " "), entry)
+        for family, entries in families.items()
+        for id_, entry in entries.items()
+    ]
+    return MappingProxyType({code.id: code for code in sorted(codes, key=lambda code: code.id)})
 
 
-def _code(id_: str, entry: Mapping[str, Any]) -> CodeEntry:
+def families() -> Mapping[str, tuple[CodeEntry, ...]]:
+    """The codes of each family, such as `saved plans`, both in the order of the alphabet."""
+    codes = registry().values()
+    return {
+        family: tuple(code for code in codes if code.family == family)
+        for family in sorted({code.family for code in codes}, key=str.lower)
+    }
+
+
+def _code(id_: str, family: str, entry: Mapping[str, Any]) -> CodeEntry:
     """One entry of the file, or ValueError: it is not as the head of the file says."""
     names = {"severity", "exit", "meaning", "yaml", "example", "solution"}
     if not names.issuperset(entry) or ("yaml" in entry) == ("example" in entry):
         raise ValueError(f"the entry of `{id_}` in `{FILE}` is not as the head of the file says")
     return CodeEntry(
         id=id_,
+        family=family,
         severities=tuple(Severity(severity) for severity in entry.get("severity", ())),
         exit_code=entry.get("exit"),
         meaning=entry["meaning"],

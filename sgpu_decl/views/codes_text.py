@@ -1,6 +1,6 @@
 """Codes of checks and errors as text."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 from sgpu_decl.diagnostics.codes import CodeEntry
 
@@ -30,9 +30,16 @@ def code_text(code: CodeEntry) -> str:
     )
 
 
-def code_list(codes: Iterable[CodeEntry]) -> str:
-    """One line for each code."""
-    rows = [(code.id, kind_of_code(code), code.meaning) for code in codes]
-    first = max(len(row[0]) for row in rows)
-    second = max(len(row[1]) for row in rows)
-    return "\n".join(f"{id_:{first}}  {kind:{second}}  {meaning}" for id_, kind, meaning in rows)
+def code_list(families: Mapping[str, Sequence[CodeEntry]]) -> str:
+    """One line for each code, below the name of its family."""
+    codes = [code for family in families.values() for code in family]
+    first = max(len(code.id) for code in codes)
+    second = max(len(kind_of_code(code)) for code in codes)
+    lines: list[str] = []
+    for family, entries in families.items():
+        lines.append(f"{family}:")
+        lines += [
+            f"  {code.id:{first}}  {kind_of_code(code):{second}}  {code.meaning}"
+            for code in entries
+        ]
+    return "\n".join(lines)

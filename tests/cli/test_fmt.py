@@ -153,8 +153,7 @@ def test_the_examples_are_in_the_format(tmp_path: Path) -> None:
 def test_the_yaml_of_the_pages_is_in_the_format() -> None:
     from sgpu_decl.text.yaml_format import formatted
 
-    generated = {"docs/checks.md", "docs/errors.md", "docs/reference/fields.md"}
     for page in PAGES:
         for language, text in blocks(page):
-            if language.startswith("yaml") and title(page) not in generated:
+            if language.startswith("yaml") and title(page) != "docs/reference/fields.md":
                 assert formatted(text, title(page))[0] == text, text

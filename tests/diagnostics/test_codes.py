@@ -1,6 +1,5 @@
 """The registry of codes: it is what the source emits, and its examples and pages are true."""
 
-import importlib.util
 import os
 import re
 from functools import cache
@@ -11,13 +10,13 @@ import pytest
 
 import sgpu_decl
 from sgpu_decl.api import Session
-from sgpu_decl.diagnostics.codes import CodeEntry, registry
+from sgpu_decl.diagnostics.codes import CodeEntry, families, registry
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.facts.location import Location
 from tests.diagnostics.emitted_codes import Emitted, emitted
+from tests.docs.pages import script
 
-CHECKOUT = Path(__file__).parents[2]
 NEEDED = {"name": "train", "gpus": "1", "type": "CPU", "command": "[python, train.py]"}
 """What every run needs, for examples that leave it out."""
 
@@ -109,12 +108,11 @@ def test_an_example_gives_its_code(code: CodeEntry, tmp_path: Path) -> None:
     assert code.id in shown
 
 
-def test_the_pages_of_the_docs_are_current() -> None:
-    spec = importlib.util.spec_from_file_location("pages", CHECKOUT / "scripts" / "code_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for name, text in module.pages().items():
-        written = (CHECKOUT / "docs" / name).read_text(encoding="utf-8")
-        assert written == text, f"docs/{name} is old: write it with scripts/code_pages.py"
+def test_the_site_has_each_code_on_one_page() -> None:
+    text = "\n".join(script("code_pages").pages().values())
+    assert sorted(re.findall(r"^## `(\w+)`$", text, re.MULTILINE)) == sorted(registry())
+
+
+def test_a_family_is_neither_a_code_nor_all_codes() -> None:
+    sizes = {family: len(codes) for family, codes in families().items()}
+    assert {family: size for family, size in sizes.items() if not 4 <= size <= 30} == {}

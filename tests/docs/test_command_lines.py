@@ -8,12 +8,13 @@ import click
 import pytest
 
 from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
+from sgpu_decl.diagnostics.codes import registry
 from sgpu_decl.errors import SgpuError
 from tests.docs.pages import PAGES, blocks, prose, script, title
 
 SHELLS = {"", "sh", "bash", "console"}
-ON_PURPOSE = {"CHANGELOG.md", "docs/errors.md"}
-"""Pages with lines that are not understood: the words of other tools, and examples of mistakes."""
+ON_PURPOSE = {"CHANGELOG.md"}
+"""Pages with lines that are not understood: the words of other tools."""
 
 
 def _lines(page: Path) -> list[str]:
@@ -25,10 +26,13 @@ def _lines(page: Path) -> list[str]:
             has_prompt = re.search(r"^\$ ", joined, re.MULTILINE) is not None
             start = r"^\$ (sgpu .*)$" if has_prompt else r"^(sgpu .*)$"
             found += re.findall(start, joined, re.MULTILINE)
-    inline = re.findall(r"`(sgpu [a-z][^`]*)`", prose(page).replace("\n", " "))
+    return [*found, *_inline(prose(page))]
+
+
+def _inline(text: str) -> list[str]:
+    lines = re.findall(r"`(sgpu [a-z][^`]*)`", text.replace("\n", " "))
     # `sgpu doctor -t` names an option
-    found += [re.sub(r"( --?[a-z][a-z-]*)$", r"\1 …", line) for line in inline]
-    return found
+    return [re.sub(r"( --?[a-z][a-z-]*)$", r"\1 …", line) for line in lines]
 
 
 def _fault(line: str) -> str | None:
@@ -57,6 +61,14 @@ def _fault(line: str) -> str | None:
 )
 def test_command_lines_are_understood(page: Path) -> None:
     assert [fault for line in _lines(page) if (fault := _fault(line))] == []
+
+
+def test_command_lines_of_codes_are_understood() -> None:
+    """Not those in examples of errors, which are examples of mistakes."""
+    for code in registry().values():
+        example = code.example if code.severities else None
+        lines = _inline(" ".join(filter(None, (code.meaning, code.solution, example))))
+        assert [fault for line in lines if (fault := _fault(line))] == [], code.id
 
 
 def test_a_wrong_line_is_noticed() -> None:

@@ -60,7 +60,7 @@ ASKED = [
     ("What does include do; can I have runs/*.yaml?",
      "How do I divide a project into files?", ["include"]),
     ("How do I install completion?", "How do I get completion in my shell?", ["sgpu completion"]),
-    ("Are error codes listed, with remedies?", "Are all error codes listed?", ["errors.md"]),
+    ("Are error codes listed, with remedies?", "Are all error codes listed?", ["sgpu explain"]),
     ("What does gc keep by default? Is it ever automatic?",
      "Does `gc` run by itself? What does it keep?", ["never", "three"]),
     ("Does preemption reach my ranks, and how long have they to save?",

@@ -135,6 +135,14 @@ def test_the_site_has_the_colours_of_the_system(
     assert (tab.run(BRIGHTNESS) > 128) is (scheme == "light")
 
 
+def test_each_family_of_codes_has_a_page(site: Site) -> None:
+    page = (site.folder / "docs" / "troubleshooting.html").read_text()
+    linked = dict(re.findall(r'<a class="name" href="([^"]+)"><code>([^<]+)</code>', page))
+    assert linked["codes/fields.html#unknown_key"] == "unknown_key"
+    assert linked["codes/states.html#state_locked"] == "state_locked"
+    assert (site.folder / "docs" / "codes" / "lock-files.html").is_file()
+
+
 def test_names_in_backticks_lead_to_the_reference(site: Site) -> None:
     page = (site.folder / "docs" / "running.html").read_text()
     linked = dict(re.findall(r'<a class="name" href="([^"]+)"><code>([^<]+)</code>', page))

@@ -13,11 +13,7 @@ from sgpu_decl.config.project import ProjectFile
 from tests.cli.conftest import Shell
 from tests.docs.pages import PAGES, blocks, title
 
-ELSEWHERE = {
-    "docs/checks.md",  # their examples are what the codes are about
-    "docs/errors.md",
-    "docs/reference/fields.md",  # test_reference.py reads its examples
-}
+ELSEWHERE = {"docs/reference/fields.md"}  # test_reference.py reads its examples
 RUN = {"name": "train", "gpus": "8", "type": "A10", "entrypoint": "train.py:main"}
 """What a part of a run file needs beside itself."""
 
