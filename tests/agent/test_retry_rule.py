@@ -57,7 +57,7 @@ class Brought:
     def outcome(self, attempt: int) -> dict[str, Any]:
         return self._outcome
 
-    def done(self, attempt: int, node: int) -> dict[str, Any]:
+    def report(self, attempt: int, node: int) -> dict[str, Any]:
         return {"v": 1}
 
 

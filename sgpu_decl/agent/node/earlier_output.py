@@ -2,8 +2,8 @@
 another run reads it.
 
 Attempts of a run have launch folders beside each other, `8-TOKEN`, and below `back` of each lies
-what its nodes uploaded, for each attempt of the platform. Files of all nodes come into one folder,
-as on one machine. If a node before has a file or a folder of that name, one lies below `node_K/`.
+what its nodes uploaded, for each attempt of the platform. Files of a node count once its report is
+there, and if no error kept some of them back.
 """
 
 from __future__ import annotations
@@ -11,31 +11,25 @@ from __future__ import annotations
 import hashlib
 import os
 
-from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.node.upload import read_done
-from sgpu_decl.agent.previous_output import holds_files
+from sgpu_decl.agent.node.node_report import has_output, merged_output, read_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
-    Sources = Sequence[tuple[str, str | None]]
+    from sgpu_decl.agent.node.node_report import Piece, Report
 
 __all__ = [
     "DamagedOutput",
     "absent_nodes",
     "bring_earlier_output",
-    "bring_output",
+    "contents",
+    "copy_files",
     "last_output",
-    "left_behind",
     "newest_output",
-    "output_files",
-    "pieces",
 ]
 
-_OUTPUT = "output"
 _CHUNK = 1 << 20
 
 
@@ -59,58 +53,38 @@ def bring_earlier_output(back: str, target: str) -> None:
     """
     nodes = newest_output(back)
     if nodes:
-        _bring(nodes, target)
-        attempt = os.path.dirname(nodes[0])
+        copy_files(nodes, target)
+        attempt = os.path.dirname(next(iter(nodes)))
         say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{attempt}`")
-        whole = {os.path.basename(node) for node in _nodes(attempt)}
+        whole = {os.path.basename(node) for node in _whole(attempt)}
         if cut := sorted(name for name in _node_names(attempt) if name not in whole):
             say(f"the output of {', '.join(cut)} is missing there: its upload is not complete")
 
 
-def bring_output(back: str, target: str) -> None:
-    """Copy the output of one attempt to a new folder: what its last start left, if that is nothing,
-    too.
-
-    Args:
-        back: the folder that its nodes uploaded to.
-
-    Raises:
-        OSError: it is not there, cannot be read, or is damaged.
-    """
-    os.listdir(back)
-    os.makedirs(target)
-    _bring(last_output(back), target)
-
-
 def absent_nodes(back: str, nodes: int) -> list[int]:
-    """Which of the nodes of an attempt that succeeded are not seen here to have uploaded whole: at
-    its last start, and not at one before, which failed."""
-    whole: set[str] = set()
-    for attempt in _numbered(back)[:1]:
-        outcome = attempt_files.read_json(os.path.join(attempt, "node_0"), attempt_files.OUTCOME)
-        if outcome is None or outcome["state"] == "succeeded":
-            whole = {os.path.basename(path) for path in _nodes(attempt) if _is_seen(path)}
-    return [number for number in range(nodes) if f"node_{number}" not in whole]
+    """Which of the nodes of an attempt that succeeded are not seen here to have uploaded all that
+    their report names: at its last start, and not at one before, which failed."""
+    uploads = last_output(back)
+    reports = {os.path.basename(node): report for node, report in uploads.items()}
+    first = (reports.get("node_0") or {}).get("outcome")
+    if first is not None and first["state"] != "succeeded":
+        return list(range(nodes))
+    seen = {os.path.basename(node) for node, report in uploads.items() if _is_seen(node, report)}
+    return [number for number in range(nodes) if f"node_{number}" not in seen]
 
 
-def last_output(back: str) -> list[str]:
-    """What each node uploaded of the last start of an attempt: their folders."""
-    return [node for attempt in _numbered(back)[:1] for node in _nodes(attempt)]
+def last_output(back: str) -> dict[str, Report]:
+    """The reports of the last start of an attempt, by the folders that nodes uploaded to."""
+    return {node: one for attempt in _numbered(back)[:1] for node, one in _reports(attempt).items()}
 
 
-def left_behind(nodes: Sequence[str]) -> int:
-    """How many files nodes could not upload."""
-    done = [read_done(node) or {} for node in nodes]
-    return sum(len(one.get("left") or ()) for one in done)
-
-
-def newest_output(back: str) -> list[str]:
-    """What each node uploaded of the newest attempt that left output: their folders."""
-    for folder in _newest_first(back):
-        nodes = [path for path in _nodes(folder) if _left(path)]
-        if nodes:
-            return nodes
-    return []
+def newest_output(back: str) -> dict[str, Report]:
+    """Those of the nodes that uploaded all of their output, of the newest attempt that has some."""
+    for attempt in _newest_first(back):
+        left = {node: one for node, one in _whole(attempt).items() if has_output(one)}
+        if left:
+            return left
+    return {}
 
 
 def _newest_first(back: str) -> Iterator[str]:
@@ -138,124 +112,51 @@ def _number(name: str) -> int | None:
     return int(number) if dash and number.isdigit() else None
 
 
-def _nodes(folder: str) -> list[str]:
-    """What nodes uploaded whole, in their order."""
-    names = sorted(_node_names(folder), key=lambda name: (len(name), name))
-    paths = [os.path.join(folder, name) for name in names]
-    return [path for path in paths if read_done(path) is not None]
+def _reports(attempt: str) -> dict[str, Report]:
+    """The reports of nodes in their order, by the folders that they uploaded to."""
+    names = sorted(_node_names(attempt), key=lambda name: (len(name), name))
+    found = ((path, read_report(path)) for path in (os.path.join(attempt, name) for name in names))
+    return {path: report for path, report in found if report is not None}
+
+
+def _whole(attempt: str) -> dict[str, Report]:
+    return {node: one for node, one in _reports(attempt).items() if one["incomplete"] is None}
 
 
 def _node_names(folder: str) -> list[str]:
     return [name for name in _names(folder) if name.startswith("node_")]
 
 
-def _left(node: str) -> bool:
-    return holds_files(os.path.join(node, _OUTPUT)) or bool(_split(node))
-
-
-def _sizes(node: str) -> dict[str, int]:
-    """The sizes of the files of its output that a node uploaded whole, by their names there."""
-    files = (read_done(node) or {}).get("files")
-    if files is not None:
-        below = f"{_OUTPUT}/"
-        return {name[len(below) :]: size for name, size in files.items() if name.startswith(below)}
-    sizes = {}  # an older node wrote no sizes
-    output = os.path.join(node, _OUTPUT)
-    for place, _, names in os.walk(output):
-        for name in names:
-            path = os.path.join(place, name)
-            sizes[os.path.relpath(path, output)] = os.path.getsize(path)
-    return sizes
-
-
-def _is_seen(node: str) -> bool:
+def _is_seen(node: str, report: Report) -> bool:
     """Whether the output of a node is seen here whole; a folder may show a file before its
     content."""
     try:
-        _files(node)
+        found = merged_output({node: report}).values()
+        return all(os.path.getsize(path) == size for file in found for path, size, _ in file)
     except OSError:
         return False
-    return True
 
 
-def _split(node: str) -> dict[str, Mapping[str, Any]]:
-    """Files of its output that a node uploaded in parts, by their names there."""
-    parts = (read_done(node) or {}).get("parts", {})
-    below = f"{_OUTPUT}/"
-    return {name[len(below) :]: item for name, item in parts.items() if name.startswith(below)}
-
-
-def output_files(nodes: Sequence[str]) -> dict[str, Sources]:
-    """The files that nodes uploaded of their output, by the names that they have in one folder.
-    Each consists of the files at these paths; beside each of these is its SHA-256, but for what an
-    older node wrote whole.
-
-    Args:
-        nodes: their folders, as `last_output` gives them.
-
-    Raises:
-        OSError: one is not as long as its node wrote it.
-    """
-    found: dict[str, Sources] = {}
-    folders: set[str] = set()
-    for node in nodes:
-        for name, sources in _files(node).items():
-            free, below = name, os.path.basename(node)
-            while free in found or free in folders or any(map(found.__contains__, _above(free))):
-                free, below = os.path.join(below, name), f"{below}_"
-            found[free] = sources
-            folders.update(_above(free))
-    return found
-
-
-def _files(node: str) -> dict[str, Sources]:
-    """The files of one node's output, by their names there.
-
-    Raises:
-        OSError: one is not as long as the node wrote it.
-    """
-    output = os.path.join(node, _OUTPUT)
-    digests = (read_done(node) or {}).get("sha256") or {}
-    files: dict[str, Sources] = {}
-    for name, size in _sizes(node).items():
-        path = os.path.join(output, name)
-        if os.path.getsize(path) != size:
-            raise DamagedOutput(path)
-        files[name] = [(path, digests.get(f"{_OUTPUT}/{name}"))]
-    for name, split in _split(node).items():
-        folder = os.path.join(node, split["folder"])
-        files[name] = [
-            (os.path.join(folder, str(number)), digest)
-            for number, digest in enumerate(split["sha256"])
-        ]
-    return files
-
-
-def _above(name: str) -> Iterator[str]:
-    """The folders that a file lies in."""
-    while name := os.path.dirname(name):
-        yield name
-
-
-def _bring(nodes: Sequence[str], target: str) -> None:
-    for name, sources in output_files(nodes).items():
+def copy_files(nodes: Mapping[str, Report], target: str) -> None:
+    """Copy the output of nodes into one folder. Raises OSError, also if a file is damaged."""
+    for name, sources in merged_output(nodes).items():
         path = os.path.join(target, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
-            file.writelines(pieces(sources, most=_CHUNK))
+            file.writelines(contents(sources, most=_CHUNK))
 
 
-def pieces(sources: Sources, *, most: int) -> Iterator[bytes]:
+def contents(sources: Sequence[Piece], *, most: int) -> Iterator[bytes]:
     """The content of a file, at most so many bytes at once. Raises OSError, also after the last
     piece of what is not as its node wrote it."""
-    for path, digest in sources:
-        hashed = hashlib.sha256()
+    for path, size, digest in sources:
+        hashed, rest = hashlib.sha256(), size
         with open(path, "rb") as file:
             while data := file.read(most):
-                if digest is not None:
-                    hashed.update(data)
+                hashed.update(data)
+                rest -= len(data)
                 yield data
-        if digest not in (None, hashed.hexdigest()):
+        if rest or digest not in (None, hashed.hexdigest()):
             raise DamagedOutput(path)
 
 

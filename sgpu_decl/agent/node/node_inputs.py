@@ -7,7 +7,7 @@ import os
 
 from sgpu_decl.agent.node.input_folder import InputFolder
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed, bring_upstream
+from sgpu_decl.agent.node.upstream_output import UpstreamFailed, await_output, copy_output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,15 +68,15 @@ class NodeInputs:
         """Copy all inputs; False if the node was asked to stop meanwhile. Raises UpstreamFailed."""
         for name, launch, nodes, target in inputs:
             say(f"copying the output of {name}")
-            folder = os.path.normpath(os.path.join(self._launch, launch))
-            if not bring_upstream(
+            back = os.path.join(os.path.normpath(os.path.join(self._launch, launch)), self._back)
+            if not await_output(
                 name,
-                os.path.join(folder, self._back),
-                target,
+                back,
                 nodes=int(nodes),
                 stopped=lambda: self._stopping.asked,
                 wait=self._stopping.wait,
                 say=say,
             ):
                 return False
+            copy_output(name, back, target)
         return True

@@ -20,6 +20,7 @@ import shutil
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.attempt_files import encode, write_atomic
+from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
 from sgpu_decl.agent.retry_rule import CANCELLED, why_ended
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ class PlatformAttempts:
         """
         outcome, starts = None, 0
         for number in self._of_this_launch():
-            outcome = attempt_files.read_json(self._path(number, 0), attempt_files.OUTCOME)
+            outcome = self._outcome(number)
             starts = max(starts, outcome["restart"]) + 1 if outcome else starts + 1
         return outcome, starts
 
@@ -93,7 +94,8 @@ class PlatformAttempts:
         if self._most is not None:
             folder = self.claim()
             os.makedirs(folder)
-            write_atomic(folder, attempt_files.OUTCOME, encode(outcome))
+            report = seal(outcome=outcome, exit_code=outcome["exit_code"], files={})
+            write_atomic(folder, REPORT, report)
 
     def join(self, node: int) -> str:
         """Return the folder of another node than 0 in this attempt."""
@@ -109,9 +111,12 @@ class PlatformAttempts:
             return numbers
         marker = attempt_files.read_json(self._folder_of(numbers[-1]), _FIRST) or {}
         launch = [number for number in numbers if number >= marker.get("first", numbers[-1])]
-        last = attempt_files.read_json(self._path(launch[-1], 0), attempt_files.OUTCOME)
+        last = self._outcome(launch[-1])
         over = last is not None and last["state"] in ("succeeded", "cancelled")
         return [] if over or len(launch) >= self._most else launch
+
+    def _outcome(self, number: int) -> dict[str, Any] | None:
+        return (read_report(self._path(number, 0)) or {}).get("outcome")
 
     def _path(self, number: int, node: int) -> str:
         return os.path.join(self._folder_of(number), f"node_{node}")

@@ -30,7 +30,7 @@ from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, why_settled
 from sgpu_decl.agent.node.run_cancellation import cancel_run
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
-from sgpu_decl.agent.node.upload import NodeUpload, await_others
+from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.retry_rule import SUCCEEDED
 from sgpu_decl.agent.secret_environ import receive_variables, secret_names
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_NOT_UPLOADED = 74  # sysexits.h: EX_IOERR
 _OUTPUT = "output"
 
 
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         return run.run()
     except OSError as error:
         say(f"this node cannot go on: {error}")
-        return _NOT_UPLOADED
+        return NOT_UPLOADED
     finally:
         run.inputs.release()
         remove(os.path.join(options.run, TREE))
@@ -159,12 +158,11 @@ class _NodeRun:
             options.run, self._folder, target, hide, self._platform, part=options.part
         )
         try:
-            rest = upload.upload(_OUTPUT)
             run_id = self._platform.run_id(os.environ)
-            upload.finish(exit_code=code, mlflow_run_id=run_id, left=rest)
+            code = upload.upload(_OUTPUT, exit_code=code, run_id=run_id)
         except OSError as error:
-            say(f"the files of the run cannot be uploaded to `{target}`: {error}")
-            return code or _NOT_UPLOADED
+            say(f"the report of this node cannot be written to `{target}`: {error}")
+            return code or NOT_UPLOADED
         failed = code != 0 and outcome.get("class") != "node_lost"
         if failed and self._platform.stops_others:
             await_others(target, self._node.count, self._stopping)

@@ -1,16 +1,13 @@
 """Uploads what a run leaves on a node to its launch folder: nothing else outlives the node.
 
-Reports of the agent and the ranks are uploaded without the values of secrets. Results of ranks, and
-files in SGPU_OUTPUT_DIR, are not changed. The results of all ranks of a node are at most
-`MOST_BYTES`, and so are its files: what is more ends with the node.
+First the results of ranks and the files in SGPU_OUTPUT_DIR, which are not changed, then the report
+(`node_report`), which names them. Reports of the agent and the ranks are without the values of
+secrets. The results of all ranks of a node are at most `MOST_BYTES`, and so are its files: what is
+more ends with the node.
 
 If their readers cannot read large files, these are written in parts: `parts/K/J` is part J of the
-K-th of them, and `done` has the index of all parts, and the sizes and the SHA-256 of the other
-files.
-
-A file is written beside its place and renamed, and `done` is the last one: a node may be lost at
-any byte. Without `done`, readers take the outcome alone, and that only if it is a whole JSON
-object.
+K-th of them. A file is written beside its place and renamed. What cannot be uploaded keeps back
+neither the rest nor the report, which says why.
 """
 
 from __future__ import annotations
@@ -19,9 +16,11 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 import time
 from binascii import crc32
+from contextlib import suppress
 from functools import partial
 from io import BytesIO
 
@@ -29,27 +28,27 @@ from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.byte_size import size
 from sgpu_decl.agent.node.agent_process import LOG
 from sgpu_decl.agent.node.log_forwarding import say
+from sgpu_decl.agent.node.node_report import OUTPUT, REPORT, read_report, seal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, BinaryIO
+    from typing import BinaryIO
 
     from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["DONE", "MOST_BYTES", "OPEN_RUN", "NodeUpload", "await_others", "read_done"]
+__all__ = ["MOST_BYTES", "NOT_UPLOADED", "NodeUpload", "await_others"]
 
-DONE = "done"
+NOT_UPLOADED = 74  # sysexits.h: EX_IOERR
 MOST_BYTES = 512_000_000
 _WHOLE = size(MOST_BYTES)
 _PATIENCE = 30.0  # seconds between tries, for all files together
 _PAUSE = 0.5  # seconds, doubled for each try
 _NO_RENAME = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV)
-_PERMANENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_PERMANENT = (*_FULL, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _LOG_TAIL = 64 << 10
-_REPORTS = (attempt_files.OUTCOME, attempt_files.STATUS, attempt_files.EVENTS)
-OPEN_RUN = "mlflow_open.json"
 _OWN_WORDS = ("state", "class", "by", "event", "status")
 _VALUE, _PICKLE = "output.json", "output.pkl"
 _SHOWN = "output.shown.json"
@@ -57,7 +56,6 @@ _CHUNK = 1 << 20
 _NODE_PATIENCE = 20.0  # seconds: another node may be gone, and its files appear here late
 _LOOK = 0.1  # seconds between two looks at the other nodes
 _PARTS = "parts"
-_MOST_INDEX = 256 << 20  # bytes of `done`: the paths of 10,000 files, twice
 _PARTIAL = ".partial"  # the file that is being written
 
 
@@ -78,9 +76,10 @@ class NodeUpload:
     ) -> None:
         self._platform = platform
         self._part = part
-        self._parts: dict[str, dict[str, object]] = {}
-        self._sizes: dict[str, int] = {}  # of files that are not in parts
-        self._digests: dict[str, str] = {}  # of the same
+        self._files: dict[str, dict[str, object]] = {}
+        self._in_parts = 0  # files
+        self._left: list[str] = []
+        self._incomplete: str | None = None
         self._run_dir = run_dir
         self._folder = folder
         self._target = target
@@ -89,33 +88,65 @@ class NodeUpload:
         self._room = MOST_BYTES  # for results
         self._masked: list[int] = []  # ranks whose results have values of secrets
 
-    def upload(self, output: str) -> list[str]:
-        """Upload the reports, the results of ranks, and the files in the folder `output`; return
-        the names of those that stay there.
+    def upload(self, output: str, *, exit_code: int, run_id: str | None = None) -> int:
+        """Upload the results of ranks, the files in the folder `output`, and the report; return the
+        exit code of this node, which is another one if results could not be uploaded.
 
         Raises:
-            OSError: the launch folder cannot be written.
+            OSError: the report cannot be written.
         """
-        for name in _REPORTS:
-            self._report(os.path.join(self._folder, name), name)
-        for name in _names(os.path.join(self._folder, attempt_files.OPEN_RUNS)):
-            self._report(os.path.join(self._folder, attempt_files.OPEN_RUNS, name), OPEN_RUN)
         for rank in _names(os.path.join(self._run_dir, "ranks")):
-            self._rank(os.path.join("ranks", rank))
-        log = _tail(os.path.join(self._run_dir, LOG))
-        if log:
-            self._put(LOG, self._hide(log).encode())
-        return self._output(os.path.join(self._run_dir, output))
+            self._try(f"what rank {rank} returned", partial(self._rank, f"ranks/{rank}"))
+        self._try("the log of events", self._events)
+        self._try("the log of the agent", self._log)
+        if self._incomplete is not None:
+            exit_code = exit_code or NOT_UPLOADED
+        self._output(os.path.join(self._run_dir, output))
+        outcome = attempt_files.read_json(self._folder, attempt_files.OUTCOME)
+        self._patience = _PATIENCE
+        while True:
+            report = seal(
+                outcome=_hidden(outcome, self._hide),
+                exit_code=exit_code,
+                mlflow_run_id=run_id,
+                open_run=bool(_names(os.path.join(self._folder, attempt_files.OPEN_RUNS))),
+                files=self._files,
+                left=self._left,
+                incomplete=self._incomplete,
+                large_files=self._platform.large_files,
+                masked=self._masked,
+            )
+            try:
+                write = partial(self._write, file=BytesIO(report), size=len(report))
+                self._retry(REPORT, write)
+            except OSError as error:
+                if error.errno not in _FULL or not self._give_room():
+                    raise
+                self._incomplete = self._incomplete or f"the report: {error.strerror}"
+            else:
+                return exit_code
 
-    def finish(self, **facts: object) -> None:
-        """Mark the upload as complete, with the sizes and digests of files, the index of parts, and
-        where what is too large can be written. Raises OSError."""
-        masked = {"masked": self._masked} if self._masked else {}
-        files = {"files": self._sizes, "sha256": self._digests, "parts": self._parts}
-        index = attempt_files.encode(
-            {"v": 1, **masked, **facts, **files, "large_files": self._platform.large_files}
-        )
-        self._retry(DONE, lambda path: self._write(path, BytesIO(index), len(index)))
+    def _try(self, name: str, upload: Callable[[], None]) -> bool:
+        """Upload something; return whether that was possible."""
+        try:
+            upload()
+        except OSError as error:
+            say(f"{name} cannot be uploaded: {error.strerror}")
+            self._incomplete = self._incomplete or f"{name}: {error.strerror}"
+            return False
+        return True
+
+    def _give_room(self) -> bool:
+        """Delete the largest file of the output that was uploaded: the report counts for more.
+        Return whether there was one."""
+        name, file = next(reversed(self._files.items()), ("", {}))
+        if not name.startswith(OUTPUT):
+            return False
+        del self._files[name]
+        path = os.path.join(self._target, str(file.get("folder", name)))
+        shutil.rmtree(path) if "folder" in file else os.unlink(path)
+        self._left.append(name[len(OUTPUT) :])
+        return True
 
     def _rank(self, folder: str) -> None:
         self._result(folder)
@@ -154,14 +185,17 @@ class NodeUpload:
             self._put(os.path.join(target, "error.json"), json.dumps(hidden).encode())
         self._copy(os.path.join(source, "error.pkl"), os.path.join(target, "error.pkl"))
 
-    def _report(self, source: str, name: str) -> None:
-        """Upload a file with one JSON object in each line, after a checksum in the log of
-        events."""
-        try:
-            with open(source, encoding="utf-8", errors="replace") as file:
-                self._put(name, b"".join(self._line(line) for line in file))
-        except FileNotFoundError:
-            return
+    def _events(self) -> None:
+        """Upload the events: in each line a JSON object, after a checksum."""
+        path = os.path.join(self._folder, attempt_files.EVENTS)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                self._put(attempt_files.EVENTS, b"".join(self._line(line) for line in file))
+
+    def _log(self) -> None:
+        log = _tail(os.path.join(self._run_dir, LOG))
+        if log:
+            self._put(LOG, self._hide(log).encode())
 
     def _line(self, line: str) -> bytes:
         start = line.find("{")
@@ -172,27 +206,25 @@ class NodeUpload:
         body = attempt_files.encode(_hidden(report, self._hide))
         return (b"%08x " % crc32(body) if start > 0 else b"") + body + b"\n"
 
-    def _output(self, folder: str) -> list[str]:
+    def _output(self, folder: str) -> None:
         """Upload the smallest files first, so that the fewest stay."""
-        room, most, rest, over, over_size = MOST_BYTES, self._platform.most_files, [], [], 0
+        room, most, over, over_size = MOST_BYTES, self._platform.most_files, [], 0
         for number, (length, path) in enumerate(sorted(_files(folder))):
             room -= length
             if room < 0 or number >= most:
                 over.append(path)
                 over_size += length
                 continue
-            try:
-                self._copy(os.path.join(folder, path), os.path.join("output", path))
-            except OSError as error:
-                say(f"`{path}` of SGPU_OUTPUT_DIR cannot be uploaded: {error.strerror}")
-                rest.append(path)
+            copy = partial(self._copy, os.path.join(folder, path), f"{OUTPUT}{path}")
+            if not self._try(f"`{path}` of SGPU_OUTPUT_DIR", copy):
+                self._left.append(path)
         if over:
             say(
                 f"{len(over):,} files of SGPU_OUTPUT_DIR ({size(over_size)})"
                 f" are not uploaded, such as `{over[-1]}`: the limit is {most:,} files of"
                 f" {_WHOLE} in all; write large ones to {self._platform.large_files}"
             )
-        return rest + over
+        self._left += over
 
     def _copy(self, source: str, target: str) -> None:
         if os.path.exists(source):
@@ -206,16 +238,21 @@ class NodeUpload:
         """Write a file, in parts where it is large."""
         if self._part is None or size <= self._part:
             digest = self._retry(target, lambda path: self._write(path, file, size))
-            self._sizes[target], self._digests[target] = size, digest
+            self._files[target] = {"bytes": size, "sha256": digest}
             return
         digests: list[str] = []
-        folder = os.path.join(_PARTS, str(len(self._parts)))
-        for number, start in enumerate(range(0, size, self._part)):
-            length = min(self._part, size - start)
-            write = partial(self._write, file=file, size=length, start=start)
-            digests.append(self._retry(os.path.join(folder, str(number)), write))
-        index = {"bytes": size, "part": self._part, "folder": folder, "sha256": digests}
-        self._parts[target] = index
+        folder = f"{_PARTS}/{self._in_parts}"
+        self._in_parts += 1
+        try:
+            for number, start in enumerate(range(0, size, self._part)):
+                length = min(self._part, size - start)
+                write = partial(self._write, file=file, size=length, start=start)
+                digests.append(self._retry(f"{folder}/{number}", write))
+        except OSError:
+            shutil.rmtree(os.path.join(self._target, folder), ignore_errors=True)
+            raise
+        parts = {"part": self._part, "folder": folder}
+        self._files[target] = {"bytes": size, **parts, "sha256": digests}
 
     def _retry(self, target: str, make: Callable[[str], str]) -> str:
         """Make a file, and try again after errors: the launch folder is on a remote file system.
@@ -237,14 +274,15 @@ class NodeUpload:
         """Write `size` bytes of `file` from `start` on, all of them or none; return their
         SHA-256."""
         partial = os.path.join(self._target, _PARTIAL)
-        digest = _copy_bytes(partial, file, size, start)
         try:
+            digest = _copy_bytes(partial, file, size, start)
             os.replace(partial, path)
         except OSError as error:
+            with suppress(OSError):
+                os.unlink(partial)  # a full disk has room again
             if error.errno not in _NO_RENAME:
                 raise
             # Nobody promises that the mount of a platform renames files.
-            os.unlink(partial)
             return _copy_bytes(path, file, size, start)
         return digest
 
@@ -301,11 +339,6 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def read_done(folder: str) -> dict[str, Any] | None:
-    """Return what a node said last in its folder; None if it has not uploaded all."""
-    return attempt_files.read_json(folder, DONE, limit=_MOST_INDEX)
-
-
 def await_others(target: str, nodes: int, stopping: StopRequest) -> None:
     """Wait until all nodes of an attempt have uploaded, or until this one is asked to stop.
 
@@ -317,7 +350,7 @@ def await_others(target: str, nodes: int, stopping: StopRequest) -> None:
     above = os.path.dirname(target)
     folders = [os.path.join(above, f"node_{number}") for number in range(nodes)]
     deadline = time.monotonic() + _NODE_PATIENCE
-    while not all(read_done(folder) for folder in folders):
+    while not all(map(read_report, folders)):
         if stopping.asked or time.monotonic() > deadline:
             return
         stopping.wait(_LOOK)

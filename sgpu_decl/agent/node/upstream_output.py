@@ -12,9 +12,8 @@ import time
 from sgpu_decl.agent.node.earlier_output import (
     DamagedOutput,
     absent_nodes,
-    bring_output,
+    copy_files,
     last_output,
-    left_behind,
 )
 from sgpu_decl.agent.upstreams import refusal
 
@@ -22,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["UpstreamFailed", "await_output", "bring_upstream", "copy_output", "gone_output"]
+__all__ = ["UpstreamFailed", "await_output", "copy_output", "gone_output"]
 
 _POLL = 0.5  # seconds between two looks
 _VISIBLE = 60.0  # seconds until what all nodes brought back is seen here
@@ -35,24 +34,6 @@ class UpstreamFailed(Exception):
         super().__init__(summary)
         self.failure = failure
         self.summary = summary
-
-
-def bring_upstream(
-    name: str,
-    back: str,
-    target: str,
-    *,
-    nodes: int,
-    stopped: Callable[[], bool],
-    wait: Callable[[float], object],
-    say: Callable[[str], None],
-) -> bool:
-    """Await what an attempt left, and copy it to a new folder; False if this run was `stopped`
-    meanwhile. The arguments are those of both. Raises UpstreamFailed."""
-    if not await_output(name, back, nodes=nodes, stopped=stopped, wait=wait, say=say):
-        return False
-    copy_output(name, back, target)
-    return True
 
 
 def await_output(
@@ -73,7 +54,7 @@ def await_output(
         say: gets a line about what is not there.
 
     Raises:
-        UpstreamFailed: its output is gone, or not whole.
+        UpstreamFailed: its output is gone, or not whole: this run does not start with a part of it.
     """
     deadline = time.monotonic() + _VISIBLE
     while absent := absent_nodes(back, nodes):
@@ -85,23 +66,35 @@ def await_output(
         if stopped():
             return False
         wait(_POLL)
-    left = left_behind(last_output(back))
+    reports = last_output(back)
+    for node, report in reports.items():
+        if report["incomplete"] is not None:
+            number = os.path.basename(node).removeprefix("node_")
+            reason = f"the output of {name} is not whole, since node {number} could not upload it: "
+            raise UpstreamFailed("upstream_failed", reason + report["incomplete"] + _again(name))
+    left = sum(len(report.get("left") or ()) for report in reports.values())
     if left:
         say(f"{left} files of {name} stayed on its nodes: they are not in its output")
     return True
 
 
 def copy_output(name: str, back: str, target: str) -> None:
-    """Copy what an attempt left to a new folder. Raises UpstreamFailed."""
+    """Copy what the last start of an attempt left to a new folder. Raises UpstreamFailed."""
     try:
-        bring_output(back, target)
+        os.listdir(back)  # it may be gone by now
+        os.makedirs(target)
+        copy_files(last_output(back), target)
     except OSError as error:
         reason = f"the output of {name} cannot be copied for this run: {error}"
         if isinstance(error, DamagedOutput):
-            reason += f"; launch {name.partition('#')[0]} again (`--rerun`), and then this run"
+            reason += _again(name)
         raise UpstreamFailed("staging_failed", reason) from error
 
 
 def gone_output(name: str) -> UpstreamFailed:
     """The error of an attempt whose output was deleted."""
     return UpstreamFailed("upstream_failed", refusal(name, "gone"))
+
+
+def _again(name: str) -> str:
+    return f"; launch {name.partition('#')[0]} again (`--rerun`), and then this run"

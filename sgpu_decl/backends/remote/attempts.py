@@ -168,7 +168,7 @@ class RemoteAttempts(Attempts):
         if back is None:
             self.require_folder(record)
             return []
-        absent = [node for _, node in back.nodes if not back.results.done(back.attempt, node)]
+        absent = [node for _, node in back.nodes if not back.results.report(back.attempt, node)]
         if absent:
             self.require_folder(record)
         if absent and back.view.state is AttemptState.SUCCEEDED:

@@ -20,23 +20,19 @@ A backend starts the agent on each node, by what `NodeStart` says, with the tabl
 (`agent.node.platform`) and the values of secrets in the environment. What nodes bring back lies in
 the launch folder, for each attempt of the platform's own (it may start a failed run again) anew:
 
-    back/N/node_K/outcome.json          with events.log and status.json: those of node 0 are the
-                                        run's, those of others say what they knew of it
     back/N/node_K/ranks/R/output.json   and output.pkl, which it names relative to its own folder
     back/N/node_K/ranks/R/RESTART/      error.json, error.pkl
     back/N/node_K/output/               what ranks left in SGPU_OUTPUT_DIR; later attempts of the
                                         run with `resume` find it: `agent.node.earlier_output`
-    back/N/node_0/mlflow_open.json      of the MLflow run, if its store does not know yet how the
-                                        attempt ended: `tracking.open_runs`
-    back/N/node_K/agent.log             the end of it, where the agent had something to say
     back/N/node_K/parts/P/J             part J of the P-th file that is too large to be read whole
-    back/N/node_K/done                  last: JSON with `exit_code`, `mlflow_run_id` (which attempt
-                                        of the platform's this was), `left`, what was not brought,
-                                        `files` and `sha256`: the sizes and digests of files, and
-                                        `parts`: the files in parts, with the SHA-256 of each
+    back/N/node_K/events.log            and the end of agent.log, where the agent had something to
+                                        say: for people
+    back/N/node_K/report.json           last: how it ended there, and the digests of all files:
+                                        `agent.node.node_report`. That of node 0 is the run's
 
 N counts from 0 the attempts of the platform that got as far as a node. One that comes after a
-failure which `retry` does not cover brings nothing back and ends with the exit code of that.
+failure which `retry` does not cover brings nothing back, of a job the same outcome, and ends with
+the exit code of that.
 
 The folder of a job is launched from again and again: N goes on counting, `back/N/first` says at
 which N its launch began, and the newest `agent.node.platform_attempts.KEPT` stay.

@@ -99,7 +99,9 @@ class RemoteLaunches:
 
     def results(self, record: LaunchRecord) -> RemoteResults:
         """What nodes bring back to it."""
-        return RemoteResults(self.area(record).files, self.folder(record), self.kept(record))
+        sealed = "reports" in (self.memory.get(record).get("marker") or {})
+        files, folder = self.area(record).files, self.folder(record)
+        return RemoteResults(files, folder, self.kept(record), sealed=sealed)
 
     def marker(self, record: LaunchRecord) -> Mapping[str, Any] | None:
         """What the marker of a launch says; None where the launch has none. That of an attempt that
@@ -143,4 +145,4 @@ def is_started(marker: Mapping[str, Any]) -> bool:
     """Whether a marker says what an attempt became: beside the facts of `RemoteLaunches.mark` it
     has some of the platform's. (The folder of a job has a list of `files`; `joined` says what
     launches are started as one.)"""
-    return bool(marker.keys() - {"token", "uses", "files", "joined"})
+    return bool(marker.keys() - {"token", "uses", "files", "joined", "reports"})

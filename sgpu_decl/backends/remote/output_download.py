@@ -1,4 +1,9 @@
-"""The files that ranks left in SGPU_OUTPUT_DIR on all nodes, brought into one folder here."""
+"""The files that nodes uploaded, brought here: what ranks left in SGPU_OUTPUT_DIR, on all nodes,
+comes into one folder.
+
+A file comes in the pieces that its node wrote, see `node_report`. Each is checked by its SHA-256
+and kept until all are here, so a fetch that was interrupted goes on with the piece that it was at.
+"""
 
 import fcntl
 import hashlib
@@ -7,28 +12,22 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from sgpu_decl.agent.node.node_report import merged_output
 from sgpu_decl.agent.private_folder import private_folder
-from sgpu_decl.backends.remote.split_files import (
-    SplitFile,
-    changed_there,
-    file_digest,
-    split_files,
-)
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
-from sgpu_decl.places.file_place import FilePlace, cut_short
+from sgpu_decl.places.file_place import FilePlace, PlaceMissing, cut_short
 
-__all__ = ["fetch_output", "run_downloads"]
+__all__ = ["UploadedFile", "alone", "fetch_output", "run_downloads"]
 
 _DOWNLOADS = 8  # at once
-_OUTPUT = "output/"
 
 _Of = TypeVar("_Of")
 Download = Callable[[Sent], None]
@@ -36,81 +35,111 @@ Download = Callable[[Sent], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """One file: where it lies there, its name here, and its parts where it is in some. Its size is
-    `exact` if its node says it: a listing need not know it, or may be late. Older nodes say no
-    SHA-256."""
+class UploadedFile:
+    """One file, by its name here, and what it was uploaded as: paths, sizes and digests."""
 
-    source: str
     name: str
-    size: int
-    exact: bool
-    sha256: str | None = None
-    split: SplitFile | None = None
+    pieces: tuple[tuple[str, int, str | None], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes. The listing that says those of an old node's file may be late."""
+        return sum(size for _, size, _ in self.pieces)
 
     def downloads(self, files: FilePlace, target: Path, scratch: Path) -> list[Download]:
         """What is to be downloaded yet. A file that is here is whole, and does not change."""
-        if target.exists():
-            return []
-        if self.split is None:
-            return [partial(self._fetch, files, scratch, target)]
-        return [
-            partial(self.split.fetch, files, number, scratch)
-            for number in self.split.missing(scratch)
-        ]
-
-    def _fetch(self, files: FilePlace, scratch: Path, target: Path, received: Sent) -> None:
-        private_folder(target.parent)
-        files.fetch(self.source, scratch, received)
-        if self.exact and scratch.stat().st_size != self.size:
-            scratch.unlink()
-            raise cut_short(self.source)
-        if self.sha256 not in (None, file_digest(scratch)):
-            scratch.unlink()
-            raise changed_there(self.source)
-        scratch.rename(target)
+        absent = self._absent(target, scratch)
+        return [partial(self._fetch, files, number, target, scratch) for number in absent]
 
     def missing(self, target: Path, scratch: Path) -> int:
         """Bytes that are not here yet."""
-        if target.exists():
-            return 0
-        if self.split is None:
-            return self.size
-        return sum(map(self.split.size, self.split.missing(scratch)))
+        return sum(self.pieces[number][1] for number in self._absent(target, scratch))
 
     def finish(self, target: Path, scratch: Path) -> None:
-        """Put it together when all of it is here."""
-        if self.split is not None and not target.exists():
-            private_folder(target.parent)
-            self.split.join(scratch, target)
+        """Put it together when all of it is here, whole or not at all."""
+        if target.exists():
+            return
+        private_folder(target.parent)
+        whole = self._piece(scratch, 0)
+        if len(self.pieces) > 1:
+            whole = scratch / "whole"
+            whole.touch(mode=0o600)
+            with whole.open("wb") as file:
+                for number in range(len(self.pieces)):
+                    with self._piece(scratch, number).open("rb") as piece:
+                        shutil.copyfileobj(piece, file, 1 << 20)
+        whole.rename(target)
+        shutil.rmtree(scratch)
+
+    def _fetch(
+        self, files: FilePlace, number: int, target: Path, scratch: Path, received: Sent
+    ) -> None:
+        """Bring a piece here; `received` is told of its bytes. Raises BackendError: the storage
+        does not answer, or the piece is not what its node wrote."""
+        source, size, digest = self.pieces[number]
+        piece = self._piece(scratch, number)
+        private_folder(scratch)
+        unfinished = piece.with_suffix(".partial")
+        try:
+            files.fetch(source, unfinished, received)
+        except PlaceMissing as error:
+            why = f"reading `{source}`: it is not there any more"
+            raise PlaceMissing(why, hint="somebody deleted it there") from error
+        if digest is not None:
+            with unfinished.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != digest:
+                short = unfinished.stat().st_size < size
+                unfinished.unlink()
+                raise cut_short(source) if short else _changed_there(source)
+        unfinished.rename(piece)
+        if len(self.pieces) == 1:
+            self.finish(target, scratch)
+
+    def _absent(self, target: Path, scratch: Path) -> list[int]:
+        if target.exists():
+            return []
+        numbers = range(len(self.pieces))
+        return [number for number in numbers if not self._piece(scratch, number).exists()]
+
+    def _piece(self, scratch: Path, number: int) -> Path:
+        return scratch / f"{number}-{(self.pieces[number][2] or '')[:16]}"
+
+
+def _changed_there(source: str) -> BackendError:
+    return BackendError(
+        f"reading `{source}`: it is not what the node wrote there",
+        hint="try again; if that does not help, it is damaged there, or somebody changed it",
+        code="remote_broken",
+    )
 
 
 def fetch_output(
-    files: FilePlace,
-    remote: str,
-    nodes: Mapping[int, Mapping[str, Any]],
-    folder: Path,
-    progress: Progress,
+    files: FilePlace, reports: Mapping[str, dict[str, Any]], folder: Path, progress: Progress
 ) -> Output:
     """Download the output files that are not here yet.
 
-    Files of all nodes come into one folder, as on one machine. If a node before has a file or a
-    folder of that name, a file lies below `node_K/`.
-
     Args:
-        remote: where the nodes of an attempt brought things: `…/back/N`.
-        nodes: those that brought back all, and what each of them said last, its `done`.
-        folder: where they come to. What is not whole yet lies in `.fetching` beside it: names may
-            be as long as names can be.
+        reports: those of the nodes, by the folders that they uploaded to: `…/back/N/node_K`.
+        folder: where the files come to. What is not whole yet lies in `.fetching` beside it: names
+            may be as long as names can be.
 
     Raises:
         BackendError: the storage does not answer.
     """
-    outputs = _name_outputs(files, remote, nodes)
+    try:
+        named = merged_output(reports).items()
+    except OSError as error:
+        raise BackendError(
+            f"{error} of the output",
+            hint="no rank can leave such a file: see who else may write there",
+            code="remote_broken",
+        ) from error
+    outputs = [UploadedFile(name, tuple(pieces)) for name, pieces in named]
     private_folder(folder)
     scratch = folder.parent / ".fetching"
     scratch.mkdir(mode=0o700, exist_ok=True)
-    with _alone(scratch):
+    with alone(scratch):
         failed = _download_all(files, outputs, folder, scratch, progress)
     complete = [item for item in outputs if item not in failed]
     reasons = [f"{error.message}; {error.hint}" for error in failed.values()]
@@ -124,12 +153,14 @@ def fetch_output(
 
 
 def _download_all(
-    files: FilePlace, items: Sequence[_File], folder: Path, scratch: Path, progress: Progress
-) -> dict[_File, BackendError]:
+    files: FilePlace,
+    items: Sequence[UploadedFile],
+    folder: Path,
+    scratch: Path,
+    progress: Progress,
+) -> dict[UploadedFile, BackendError]:
     """Download files to a folder; return those that failed, and why."""
-    places = {
-        item: (folder / PurePosixPath(item.name), scratch / _short(item.source)) for item in items
-    }
+    places = {item: (folder / item.name, scratch / _short(item.pieces[0][0])) for item in items}
     waiting = {item: item.downloads(files, *places[item]) for item in items}
     total = sum(item.size for item in items)
     here = total - sum(item.missing(*places[item]) for item in items)
@@ -185,7 +216,7 @@ def run_downloads(downloads: Mapping[Download, _Of], report: Sent) -> dict[_Of, 
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Wait until nobody else of this machine fetches into a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -196,67 +227,4 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _short(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()[:32]
-
-
-def _name_outputs(
-    files: FilePlace, remote: str, nodes: Mapping[int, Mapping[str, Any]]
-) -> list[_File]:
-    names: set[str] = set()
-    folders: set[str] = set()
-
-    def clashes(name: str) -> bool:
-        return name in names or name in folders or not names.isdisjoint(_folders_of(name))
-
-    items = []
-    for node, report in sorted(nodes.items()):
-        above = f"{remote}/node_{node}/{_OUTPUT}"
-        sizes = report.get("files")
-        if sizes is None:  # an older node wrote no sizes
-            sized, exact = dict(_below(files, above, "")), False
-        else:
-            sized, exact = _of_output(sizes), True
-        digests = _of_output(report.get("sha256") or {})
-        whole = [
-            _File(f"{above}{path}", path, size, exact, digests.get(path))
-            for path, size in sized.items()
-        ]
-        parts = [
-            _File(item.folder, name, item.bytes, exact=True, split=item)
-            for name, item in _of_output(split_files(report, f"{remote}/node_{node}")).items()
-        ]
-        for item in sorted([*whole, *parts], key=lambda item: item.name):
-            if ".." in item.name.split("/") or item.name.startswith("/"):
-                raise BackendError(
-                    f"`{remote}` has the file `{item.name}`, which would lie outside of the output",
-                    hint="no rank can leave such a file: see who else may write there",
-                    code="remote_broken",
-                )
-            name, own = item.name, f"node_{node}"
-            while clashes(name):
-                name, own = f"{own}/{item.name}", f"{own}_"
-            names.add(name)
-            folders.update(_folders_of(name))
-            items.append(replace(item, name=name))
-    return items
-
-
-def _of_output(named: Mapping[str, _Of]) -> dict[str, _Of]:
-    """What stands below `output/`, by its name there."""
-    return {
-        name.removeprefix(_OUTPUT): item for name, item in named.items() if name.startswith(_OUTPUT)
-    }
-
-
-def _folders_of(name: str) -> list[str]:
-    return [str(parent) for parent in PurePosixPath(name).parents]
-
-
-def _below(files: FilePlace, folder: str, parent: str) -> Iterator[tuple[str, int]]:
-    """Paths of files, relative to where it began, and their sizes."""
-    for item in files.list(folder.rstrip("/")):
-        path = f"{parent}{item.name}"
-        if item.folder:
-            yield from _below(files, f"{folder.rstrip('/')}/{item.name}", f"{path}/")
-        else:
-            yield path, item.size
+    return hashlib.sha256(source.encode()).hexdigest()[:40]

@@ -48,9 +48,11 @@ class Uses:
 
 def render_marker(uses: Uses | Mapping[str, Json], **facts: Json) -> bytes:
     """The marker of a launch that needs these objects, with facts of the backend's own, such as the
-    id of the run that it became."""
-    needed: Mapping[str, Json] = asdict(uses) if isinstance(uses, Uses) else uses
-    return canonical({**facts, "uses": needed}).encode()
+    id of the run that it became. Of one that this process staged it says that nodes will write
+    reports (`agent.node.node_report`): nobody has to look for the files of version 0.1."""
+    if not isinstance(uses, Uses):
+        return canonical({**facts, "uses": uses}).encode()
+    return canonical({**facts, "uses": asdict(uses), "reports": True}).encode()
 
 
 def uses_in(marker: bytes) -> Uses | None:

@@ -107,7 +107,7 @@ def failed_for_good(results: RemoteResults, retry: Mapping[str, Any]) -> bool:
         outcome is not None
         and outcome["state"] in (AttemptState.FAILED, AttemptState.LOST)
         and why_ended(outcome, retry, other_nodes=True) is not None
-        and bool(results.done(attempt or 0, 0))
+        and bool(results.report(attempt or 0, 0))
     )
 
 
@@ -131,9 +131,9 @@ def _counts(
     if not _stands(outcome, ending, retry):
         return False
     if outcome["state"] != AttemptState.SUCCEEDED:
-        return bool(results.done(attempt, 0))
+        return bool(results.report(attempt, 0))
     nodes = {0, *(int(rank.get("node_rank") or 0) for rank in outcome.get("ranks") or ())}
-    return all(results.done(attempt, node).get("exit_code") == 0 for node in sorted(nodes))
+    return all(results.report(attempt, node).get("exit_code") == 0 for node in sorted(nodes))
 
 
 def _stands(outcome: Mapping[str, Any], ending: PlatformEnding, retry: Mapping[str, Any]) -> bool:

@@ -30,10 +30,9 @@ def note_open_run(launches: RemoteLaunches, record: LaunchRecord, status: Remote
     if not (isinstance(run_id, str) and isinstance(uri, str)):
         return
     results, attempt = launches.results(record), status.brought
-    complete = attempt is not None and bool(results.done(attempt, 0))
-    if attempt is not None and complete and not results.open_run(attempt):
+    report = results.report(attempt, 0) if attempt is not None else {}
+    if report and not report["open_run"]:
         return
-
     failure = str(status.view.failure) if status.view.failure else None
     with (
         suppress(OSError),  # a project that cannot be written: the run stays open

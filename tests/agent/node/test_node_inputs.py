@@ -2,7 +2,7 @@
 
 import errno
 import fcntl
-import json
+import hashlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +12,7 @@ import pytest
 
 from sgpu_decl.agent.node import node_inputs, upstream_output
 from sgpu_decl.agent.node.node_inputs import NodeInputs
+from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.agent.node.stop_request import StopRequest
 from tests.support import PATIENCE
 
@@ -32,7 +33,8 @@ class Machine:
         node = self._runs / "train/8-aaaaaaaa/back/0/node_0"
         (node / "output").mkdir(parents=True)
         (node / "output/w").write_text(text)
-        (node / "done").write_text(json.dumps({"v": 1, "left": ["large"]}))
+        file = {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+        (node / REPORT).write_bytes(seal(files={"output/w": file}, left=["large"]))
 
     def node(self) -> NodeInputs:
         node = NodeInputs(str(self._runs / "evaluate/1-bbbbbbbb/back"), self._stopping)

@@ -1,9 +1,9 @@
 """Attempts of the platform at one run: counted, told apart, and settled."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.agent.node.platform_attempts import KEPT, PlatformAttempts, why_settled
 from sgpu_decl.agent.retry_rule import NOT_COVERED
 
@@ -17,18 +17,18 @@ def outcome(state: str, failure: str | None = None, code: int = 1) -> dict[str, 
 def bring(folder: str, **what: object) -> None:
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    (path / "outcome.json").write_text(json.dumps(what))
+    (path / REPORT).write_bytes(seal(outcome={"state": "failed", **what}, files={}))
 
 
 def test_attempts_are_counted_with_the_starts_of_ranks_in_each(tmp_path: Path) -> None:
     attempts = PlatformAttempts(str(tmp_path / "back"))
     assert attempts.look() == (None, 0)
     bring(attempts.claim(), restart=2)
-    assert attempts.look() == ({"restart": 2}, 3)
+    assert attempts.look() == ({"state": "failed", "restart": 2}, 3)
     attempts.claim()  # and it dies
     assert attempts.look() == (None, 4)
     bring(attempts.claim(), restart=4)
-    assert attempts.look() == ({"restart": 4}, 5)
+    assert attempts.look() == ({"state": "failed", "restart": 4}, 5)
 
 
 def test_other_nodes_find_the_attempt_that_node_0_began(tmp_path: Path) -> None:

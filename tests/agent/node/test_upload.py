@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.node.node_report import read_report
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
 from sgpu_decl.agent.redactor import Redactor
@@ -30,17 +31,21 @@ def uploaded(tmp_path: Path, **files: bytes) -> Path:
     return target
 
 
-def upload(run: Path, target: Path, **platform: Any) -> list[str]:
+def upload(run: Path, target: Path, **platform: Any) -> dict[str, Any]:
+    """Upload all; return the report."""
     records, table = str(run.parent / "records"), PlatformTable(**platform)
-    return NodeUpload(str(run), records, str(target), Redactor(SECRETS), table).upload("output")
+    files = NodeUpload(str(run), records, str(target), Redactor(SECRETS), table)
+    files.upload("output", exit_code=0)
+    return read_report(str(target)) or {}
 
 
 def test_a_secret_that_is_a_word_of_the_agent_leaves_the_outcome_readable(tmp_path: Path) -> None:
-    outcome = {"state": "failed", "ranks": [], "first_cause": {"summary": 'with quo"ted'}}
+    cause = {"rank": 0, "class": "exception", "traceback": None, "simultaneous": []}
+    outcome = {"state": "failed", "ranks": [], "first_cause": {**cause, "summary": 'with quo"ted'}}
     target = uploaded(tmp_path, outcome_json=json.dumps(outcome).encode())
 
-    expected = {"state": "failed", "ranks": [], "first_cause": {"summary": "with ***"}}
-    assert json.loads((target / "outcome.json").read_text()) == expected
+    expected = {"state": "failed", "ranks": [], "first_cause": {**cause, "summary": "with ***"}}
+    assert (read_report(str(target)) or {})["outcome"] == expected
 
 
 def test_masked_events_have_a_checksum_of_their_own(tmp_path: Path) -> None:
@@ -76,9 +81,9 @@ def test_files_beyond_the_limit_of_the_platform_are_named(
     for name in "abc":
         (tmp_path / "run/output" / name).touch()
 
-    left = upload(tmp_path / "run", tmp_path / "target", most_files=2, large_files="the attic")
+    report = upload(tmp_path / "run", tmp_path / "target", most_files=2, large_files="the attic")
 
-    assert left == ["c"]
+    assert (report["left"], report["incomplete"]) == (["c"], None)
     assert sorted(path.name for path in (tmp_path / "target/output").iterdir()) == ["a", "b"]
     said = capfd.readouterr()
     assert "1 files of SGPU_OUTPUT_DIR (0 B) are not uploaded, such as `c`" in said.out + said.err
@@ -116,10 +121,7 @@ def test_what_a_node_leaves_is_said_here_in_words_of_its_own_platform(
     (run / "output").mkdir(parents=True)
     with (run / "output/large").open("wb") as file:
         file.truncate(600_000_000)
-    files = NodeUpload(
-        str(run), str(tmp_path), str(launch / "back/0/node_0"), str, PlatformTable(**declared)
-    )
-    files.finish(left=files.upload("output"))
+    upload(run, launch / "back/0/node_0", **declared)
     said = "".join(capfd.readouterr())
 
     output = RemoteResults(FolderPlace(launch), str(launch), tmp_path / "local").output(0, Quiet())

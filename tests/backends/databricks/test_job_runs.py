@@ -247,7 +247,7 @@ def test_a_mistake_of_the_user_is_made_once_in_each_launch(shop: Shop) -> None:
     for launch in range(2):
         assert shop.launch() == "FAILED"
         (folder,) = shop.folders()
-        ran = [path.parent.parent.name for path in folder.glob("back/*/node_0/done")]
+        ran = [path.parents[1].name for path in folder.glob("back/*/node_0/ranks")]
         assert sorted(ran) == ["0", "2"][: launch + 1], "the second attempt repeats its verdict"
 
 

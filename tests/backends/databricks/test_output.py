@@ -1,13 +1,15 @@
 """What ranks leave in SGPU_OUTPUT_DIR, brought here from the nodes."""
 
-import json
+import hashlib
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
 from sgpu_decl.api import Session
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
@@ -161,7 +163,7 @@ def test_a_part_that_somebody_changed_is_told(
 ) -> None:
     (ref,) = ended.runs.find("hello")
     (part,) = server.tenants.of_token(token).folder.glob("**/parts/0/2")
-    part.write_bytes(b"something else")
+    part.write_bytes(bytes(part.stat().st_size))
 
     kept = ended.runs.output(ref)
 
@@ -171,16 +173,18 @@ def test_a_part_that_somebody_changed_is_told(
 
 @pytest.mark.expensive
 def test_a_file_that_is_there_whole_and_too_large_is_told(
-    ended: Session, server: WorkspaceServer, token: str
+    ended: Session, project: Path, server: WorkspaceServer, token: str
 ) -> None:
-    """Runs of earlier versions left such files."""
+    """As a mount that takes larger files than it gives would have it."""
     (ref,) = ended.runs.find("hello")
     (folder,) = server.tenants.of_token(token).folder.glob("**/back/0/node_0/output")
     (folder / "whole.bin").write_bytes(bytes(11_000_000))
-    done = folder.with_name("done")
-    report = json.loads(done.read_text())
-    del report["files"]
-    done.write_text(json.dumps(report))
+    report: dict[str, Any] = read_report(str(folder.parent)) or {}
+    file = {"bytes": 11_000_000, "sha256": hashlib.sha256(bytes(11_000_000)).hexdigest()}
+    report["files"]["output/whole.bin"] = file
+    (folder.parent / REPORT).write_bytes(seal(**report))
+    for kept_here in project.glob(f".sgpu/**/{REPORT}"):
+        kept_here.unlink()
 
     kept = ended.runs.output(ref)
 

@@ -351,7 +351,7 @@ def test_destroying_frees_what_no_other_attempt_needs(
     opened.apply(opened.plan(PlanOptions(destroy=True)))
 
     assert not (list(staging.glob("runs/*/hello/*/spec.json")))
-    assert list(staging.glob("runs/*/hello/*/back/0/node_0/outcome.json"))
+    assert list(staging.glob("runs/*/hello/*/back/0/node_0/report.json"))
     assert len(list(staging.glob("objects/code/*"))) == 1, "the other run needs it"
     other = Session.open(Location(file=project / "other.yaml", project=project))
     other.apply(other.plan(PlanOptions(destroy=True)))

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
@@ -80,14 +81,13 @@ def looked(
     return attempts.status(record, marker).view
 
 
-def bring_back(folder: Path, state: str, failure: str | None = None) -> Path:
-    """The agents end, and node 0 brings back its outcome; return the folder of what it did."""
+def bring_back(folder: Path, state: str, failure: str | None = None) -> None:
+    """The agents end, and node 0 brings back its report."""
     node = Path(RemoteLayout(str(folder)).launch(RECORD)) / "back/0/node_0"
     node.mkdir(parents=True)
     code = 0 if state == "succeeded" else 1
     outcome = {"v": 1, "state": state, "exit_code": code, "class": failure, "restart": 0}
-    (node / "outcome.json").write_text(json.dumps(outcome))
-    return node
+    (node / REPORT).write_bytes(seal(outcome=outcome, exit_code=code, files={}))
 
 
 def test_a_job_that_its_own_cluster_does_not_have_is_lost(
@@ -219,10 +219,9 @@ def test_an_end_without_a_cluster_is_final_once_its_first_node_has_brought_back_
 ) -> None:
     marker = {"address": answers.url, "session": "one"}
     answers.by_path[f"/api/jobs/{RECORD.token}"] = SILENT
-    node = bring_back(tmp_path, "succeeded")
     assert not attempts.status(RECORD, marker).final
 
-    (node / "done").write_text(json.dumps({"exit_code": 0}))
+    bring_back(tmp_path, "succeeded")
 
     assert attempts.status(RECORD, marker).final
 

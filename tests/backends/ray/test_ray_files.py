@@ -96,12 +96,11 @@ def test_what_is_not_there_is_deleted_without_a_depot(answers: Answers, files: H
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/tmp/out"])
 def test_a_head_cannot_name_files_outside_of_the_folder_of_the_output(
-    answers: Answers, files: HeadPlace, tmp_path: Path, name: str
+    files: HeadPlace, tmp_path: Path, name: str
 ) -> None:
-    index: dict[str, Any] = {"v": 1, "entries": {name: {"size": 1, "modified": 1.0}}}
-    answers.by_path[FILE] = index
+    report = {"files": {f"output/{name}": {"bytes": 1, "sha256": "0" * 64}}}
     with pytest.raises(BackendError, match="outside of the output"):
-        fetch_output(files, "/sgpu/back/0", {0: {}}, tmp_path / "here", Quiet())
+        fetch_output(files, {"/sgpu/back/0/node_0": report}, tmp_path / "here", Quiet())
     assert not (tmp_path / "out").exists()
 
 

@@ -136,5 +136,5 @@ def test_a_job_that_ended_without_a_launch_folder_leaves_what_waits(
     stage(launches)
     marker = launches.marker(RECORD)
     assert marker is not None
-    assert marker.keys() == {"token", "uses"}
+    assert marker.keys() == {"reports", "token", "uses"}
     assert launches.area(RECORD).files.get(f"{LAUNCH}/{MARKER}")

@@ -323,14 +323,15 @@ def test_a_node_gets_what_it_lacks_and_its_files_come_back(
     assert (tmp_path / "node/objects/code/c0de.tar.gz").read_bytes() == b"code"
     left = tmp_path / "node/run.files/runs/1/back/0/node_0"
     left.mkdir(parents=True)
-    (left / "outcome.json").write_bytes(b"{}")
+    for name in ("report.json", "output"):
+        (left / name).write_bytes(name.encode())
     (left.parents[4] / "log").write_bytes(b"a line")
 
     list(head.files.collect(0))
 
     back = tmp_path / "runs/1/back/0/node_0"
-    assert (back / "outcome.json").read_bytes() == b"{}"
-    assert "outcome.json" in json.loads((back / ".index").read_text())["entries"]
+    assert (back / "report.json").read_bytes() == b"report.json"
+    assert json.loads((back / ".index").read_text())["entries"].keys() == {"report.json", "output"}
     assert (tmp_path / "runs/1/logs/0/0/0.log").read_bytes() == b"a line\n"
     assert not (tmp_path / "node/run.files").exists()
 
@@ -412,7 +413,8 @@ class Upstream:
         for number, part in enumerate(parts):
             (folder / str(number)).write_bytes(part)
         digests = digests or [hashlib.sha256(part).hexdigest() for part in parts]
-        split = {"output/large": {"folder": "parts/0", "sha256": digests}}
+        sizes = {"bytes": sum(map(len, parts)), "part": len(parts[0])}
+        split = {"output/large": {**sizes, "folder": "parts/0", "sha256": digests}}
         (self.nodes[1] / "done").write_text(json.dumps({"parts": split}))
 
 

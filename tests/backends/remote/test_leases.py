@@ -91,7 +91,7 @@ def test_what_a_launch_left_stays_and_needs_nothing(shared: Make, damaged: bytes
     (uses,) = machine.stage(launching)
     machine.mark(launching, uses)
     folder = Path(machine.folder(launching))
-    for name in ("back/0/node_0/outcome.json", "logs/0/0.log", "status.json"):
+    for name in ("back/0/node_0/report.json", "logs/0/0.log", "status.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     (folder / "command.sh").touch()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.backends.base import LaunchRequest, LogReader, NoLog
 from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote import attempts
@@ -197,8 +198,8 @@ def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Pa
     launches = RemoteLaunches(machine.context().layout, lambda config: areas[config.gpus])
     launching, elsewhere = machine.launching(SOURCE), machine.launching(SOURCE, 2, gpus=2)
     node = Path(machine.folder(launching), "back/0/node_0")
-    (node / "output").mkdir(parents=True)
-    (node / "done").write_text("{}")
+    node.mkdir(parents=True)
+    (node / REPORT).write_bytes(seal(files={"output/ckpt": {"bytes": 1, "sha256": "0" * 64}}))
     attempts = Attempts(launches)
     assert attempts.left_output(launching.record, launching.config)
     assert not attempts.left_output(launching.record, elsewhere.config)
@@ -236,8 +237,8 @@ def test_output_below_an_older_name_is_not_found_again(shared: Make) -> None:
     launching = machine.launching(SOURCE)
     folder = machine.folder(launching)
     node = Path(folder, "back/0/node_0")
-    (node / "output").mkdir(parents=True)
-    (node / "done").write_text("{}")
+    node.mkdir(parents=True)
+    (node / REPORT).write_bytes(seal(files={"output/ckpt": {"bytes": 1, "sha256": "0" * 64}}))
     attempts = Attempts(RemoteLaunches(machine.context().layout, lambda _: machine.area))
     moved = replace(launching.record, ref=AttemptRef(Address.run("moved"), 1), reference=folder)
     assert not attempts.left_output(moved, config_of(moved.ref, moved.inputs))

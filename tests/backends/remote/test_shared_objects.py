@@ -3,7 +3,6 @@ used, and the failure says which file that is and what to do."""
 
 import gzip
 import io
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ import pytest
 from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node.agent_process import ARCHIVE
-from sgpu_decl.agent.node.earlier_output import last_output, left_behind
+from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
@@ -33,7 +32,7 @@ from sgpu_decl.staging.snapshot import snapshot
 from tests.agent.environments.conftest import make_environment
 from tests.agent.node.conftest import stopping
 from tests.backends.remote.conftest import PLATFORM, Shared
-from tests.backends.remote.test_cut_short import upload
+from tests.backends.remote.test_node_reports import upload
 from tests.support import PATIENCE
 
 __all__ = ["make_environment", "stopping"]
@@ -287,11 +286,10 @@ def test_a_damaged_output_that_resume_finds_is_named_and_the_way_out_leads_to_th
 def test_what_a_node_says_last_is_read_however_long_its_names_are(tmp_path: Path) -> None:
     node = tmp_path / "back/0/node_0"
     node.mkdir(parents=True)
-    names = {f"ranks/{'x' * 3000}-{number}": 0 for number in range(10_000)}
-    report = {"v": 1, "left": ["one"], "files": names, "sha256": dict.fromkeys(names, "0" * 64)}
-    (node / "done").write_text(json.dumps(report))
-    assert last_output(str(tmp_path / "back")) == [str(node)]
-    assert left_behind([str(node)]) == 1
+    file = {"bytes": 0, "sha256": "0" * 64}
+    files = {f"ranks/{'x' * 3000}-{number}": file for number in range(10_000)}
+    (node / REPORT).write_bytes(seal(files=files, left=["one"]))
+    assert (read_report(str(node)) or {})["left"] == ["one"]
 
 
 # ── environments ─────────────────────────────────────────────────────────────────────────────────

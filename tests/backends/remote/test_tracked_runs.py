@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.attempt_files import OPEN_RUNS
+from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.remote.launches import RemoteLaunches
@@ -23,12 +24,12 @@ Ended = Callable[..., Path]
 
 @pytest.fixture
 def ended(shared: Callable[..., Shared], tmp_path: Path) -> Ended:
-    """Notes an attempt whose node 0 was lost, with the given files in the folder of its upload;
-    returns the folder of open runs."""
+    """Notes an attempt whose node 0 was lost, before or after its report; returns the folder of
+    open runs."""
     here = shared()
     record: LaunchRecord = here.launching("def main(): pass\n").record
 
-    def note(*files: str, in_the_way: bool = False) -> Path:
+    def note(*, in_the_way: bool = False, **report: bool) -> Path:
         home = tmp_path / "project" / ".sgpu"
         if in_the_way:
             home.mkdir(parents=True)
@@ -36,8 +37,8 @@ def ended(shared: Callable[..., Shared], tmp_path: Path) -> Ended:
         launches = RemoteLaunches(AttemptLayout(home / "state"), lambda _: here.area)
         target = PlatformAttempts(f"{launches.folder(record)}/back").claim()
         Path(target).mkdir(exist_ok=True)
-        for name in files:
-            (Path(target) / name).write_text(json.dumps({"v": 1}))
+        if report:
+            (Path(target) / REPORT).write_bytes(seal(files={}, **report))
         status = RemoteStatus(
             view=AttemptView(
                 ref=record.ref, backend="ray", state=AttemptState.FAILED,
@@ -60,11 +61,11 @@ def test_the_run_of_an_attempt_whose_first_node_was_lost_is_closed_later(ended: 
 
 
 def test_a_run_that_its_tracker_closed_is_not_closed_again(ended: Ended) -> None:
-    assert not ended("done").exists()
+    assert not ended(open_run=False).exists()
 
 
 def test_a_run_that_its_tracker_left_open_is_closed_later(ended: Ended) -> None:
-    assert list(ended("done", "mlflow_open.json").iterdir())
+    assert list(ended(open_run=True).iterdir())
 
 
 def test_a_project_that_cannot_be_written_leaves_the_run_open(ended: Ended) -> None:

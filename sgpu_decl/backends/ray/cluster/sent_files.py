@@ -21,11 +21,11 @@ from sgpu_decl.agent import attempt_files, byte_size
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.agent.node.earlier_output import (
     absent_nodes,
+    contents,
     last_output,
     newest_output,
-    output_files,
-    pieces,
 )
+from sgpu_decl.agent.node.node_report import REPORT, merged_output
 from sgpu_decl.agent.node.upstream_output import gone_output
 from sgpu_decl.backends.ray.cluster.actor_answers import (
     ANSWER,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
-    from sgpu_decl.agent.node.earlier_output import Sources
+    from sgpu_decl.agent.node.node_report import Piece
     from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 
 __all__ = ["SentFiles"]
@@ -156,7 +156,7 @@ class SentFiles:
         self._actors = actors
         earlier = _numbers(self._back)
         self._attempt = max(earlier, default=-1) + 1
-        sources = {**self._files(), **self._outcomes(earlier), **self._earlier_output()}
+        sources = {**self._files(), **self._reports(earlier), **self._earlier_output()}
         names = list(sources)
         numbered = dict(enumerate(actors))
         missing = yield from answers(
@@ -171,7 +171,7 @@ class SentFiles:
             (name, piece, receivers[name])
             for name, path in sources.items()
             if receivers[name]
-            for piece in _pieces([(path, None)])
+            for piece in _pieces([(path, os.path.getsize(path), None)])
         )
         if self._read:
             total += yield from self._send_outputs(numbered)
@@ -208,12 +208,12 @@ class SentFiles:
                 time.sleep(ANSWER)
         return total
 
-    def _outputs(self) -> Iterator[tuple[str, Sources]]:
+    def _outputs(self) -> Iterator[tuple[str, list[Piece]]]:
         """The files of outputs of other runs, by their paths on nodes. Raises UpstreamFailed."""
         for upstream in self._read:
             if absent_nodes(upstream["back"], upstream["nodes"]):  # deleted while this one waited
                 raise gone_output(upstream["name"])
-            for name, sources in output_files(last_output(upstream["back"])).items():
+            for name, sources in merged_output(last_output(upstream["back"])).items():
                 if os.path.basename(name) != INDEX:
                     yield os.path.join(upstream["output"], name), sources
 
@@ -260,8 +260,7 @@ class SentFiles:
         mine = f"{self._name}/{self._attempt}/node_{node}/"
         brought = yield from large_answer(node, actor.brought.remote)
         files = [item for item in brought if item[0].startswith(mine)]
-        # `done` says that all is there.
-        files.sort(key=lambda item: (item[0] == f"{mine}done", item[0]))
+        files.sort(key=lambda item: (item[0] == mine + REPORT, item[0]))  # last: see `node_report`
         for names, size in _batches(files):
             yield from self._fetch(node, names, size)
         yield from answer(node, actor.discard.remote())
@@ -352,8 +351,8 @@ class SentFiles:
     def _object(self, name: str) -> str:
         return os.path.join(self._sent["objects"], name)
 
-    def _outcomes(self, attempts: Sequence[int]) -> dict[str, str]:
-        names = [f"{attempt}/node_0/outcome.json" for attempt in attempts]
+    def _reports(self, attempts: Sequence[int]) -> dict[str, str]:
+        names = [f"{attempt}/node_0/{REPORT}" for attempt in attempts]
         paths = {f"{self._name}/{name}": os.path.join(self._back, name) for name in names}
         return {name: path for name, path in paths.items() if os.path.exists(path)}
 
@@ -418,13 +417,13 @@ def _transfer(
     return total
 
 
-def _pieces(sources: Sources) -> Iterator[tuple[int, int, bytes]]:
+def _pieces(sources: Sequence[Piece]) -> Iterator[tuple[int, int, bytes]]:
     """The offset of each piece of a file, the size of the file, and the piece."""
-    size = sum(os.path.getsize(path) for path, _ in sources)
+    size = sum(piece for _, piece, _ in sources)
     if not size:
         yield 0, 0, b""
     offset = 0
-    for data in pieces(sources, most=_PIECE):
+    for data in contents(sources, most=_PIECE):
         yield offset, size, data
         offset += len(data)
 

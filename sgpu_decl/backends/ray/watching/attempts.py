@@ -196,7 +196,7 @@ class RayAttempts(RemoteAttempts):
             if outcome is None:
                 return None
             results = self._launches.results(record)
-            return outcome, bool(results.done(results.newest() or 0, 0))
+            return outcome, bool(results.report(results.newest() or 0, 0))
         except BackendError:
             return None  # the folder cannot be read either
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.host_locks import host_lock_folder
+from sgpu_decl.agent.node.node_report import read_report
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import carriers, descendants, send_signal
 from sgpu_decl.backends.archives import agent_zip
@@ -109,6 +110,13 @@ class Hosted:
 
     def read(self, name: str, *, node: int = 0, attempt: int = 0) -> Any:
         return json.loads(self.back(name, node=node, attempt=attempt).read_bytes())
+
+    def report(self, *, node: int = 0, attempt: int = 0) -> Any:
+        """What a node said last."""
+        return read_report(str(self.back("", node=node, attempt=attempt)))
+
+    def outcome(self, *, node: int = 0, attempt: int = 0) -> Any:
+        return self.report(node=node, attempt=attempt)["outcome"]
 
 
 @pytest.fixture

@@ -53,8 +53,8 @@ def test_ranks_find_what_they_find_everywhere(make_hosted: Any, nodes: int) -> N
         }  # fmt: skip
         assert {name: found.get(name) for name in expected} == expected
         assert "SGPU_PROJECT_DIR" not in found
-    assert hosted.read("outcome.json")["state"] == "succeeded"
-    assert hosted.read("done")["mlflow_run_id"] == "abc"
+    assert hosted.outcome()["state"] == "succeeded"
+    assert hosted.report()["mlflow_run_id"] == "abc"
     # Each node has a copy of the code; the platform's stays as it was.
     assert Path(hosted.variables["CODE_SOURCE_PATH"], "main.py").read_text() == TELL
 
@@ -172,7 +172,7 @@ def test_an_environment_of_another_python_is_told(
     (packs / manifest_name(made.manifest.digest)).write_bytes(made.manifest.to_bytes())
     hosted = make_hosted(environment=made.manifest.digest)
     assert hosted.run() == [1]
-    cause = hosted.read("outcome.json")["first_cause"]
+    cause = hosted.outcome()["first_cause"]
     assert cause["class"] == "launch_failed_user"
     assert "does not fit this node" in cause["summary"]
     assert "3.9" in cause["summary"]
@@ -211,7 +211,7 @@ def test_files_that_nodes_see_late_or_torn_are_waited_for(make_hosted: Any, tmp_
 def test_a_mistake_of_the_user_is_told_and_not_repeated(make_hosted: Any) -> None:
     hosted = make_hosted(FAIL, nodes=2, config={"retry": {"max": 3, "backoff": "0s"}})
     assert hosted.run() == [1, 1]
-    outcome = hosted.read("outcome.json")
+    outcome = hosted.outcome()
     assert (outcome["state"], outcome["class"]) == ("failed", "exception")
     assert outcome["first_cause"]["summary"] == "ValueError: a mistake"
     first = outcome["first_cause"]["rank"]  # the other one may be stopped before it fails
@@ -233,7 +233,7 @@ def test_no_node_fails_before_all_have_brought_back_what_they_have(
         nodes=2,
     ).start()
     hosted.until(lambda: any(node.poll() is not None for node in hosted.started))
-    assert [hosted.back("done", node=node).exists() for node in (0, 1)] == [True, True]
+    assert [hosted.report(node=node) is not None for node in (0, 1)] == [True, True]
     assert hosted.wait() == [1, 1]
 
 
@@ -249,7 +249,7 @@ def main():
 """
     hosted = make_hosted(source, config={"retry": {"max": 1, "backoff": "0s"}})
     assert hosted.run() == [0], hosted.log()
-    assert hosted.read("outcome.json")["restart"] == 1
+    assert hosted.outcome()["restart"] == 1
     assert hosted.read("ranks/1/output.json") == "1"
     assert hosted.lines(1) == ["before the end", "and no newline", "before the end"]
 
@@ -258,21 +258,19 @@ def test_a_rank_that_crashes_says_so_to_the_platform(make_hosted: Any) -> None:
     source = "import os, signal\ndef main(): os.kill(os.getpid(), signal.SIGSEGV)"
     hosted = make_hosted(source)
     assert hosted.run() == [139]
-    assert hosted.read("outcome.json")["class"] == "signal_self"
-    done: dict[str, Any] = {
-        "v": 1,
-        "exit_code": 139,
-        "mlflow_run_id": None,
-        "left": [],
-        "parts": {},
-        "large_files": "/Volumes",
-    }
-    found = hosted.read("done")
-    brought = {name: hosted.back(name).read_bytes() for name in found["files"]}
-    assert {name: len(content) for name, content in brought.items()} == found.pop("files")
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in brought.items()}
-    assert digests == found.pop("sha256")
-    assert found == done
+    assert hosted.outcome()["class"] == "signal_self"
+    found = hosted.report()
+    for name, file in found.pop("files").items():
+        content = hosted.back(name).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        assert file == {"bytes": len(content), "sha256": digest}
+    assert found.pop("outcome")["exit_code"] == 139
+    assert found == {
+        "v": 1, "exit_code": 139, "mlflow_run_id": None, "open_run": False, "left": [],
+        "incomplete": None, "large_files": "/Volumes", "masked": [],
+    }  # fmt: skip
+    # All else in the folder is named by the report.
+    assert not {"outcome.json", "status.json", "done"} & set(os.listdir(hosted.back("")))
 
 
 BLOCK = """
@@ -291,12 +289,12 @@ def test_after_the_death_of_a_node_the_next_attempt_goes_on(make_hosted: Any) ->
     hosted.until(lambda: hosted.lines(0, 0) and hosted.lines(1, 1))
     hosted.lose(1)
     assert hosted.wait()[0] == 1
-    outcome = hosted.read("outcome.json")
+    outcome = hosted.outcome()
     assert (outcome["class"], outcome["restart"]) == ("node_lost", 0)
     assert "node 1 was lost" in outcome["first_cause"]["summary"]
     assert hosted.run() == [0, 0], hosted.log()
     assert hosted.read("ranks/1/output.json", node=1, attempt=1) == "1"
-    assert hosted.read("outcome.json", attempt=1)["restart"] == 1
+    assert hosted.outcome(attempt=1)["restart"] == 1
 
 
 def test_an_attempt_that_died_with_all_nodes_counts(make_hosted: Any) -> None:
@@ -327,10 +325,10 @@ def main():
     hosted.until(lambda: hosted.lines(0, 0) and hosted.lines(1, 1))
     hosted.started[asked].terminate()
     assert hosted.wait() == [130, 130]
-    assert hosted.read("outcome.json")["state"] == "cancelled"
+    assert hosted.outcome()["state"] == "cancelled"
     for node in (0, 1):
         assert hosted.back("output/last", node=node).read_text() == "checkpoint"
-        assert hosted.read("done", node=node)["exit_code"] == 130
+        assert hosted.report(node=node)["exit_code"] == 130
 
 
 def test_sigterm_before_ranks_are_there_is_heard(make_hosted: Any, make_environment: Any) -> None:
@@ -339,7 +337,7 @@ def test_sigterm_before_ranks_are_there_is_heard(make_hosted: Any, make_environm
     hosted.until(lambda: "making the environment" in hosted.log())
     hosted.started[0].terminate()
     assert hosted.wait() == [130]
-    assert hosted.read("outcome.json")["state"] == "cancelled"
+    assert hosted.outcome()["state"] == "cancelled"
 
 
 def test_sigterm_while_files_are_waited_for_is_heard(make_hosted: Any) -> None:
@@ -349,14 +347,14 @@ def test_sigterm_while_files_are_waited_for_is_heard(make_hosted: Any) -> None:
     hosted.until(lambda: list(hosted.home.glob("node-0/sgpu-node-*/_air.py")))
     hosted.started[0].terminate()
     assert hosted.wait() == [70]
-    assert "asked to stop" in hosted.read("outcome.json")["first_cause"]["summary"]
+    assert "asked to stop" in hosted.outcome()["first_cause"]["summary"]
 
 
 def test_a_node_without_code_is_told_by_the_first_node(make_hosted: Any) -> None:
     hosted = make_hosted(BLOCK, nodes=2, config={"retry": {"max": 2, "backoff": "0s"}})
     hosted.start(but={1: {"CODE_SOURCE_PATH": "/nowhere"}})
     assert hosted.wait() == [1, 1]
-    outcome = hosted.read("outcome.json")
+    outcome = hosted.outcome()
     assert (outcome["class"], outcome["restart"]) == ("staging_failed", 0)
     assert outcome["first_cause"]["summary"] == (
         "node 1: the platform brought no code: CODE_SOURCE_PATH is `/nowhere`"
@@ -375,7 +373,7 @@ def main():
 """
     hosted = make_hosted(source, config={"gpus": 1})
     assert hosted.run() == [70]
-    assert hosted.read("outcome.json")["class"] == "supervisor_lost"
+    assert hosted.outcome()["class"] == "supervisor_lost"
 
 
 def test_ranks_end_with_the_program_that_looks_after_them(make_hosted: Any) -> None:
@@ -454,7 +452,7 @@ def main():
 def test_a_secret_without_a_value_is_told_before_ranks_start(make_hosted: Any) -> None:
     hosted = make_hosted(TELL, config={"env": {"secrets": {"HF_TOKEN": "scope/key"}}})
     assert hosted.run() == [1]
-    cause = hosted.read("outcome.json")["first_cause"]
+    cause = hosted.outcome()["first_cause"]
     assert (cause["class"], cause["summary"]) == (
         "launch_failed_user", "the platform gave no value for the secret `HF_TOKEN`",
     )  # fmt: skip
@@ -475,7 +473,7 @@ def main():
     assert hosted.run() == [0]
     assert hosted.back("output/model/small").read_bytes() == bytes(10)
     assert {path.name for path in hosted.back("output").iterdir()} == {"model"}
-    assert hosted.read("done")["left"] == ["large"]
+    assert hosted.report()["left"] == ["large"]
     (note,) = hosted.log().splitlines()
     assert "1 files of SGPU_OUTPUT_DIR (1.1 GB) are not uploaded, such as `large`" in note
     assert "/Volumes" in note

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from sgpu_decl.agent.node.node_report import REPORT, unseal
 from sgpu_decl.agent.processes import carriers
 from sgpu_decl.backends.archives import agent_zip
 from tests.backends.launches import code_of, launching_of, workspace_files_of
@@ -36,7 +37,8 @@ class Submitted:
     def back(self, name: str, *, node: int = 0, attempt: int = 0) -> Any:
         path = f"{self.folder}/back/{attempt}/node_{node}/{name}"
         with self.user.client.workspace.download(path) as file:
-            return json.loads(file.read())
+            content = file.read()
+        return unseal(content) if name == REPORT else json.loads(content)
 
     def attempts(self) -> int:
         return len(list(self.user.client.workspace.list(f"{self.folder}/back")))
@@ -97,7 +99,7 @@ def main():
     tracked = run.user.output(run.id).ai_runtime_task_output.mlflow_run_id
     assert run.back("ranks/0/output.json") == ["0", "2", "0", tracked]
     assert run.back("ranks/1/output.json", node=1) == ["1", "2", "1", tracked]
-    assert run.back("done")["mlflow_run_id"] == tracked
+    assert run.back(REPORT)["mlflow_run_id"] == tracked
     assert run.user.lines(run.id, node=1) == ["[rank 1] hello"]
 
 
@@ -108,7 +110,7 @@ def test_a_mistake_of_the_user_is_made_once(submit: Any) -> None:
     ended = run.ended()
     assert ended.state.result_state.value == "FAILED"
     assert len(ended.tasks) == 3
-    assert run.back("outcome.json")["first_cause"]["summary"] == "ValueError: a mistake"
+    assert run.back(REPORT)["outcome"]["first_cause"]["summary"] == "ValueError: a mistake"
     assert run.attempts() == 1
 
 
@@ -144,8 +146,8 @@ def main():
     run.user.says(run.id, "[rank 0] up")
     run.user.client.jobs.cancel_run(run.id)
     assert run.ended().state.result_state.value == "CANCELED"
-    assert run.back("outcome.json")["state"] == "cancelled"
-    assert run.back("done")["exit_code"] == 130
+    assert run.back(REPORT)["outcome"]["state"] == "cancelled"
+    assert run.back(REPORT)["exit_code"] == 130
 
 
 def test_secrets_come_from_the_workspace(submit: Any, user: User) -> None:

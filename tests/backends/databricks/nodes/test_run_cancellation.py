@@ -109,6 +109,6 @@ def test_credentials_that_are_none_end_nothing_and_are_not_shown(
 
     assert codes == [1]
     assert host.asked == []
-    assert failing.read("outcome.json")["first_cause"]["class"] == "exception"
+    assert failing.outcome()["first_cause"]["class"] == "exception"
     assert TOKEN not in failing.log()
     assert failing.log().count("Traceback") == 1
