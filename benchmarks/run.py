@@ -293,8 +293,10 @@ def main() -> int:
             rows.append(calls(scratch, repeats=options.repeats))
         if "environments" in parts:
             from environments import environments
+            from uncompiled import uncompiled
 
             rows.append(environments(scratch))
+            rows.append(uncompiled(scratch, SGPU))
         if "databricks" in parts:
             from workspaces import workspaces
 

@@ -14,7 +14,7 @@ class Progress(Protocol):
         """`done` of `total` is behind us: bytes where the phase moves bytes, else files or
         packages.
 
-        `phase` is one word such as `reading`, `copying`, `linking`, `compiling`, `resolving` or
+        `phase` is one word such as `reading`, `copying`, `linking`, `resolving` or
         `sending`; `total` is 0 while it is not known. Called often, from one thread.
         """
 

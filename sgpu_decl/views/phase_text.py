@@ -5,7 +5,6 @@ from sgpu_decl.views.terminal import size
 __all__ = ["CONNECTING", "phase_line"]
 
 _COUNTED = {
-    "compiling": "files",
     "resolving": "packages",
     "building": "packages",
     "hashing": "files",

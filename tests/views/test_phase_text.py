@@ -12,7 +12,6 @@ from sgpu_decl.views.phase_text import phase_line
          "reading the environment: 412.0 MB of 1.2 GB, 206.0 MB/s"),
         ("copying", 0, 1_000, 5.0, "copying the environment: 0 B of 1.0 kB"),
         ("copying", 500, 0, 0.5, "copying the environment: 500 B"),
-        ("compiling", 1_200, 25_000, 3.0, "compiling the environment: 1,200 of 25,000 files"),
         ("uploading", 5_000_000, 9_000_000, 2.0,
          "uploading the code: 5.0 MB of 9.0 MB, 2.5 MB/s"),
         ("connecting", 4, 60, 4.0,

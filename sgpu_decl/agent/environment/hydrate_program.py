@@ -1,7 +1,7 @@
 """The program that makes the tree of an environment: a backend runs it where ranks will run.
 
     python agent.zip hydrate --manifest M --objects DIR --tree DIR --python PYTHON
-                             [--digest SHA256] [--packs DIR] [--bytecode DIR]
+                             [--digest SHA256] [--packs DIR]
 
 It prints its progress as lines of JSON, and the result last:
 
@@ -56,7 +56,6 @@ def main(arguments: Sequence[str]) -> int:
             options.objects,
             options.tree,
             options.python,
-            bytecode=options.bytecode,
             advance=progress.advance,
         )
     except DamagedObjects as error:
@@ -93,9 +92,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tree", required=True, metavar="DIR")
     parser.add_argument(
         "--python", required=True, metavar="FILE", help="the interpreter of the ranks"
-    )
-    parser.add_argument(
-        "--bytecode", metavar="DIR", help="`bytecode` beside the objects if left out"
     )
     return parser
 

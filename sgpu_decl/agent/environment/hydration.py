@@ -1,7 +1,10 @@
 """Makes the tree of an environment from its manifest and objects.
 
-    checking ─▶ folders ─▶ linking, each object verified ─▶ compiling ─▶ closing ─▶ renamed
+    checking ─▶ folders ─▶ linking, each object verified ─▶ closing ─▶ renamed
         └ another Python, or none: nothing is made
+
+No package is compiled. Bytecode that is missing is written by the ranks that first import a module,
+as everywhere, into folders that stay open for it; an earlier tree beside this one may have it.
 
 A tree is made beside its final place and renamed. If another process was faster, its tree is used.
 Leftovers of a killed process are removed by the next one.
@@ -14,13 +17,14 @@ import itertools
 import os
 from types import MappingProxyType
 
-from sgpu_decl.agent.environment.bytecode_cache import bytecode_path, cached, uncompiled
 from sgpu_decl.agent.environment.manifest import FileKind
 from sgpu_decl.agent.environment.python_match import mismatch
 from sgpu_decl.agent.environment.tree_files import (
+    MAKING,
     RECORD,
     altered,
     as_bytes,
+    bytecode_path,
     clear,
     install,
     making,
@@ -36,7 +40,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from sgpu_decl.agent.environment.bytecode_cache import Source
     from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.agent.environment.tree_links import Item
     from sgpu_decl.agent.environment.venv_files import VenvFiles
@@ -46,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["DamagedObjects", "InterpreterMismatch", "altered", "hydrate", "whole"]
 
 _BATCH_FILES = 400
-_BATCH_SOURCES = 40
 _LARGE = 4 << 20
 _SHALLOW = 4  # names in lib/python3.11/site-packages/package
 
@@ -74,7 +76,6 @@ def hydrate(
     tree: str,
     python: str,
     *,
-    bytecode: str | None = None,
     hash_times: Mapping[str, int] = MappingProxyType({}),
     advance: Advance = _quiet,
 ) -> None:
@@ -85,11 +86,10 @@ def hydrate(
         objects: the folder of objects, `ab/<sha256>[.x]`.
         tree: its path. Scripts contain it, so a tree cannot be moved.
         python: the interpreter of the ranks, or one in a virtual environment of it.
-        bytecode: the folder of compiled bytecode; `bytecode` beside the objects if None.
         hash_times: when objects were hashed, in ns since the epoch, by name. An object that
             is unchanged since then is not read again.
-        advance: called with a phase, the amount done and the total: `linking` counts bytes and
-            `compiling` sources. One call at a time, from any thread.
+        advance: called with a phase, `linking`, the bytes done and the total. One call at a time,
+            from any thread.
 
     Raises:
         DamagedObjects: objects are missing or damaged; nothing was made.
@@ -105,9 +105,6 @@ def hydrate(
         if problem:
             raise InterpreterMismatch(f"this environment cannot be used here: {problem}")
         venv = venv_files(manifest, workers.base)
-        beside = os.path.join(os.path.dirname(objects), "bytecode")
-        bytecode_folder = os.path.join(os.path.abspath(bytecode or beside), workers.tag)
-        os.makedirs(bytecode_folder, mode=0o700, exist_ok=True)
         parent = os.path.dirname(tree)
         os.makedirs(parent, mode=0o700, exist_ok=True)
         clear(parent)
@@ -117,16 +114,15 @@ def hydrate(
             workers.begin(
                 folder=_utf8(place),
                 objects=_utf8(objects),
-                bytecode=_utf8(bytecode_folder),
                 interpreter=_utf8(tree + "/bin/python"),
-                tag=workers.tag,
             )
-            sources = uncompiled(manifest, venv, workers.tag)
-            folders = _folders(manifest, venv, sources.values())
+            sources = _uncompiled(manifest, workers.tag)
+            folders = _folders(manifest, venv, sources)
             _make_folders(folders, workers)
             _link(manifest, workers, hash_times, advance)
             _make_files(manifest, venv, os.fsencode(place) + b"/", folders)
-            _compile(sources, cached(bytecode_folder), workers, advance)
+            workers.work("compile", [[path for path in venv.files if path.endswith(".py")]])
+            _reuse_bytecode(parent, place, sources, workers.tag)
             half = len(folders) // 2
             workers.work("finish", [folders[:half], folders[half:]])
             install(place, tree)
@@ -150,12 +146,41 @@ def _make_files(manifest: Manifest, venv: VenvFiles, place: bytes, folders: list
     write_file(place + as_bytes(RECORD), record_of(manifest, folders, sizes), 0o444)
 
 
-def _folders(manifest: Manifest, venv: VenvFiles, sources: Iterable[list[str]]) -> list[str]:
+def _uncompiled(manifest: Manifest, tag: str) -> list[str]:
+    """The paths of importable sources without bytecode for `tag`."""
+    present = {file.path for file in (*manifest.files, *manifest.bytecode)}
+    sites = tuple(site + "/" for site in manifest.sites)
+    return [
+        file.path
+        for file in manifest.files
+        if file.kind in "fx" and file.path.endswith(".py") and file.path.startswith(sites)
+        and bytecode_path(file.path, tag) not in present
+    ]  # fmt: skip
+
+
+def _reuse_bytecode(parent: str, place: str, sources: Iterable[str], tag: str) -> None:
+    """Link what ranks compiled in the newest tree beside this one, of sources that are the same
+    file in both. They have one time, so that Python takes it for valid."""
+    with contextlib.suppress(OSError):  # another process replaces one
+        trees = [item.path for item in os.scandir(parent) if not item.name.startswith(MAKING)]
+        trees.sort(key=lambda path: os.stat(path).st_ctime_ns, reverse=True)
+        newest = next(filter(whole, trees), None)
+        if newest is None:
+            return
+        old, new = os.fsencode(newest) + b"/", os.fsencode(place) + b"/"
+        for source in sources:
+            bytecode = as_bytes(bytecode_path(source, tag))
+            with contextlib.suppress(OSError):  # it is not there, or cannot be linked
+                if os.path.samefile(old + as_bytes(source), new + as_bytes(source)):
+                    os.link(old + bytecode, new + bytecode)
+
+
+def _folders(manifest: Manifest, venv: VenvFiles, sources: Iterable[str]) -> list[str]:
     """All folders of the tree, outer ones first; the tree itself is the empty path."""
     folders = {""}
     paths = [file.path for file in (*manifest.files, *manifest.bytecode)]
     paths += venv.paths
-    paths += [bytecode_path(path, "") for group in sources for path in group]
+    paths += [bytecode_path(path, "") for path in (*venv.files, *sources) if path.endswith(".py")]
     for path in paths:
         folder = path.rpartition("/")[0]
         while folder not in folders:
@@ -196,26 +221,6 @@ def _link(
     workers.work("link", work, note)
     if damaged:
         raise DamagedObjects(damaged)
-
-
-def _compile(
-    sources: Mapping[str, list[str]],
-    bytecode: Mapping[str, str],
-    workers: WorkerPool,
-    advance: Advance,
-) -> None:
-    work: list[Source] = [
-        (digest, paths, bytecode.get(digest, "")) for digest, paths in sources.items()
-    ]
-    done = 0
-
-    def note(batch: list[Source], _failed: list[str]) -> None:
-        nonlocal done
-        done += len(batch)
-        advance("compiling", done, len(work))
-
-    groups = (work[at : at + _BATCH_SOURCES] for at in range(0, len(work), _BATCH_SOURCES))
-    workers.work("compile", groups, note)
 
 
 def _utf8(path: str) -> str:

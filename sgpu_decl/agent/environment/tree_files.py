@@ -6,7 +6,8 @@
     .sgpu-tree.json                             the folders, and the files that are not objects
 
 Every file and folder of a tree has one fixed modification time. A folder with another time had
-entries added or removed; a file with another time was written to.
+entries added or removed; a file with another time was written to. Only the folders of bytecode are
+open: Python adds what is missing there.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ __all__ = [
     "RECORD",
     "altered",
     "as_bytes",
+    "bytecode_path",
     "clear",
     "discard",
     "install",
+    "is_of_bytecode",
     "making",
     "record_of",
     "remove",
@@ -54,6 +57,17 @@ _LONGEST_SHEBANG = 127  # bytes that every kernel reads
 def as_bytes(path: str) -> bytes:
     """A path of a manifest as bytes, independent of the locale."""
     return path.encode("utf-8", "surrogateescape")
+
+
+def bytecode_path(source: str, tag: str) -> str:
+    """Where Python looks for the bytecode of a source."""
+    folder, slash, name = source.rpartition("/")
+    return f"{folder}{slash}__pycache__/{name[: -len('.py')]}.{tag}.pyc"
+
+
+def is_of_bytecode(folder: bytes) -> bool:
+    """Whether that is the path of a folder that Python keeps bytecode in."""
+    return folder.rstrip(b"/").rpartition(b"/")[2] == b"__pycache__"
 
 
 def shebang(interpreter: str, rest: bytes) -> bytes:
@@ -76,7 +90,7 @@ def record_of(manifest: Manifest, folders: list[str], sizes: dict[str, int]) -> 
         "v": _FORMAT,
         "manifest": manifest.digest,
         "boot": boot_id(),
-        "folders": folders,
+        "folders": [path for path in folders if not is_of_bytecode(as_bytes(path))],
         "made": sizes,
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":")).encode("ascii")
@@ -120,6 +134,8 @@ def altered(tree: str, manifest: Manifest) -> list[str]:
         path = folder + entry.name
         facts = entry.stat(follow_symlinks=False)
         file = missing.pop(path, None)
+        if is_of_bytecode(path) or (file is None and is_of_bytecode(folder)):
+            continue
         if facts.st_mtime_ns != FIXED_NS or (
             file is not None and file.kind in "fx" and facts.st_size != file.size
         ):

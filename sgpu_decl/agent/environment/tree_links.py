@@ -9,8 +9,15 @@ import errno
 import fcntl
 import hashlib
 import os
+import sys
 
-from sgpu_decl.agent.environment.tree_files import FIXED_NS, as_bytes, shebang
+from sgpu_decl.agent.environment.tree_files import (
+    FIXED_NS,
+    as_bytes,
+    bytecode_path,
+    is_of_bytecode,
+    shebang,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +26,15 @@ if TYPE_CHECKING:
     # Key, size, paths, paths of scripts, and when the object was hashed, in ns.
     Item = tuple[str, int, list[str], list[str], int]
 
-__all__ = ["Linker", "finish_folders", "make_folders", "place", "write_file", "write_link"]
+__all__ = [
+    "Linker",
+    "compile_files",
+    "finish_folders",
+    "make_folders",
+    "place",
+    "write_file",
+    "write_link",
+]
 
 _FICLONE = 0x40049409
 _CHUNK = 1 << 18  # fits into a core's cache
@@ -145,12 +160,28 @@ def make_folders(folders: Iterable[str]) -> list[str]:
     return []
 
 
+def compile_files(paths: Iterable[str]) -> list[str]:
+    """Compile modules of the tree's own. Python does not compare them with their sources
+    (PEP 552)."""
+    import importlib.util
+    import marshal
+
+    for path in paths:
+        with open(path, "rb") as file:
+            source = file.read()
+        code = compile(source, path, "exec", dont_inherit=True)
+        head = importlib.util.MAGIC_NUMBER + b"\1\0\0\0" + importlib.util.source_hash(source)
+        target = bytecode_path(path, sys.implementation.cache_tag or "")
+        write_file(as_bytes(target), head + marshal.dumps(code), 0o444)
+    return []
+
+
 def finish_folders(folders: Iterable[str]) -> list[str]:
-    """Make finished folders read-only and set their time."""
+    """Make finished folders read-only, but for those of bytecode, and set their time."""
     for folder in folders:
         path = as_bytes(folder) or b"."
         os.utime(path, ns=(FIXED_NS, FIXED_NS))
-        os.chmod(path, 0o555)  # noqa: S103 - as readable as the files in it
+        os.chmod(path, 0o755 if is_of_bytecode(path) else 0o555)
     return []
 
 

@@ -1,8 +1,10 @@
 """Runs first in every interpreter of a tree, in which it is the module `_sgpu_tree`.
 
-It puts further folders on the path, and keeps installers from changing the shared tree.
+It puts further folders on the path, keeps installers from changing the shared tree, and has Python
+keep bytecode in it.
 """
 
+import _frozen_importlib_external as loading
 import os
 import sys
 
@@ -19,6 +21,7 @@ _ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--dry-run", "-h", "--help
 
 def begin(*sites: str) -> None:
     """Prepare this interpreter; `sites` are further package folders, relative to the tree."""
+    _keep_bytecode()
     if sites:
         import site
 
@@ -37,6 +40,39 @@ def begin(*sites: str) -> None:
         sys.stderr.write(REFUSAL)
         sys.stderr.flush()
         os._exit(1)  # SystemExit would print a traceback of the interpreter's start
+
+
+def _keep_bytecode() -> None:
+    """Let Python write bytecode into the tree, also where it is told to write none."""
+    loading._write_atomic = write_whole  # type: ignore[attr-defined]
+    if not sys.dont_write_bytecode:
+        return
+    sys.dont_write_bytecode = False
+    set_data, tree = loading.SourceFileLoader.set_data, sys.prefix + os.sep
+
+    def set_in_tree(loader: object, path: str, data: bytes, **more: int) -> None:
+        if path.startswith(tree):
+            set_data(loader, path, data, **more)  # type: ignore[arg-type]
+
+    loading.SourceFileLoader.set_data = set_in_tree  # type: ignore[assignment]
+
+
+def write_whole(path: str, data: bytes, mode: int = 0o666) -> None:
+    """Write bytecode for all ranks that follow. Python before 3.14 does not look whether the disk
+    took all of it (`_write_atomic` in `importlib/_bootstrap_external.py`), and whoever imports the
+    module then fails."""
+    draft = f"{path}.{os.getpid()}.{id(data)}"
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & 0o666)
+    try:
+        try:
+            if os.write(file, data) != len(data):
+                raise OSError(f"`{path}` could not be written whole")
+        finally:
+            os.close(file)
+        os.replace(draft, path)
+    except OSError:
+        os.unlink(draft)
+        raise
 
 
 def changes(arguments: "list[str]") -> bool:

@@ -4,7 +4,7 @@ They are processes because Python threads would share one core. A worker takes a
 line of JSON, and answers with the names of the items that failed:
 
     ["link", [[key, size, [path], [script], ns]]]    [key]
-    ["compile", [[digest, [path], name]]]        []
+    ["compile", [path]]                          []
     ["unpack", [path, contents, …]]              ["why the pack is refused"]
 """
 
@@ -208,16 +208,20 @@ def _unpack(batch: Any) -> list[str]:
 
 
 def _prepared(
-    *, folder: str, objects: str, bytecode: str, interpreter: str, tag: str
+    *, folder: str, objects: str, interpreter: str
 ) -> dict[str, Callable[[Any], list[str]]]:
-    from sgpu_decl.agent.environment.bytecode_cache import Compiler
-    from sgpu_decl.agent.environment.tree_links import Linker, finish_folders, make_folders
+    from sgpu_decl.agent.environment.tree_links import (
+        Linker,
+        compile_files,
+        finish_folders,
+        make_folders,
+    )
 
     os.chdir(folder)
     return {
         "folders": make_folders,
         "link": Linker(objects, interpreter).link,
-        "compile": Compiler(bytecode, tag).compile,
+        "compile": compile_files,
         "finish": finish_folders,
     }
 

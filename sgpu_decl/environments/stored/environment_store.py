@@ -34,7 +34,7 @@ from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.shared_store import Garbage, SharedStore, store_error
 
-_FOLDERS = ("", "objects", "manifests", "origins", "built", "trees", "bytecode", "incoming")
+_FOLDERS = ("", "objects", "manifests", "origins", "built", "trees", "incoming")
 
 
 class EnvironmentStore(SharedStore):

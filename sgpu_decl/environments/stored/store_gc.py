@@ -52,11 +52,9 @@ def garbage(
         environment = manifest(f"sha256:{name}")
         if environment is not None:
             keys |= {file.key for file in (*environment.files, *environment.bytecode)}
-    contents = {key[:64] for key in keys}
-    # The name of bytecode has the digest of its source, then its own.
     objects = [
-        *_old(root / "objects", now, lambda name: name in keys),
-        *_old(root / "bytecode", now, lambda name: name.partition("-")[0] in contents),
+        *_old(root / "objects", now, keys),
+        *_old(root / "bytecode", now, ()),  # of older versions: trees have their own
     ]
     return Garbage(
         files=(*map(os.fspath, files), *(path for path, _ in objects)),
@@ -65,11 +63,11 @@ def garbage(
     )
 
 
-def _old(folder: Path, now: float, keeps: Callable[[str], bool]) -> Iterator[tuple[str, int]]:
+def _old(folder: Path, now: float, kept: Collection[str]) -> Iterator[tuple[str, int]]:
     """What is not kept, with its bytes. Objects carry a fixed modification time, so their age is
     that of the inode (ctime)."""
     for entry in _entries(folder):
-        if keeps(entry.name):
+        if entry.name in kept:
             continue
         with contextlib.suppress(FileNotFoundError):
             facts = entry.stat(follow_symlinks=False)

@@ -80,7 +80,6 @@ def test_the_zip_makes_a_tree_and_says_how_far_it_is(
     assert (code, errors) == (0, "")
     assert said == [
         {"phase": "linking", "done": size, "total": size},
-        {"phase": "compiling", "done": 2, "total": 2},
         {"tree": str(made.trees / "tree")},
     ]
     assert whole(said[-1]["tree"])
@@ -178,5 +177,5 @@ def test_objects_come_from_packs(make_environment: Any, agent_zip: Path, tmp_pat
     send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
     code, lines, errors = Preparing(agent_zip, made, packs=packs, objects=objects).end()
     assert (code, errors) == (0, "")
-    assert [line.get("phase") for line in lines] == ["unpacking", "linking", "compiling", None]
+    assert [line.get("phase") for line in lines] == ["unpacking", "linking", None]
     assert whole(lines[-1]["tree"])

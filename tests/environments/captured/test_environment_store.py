@@ -395,6 +395,7 @@ def _collect(store: EnvironmentStore, *, after: float = LATER) -> Any:
 def test_collect_keeps_what_is_referred_to_and_what_is_young(
     alpha: Venv, store: EnvironmentStore, tmp_path: Path
 ) -> None:
+    alpha.write({"beta.py": "VERSION = 1"})
     first = _take(alpha, store)
     store.hydrate(first.digest, Quiet())
     alpha.write({"beta.py": "VERSION = 2"})
