@@ -28,6 +28,7 @@ from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplu
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.staging.references import MISSING_SECONDS
 from sgpu_decl.storing.state_folder import release_space, reserve_space
+from sgpu_decl.storing.state_store import StateWriter
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["collect"]
@@ -100,7 +101,7 @@ def collect(
             found = _Garbage(sizes=sizes, kept=found.kept)
         total = sum(found.sizes.values())
         if not dry_run:
-            found, total = _free(project, writer.state, attempts, found, problems)
+            found, total = _free(project, writer, attempts, found, problems)
         with suppress(SgpuError):  # what was recorded before each launch keeps all that is needed
             record_references(project, writer.state.lineage, needs_of(writer.state))
     if not dry_run:
@@ -191,16 +192,19 @@ def _elsewhere(project: OpenedProject, state: State, attempt: Attempt) -> bool |
 
 def _free(
     project: OpenedProject,
-    state: State,
+    writer: StateWriter,
     attempts: Iterable[Attempt],
     found: _Garbage,
     problems: _Problems,
 ) -> tuple[_Garbage, int]:
-    """Delete what goes, and what only that shared. Returns what was freed, and all bytes."""
+    """Delete what goes, and what only that shared. Returns what was freed, and all bytes. Another
+    process that took over the lock of one that was frozen may have launched what needs it."""
+    state = writer.state
     by_ref = {one.ref: one for one in attempts}
     freed: dict[AttemptRef, int] = {}
     stays = dict(found.kept)
     for ref in found.sizes:
+        writer.check_held()
         stays[ref] = Keep.UNREACHABLE  # while this user may not delete it, or its platform is away
         with problems.noted():
             size = project.backend(by_ref[ref].backend).storage.free(state.launch_of(by_ref[ref]))

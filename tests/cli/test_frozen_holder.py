@@ -43,10 +43,11 @@ def shell(sgpu: Shell) -> Shell:
     return sgpu
 
 
-def stopped(sgpu: Shell, step: str) -> "subprocess.Popen[str]":
-    """An apply that is stopped at a step, and whose lock was broken since."""
+def stopped(sgpu: Shell, step: str, *words: str) -> "subprocess.Popen[str]":
+    """A command, an apply unless it is given, that is stopped at a step, and whose lock was broken
+    since."""
     holder = subprocess.Popen(
-        dying(step, "apply", "-y", "--detach", by=signal.SIGSTOP),
+        dying(step, *(words or ("apply", "-y", "--detach")), by=signal.SIGSTOP),
         cwd=sgpu.folder,
         env=having(sgpu).environ,
         stdout=subprocess.DEVNULL,
@@ -54,11 +55,23 @@ def stopped(sgpu: Shell, step: str) -> "subprocess.Popen[str]":
         text=True,
     )
     assert os.WIFSTOPPED(os.waitpid(holder.pid, os.WUNTRACED)[1])
-    locked = sgpu.here("apply", "-y", "--lock-timeout", "0s")
+    locked = sgpu.here("gc", "-y", "--lock-timeout", "0s")
     found = re.search(r"sgpu state unlock (\S+?)`", locked.err)
     assert found is not None, locked.err
     assert sgpu.here("state", "unlock", found[1]).code == 0
     return holder
+
+
+@pytest.mark.expensive
+def test_a_gc_whose_lock_was_taken_over_deletes_no_more(shell: Shell) -> None:
+    user = having(shell)
+    assert user.here("apply", "-y").code == 0
+    folders = (".sgpu/default/runs/a/1", ".sgpu/default/runs/b/1")
+    step = "sgpu_decl.backends.local.storage,LocalStorage,free,after,1"
+    holder = stopped(shell, step, "gc", "-y", "--all", "--keep-last", "0")
+    assert "a#2" in user.here("apply", "-y", "--rerun", "run.a").err
+    assert "unlocked by hand" in going_on(holder)
+    assert [(shell.folder / one).exists() for one in folders] == [False, True]
 
 
 def having(sgpu: Shell) -> Shell:

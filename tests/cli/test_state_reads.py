@@ -4,16 +4,18 @@ each of them makes a command on thousands of attempts quadratic."""
 import copy
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, POSTGRES
+from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, POSTGRES, SharedPlace
 from tests.cli.conftest import Shell
 from tests.cli.test_shared_state import object_login, where
+from tests.faulty_proxy import faulty_proxy
 from tests.shared_places import new_place
 from tests.workspace_login import login
 
@@ -72,20 +74,55 @@ def test_no_look_reads_the_state_once_for_each_attempt(
     assert many == few
 
 
+@pytest.fixture
+def requests(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[SharedPlace], tuple[SharedPlace, list[Any]]]]:
+    """Gives a place as it is to be reached, and all that is asked of its server from then on."""
+    with ExitStack() as running:
+
+        def watched(place: SharedPlace) -> tuple[SharedPlace, list[Any]]:
+            if place.kind == OBJECT:
+                proxy = running.enter_context(faulty_proxy(place.endpoint or ""))
+                return replace(place, endpoint=proxy.url), proxy.requests
+            asked: list[Any] = []
+            if place.kind == POSTGRES:
+                import psycopg
+
+                execute = psycopg.Cursor.execute
+
+                def counted(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+                    asked.append(query)
+                    return execute(cursor, query, *arguments, **options)
+
+                monkeypatch.setattr(psycopg.Cursor, "execute", counted)
+            return place, asked
+
+        yield watched
+
+
 @pytest.mark.expensive
 @pytest.mark.parametrize("kind", [LOCAL, FOLDER, POSTGRES, DATABRICKS, OBJECT])
 def test_no_command_reads_the_state_once_for_each_attempt_or_run(
-    kind: str, request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path, statements: list[str]
+    kind: str,
+    request: pytest.FixtureRequest,
+    sgpu: Shell,
+    tmp_path: Path,
+    statements: list[str],
+    requests: Callable[[SharedPlace], tuple[SharedPlace, list[Any]]],
 ) -> None:
-    state = ""
+    state, asked = "", list[Any]()
     if kind != LOCAL:
-        place = new_place(request, kind, tmp_path)
+        place, asked = requests(new_place(request, kind, tmp_path))
         state = f"state: {{kind: {place.kind}, {where(place)}}}\n"
     few, many = (
-        read(sgpu, tmp_path, number, statements, COMMANDS, state) for number in (FEW, MANY)
+        read(sgpu, tmp_path, number, statements, COMMANDS, state, asked) for number in (FEW, MANY)
     )
+    # A command that takes long asks its server a few times more, as it keeps its lock.
+    asked_more = {words: one[1] - few[words][1] for words, one in many.items()}
+    assert {words: more for words, more in asked_more.items() if more >= MANY - FEW} == {}
     # A copy of a state that is shared has a few entries more to look at.
-    grown = {words: (few[words], asked) for words, asked in many.items()}
+    grown = {words: (few[words][0], one[0]) for words, one in many.items()}
     assert {words: one for words, one in grown.items() if one[1] > 1.1 * one[0]} == {}
 
 
@@ -96,8 +133,11 @@ def read(
     statements: list[str],
     commands: Sequence[tuple[str, ...]],
     state: str = "",
-) -> dict[str, int]:
-    """How often each command asks the state, in a project with so many attempts and cells."""
+    requests: list[Any] | None = None,
+) -> dict[str, tuple[int, int]]:
+    """How often each command asks the state on this machine, and its server, in a project with so
+    many attempts and cells."""
+    requests = [] if requests is None else requests
     folder = above / str(number)
     folder.mkdir()
     own = {"XDG_DATA_HOME": str(folder / "data")}  # gc asks the states of other projects, too
@@ -111,8 +151,9 @@ def read(
     counts = {}
     for words in commands:
         statements.clear()
+        requests.clear()
         assert shell.here(*words).code in (0, 1, 5)
-        counts[" ".join(words)] = len(statements)
+        counts[" ".join(words)] = len(statements), len(requests)
     return counts
 
 
