@@ -321,18 +321,30 @@ def _facts(
 def _of_runs(
     loaded: "Loaded", findings: Sequence[Diagnostic]
 ) -> dict[Diagnostic, tuple[Address, ...]]:
-    """The runs in whose blocks findings about the file stand; none for those about all of it."""
-    runs: dict[Place, list[Address]] = {}
-    wanted = {finding.place for finding in findings}
-    for run in loaded.runs if findings else ():
-        for place in wanted.intersection(run.places.values()):
-            if place is not None:
-                runs.setdefault(place, []).append(run.address)
-    return {
-        finding: tuple(runs[finding.place])
+    """The runs in whose blocks findings about the file stand; none for those about all of it. Of
+    several runs in one line, it is each of them, unless the place says which."""
+    places = {
+        finding: [finding.place, *(other.place for other in finding.related)]
         for finding in findings
-        if finding.place is not None and finding.place in runs
+        if finding.place is not None
     }
+    lines = {_line(place) for listed in places.values() for place in listed}
+    at: dict[object, dict[Address, None]] = {}
+    for run in loaded.runs if lines else ():
+        for place in run.places.values():
+            if (line := _line(place)) in lines:
+                at.setdefault(place, {})[run.address] = None
+                at.setdefault(line, {})[run.address] = None
+    found = {}
+    for finding, listed in places.items():
+        ways = (at.get(key) for place in listed for key in (place, _line(place)))
+        if runs := next(filter(None, ways), None):
+            found[finding] = tuple(runs)
+    return found
+
+
+def _line(place: Place) -> tuple[str, int]:
+    return place.file, place.line
 
 
 def _planned(options: PlanOptions, loaded: "Loaded") -> Callable[[Address], bool]:
