@@ -183,7 +183,13 @@ class RayProcess:
 
     def driver_variables(self) -> dict[str, str]:
         """Return the variables that lead a driver to the cluster."""
-        return {**self._access(), "RAY_ADDRESS": self._head}
+        # Ray Train asks the State API each second whether its controller lives
+        # (`ray/train/v2/_internal/execution/controller/placement_group_cleaner.py`), and warns each
+        # time, as without a dashboard there is none. What Ray skips is what a driver prints of it.
+        skip = "RAY_DEDUP_LOGS_SKIP_REGEX"
+        quiet = not self._options["dashboard"] and skip not in self._plain_environment()
+        skipped = {skip: "Failed to query Ray Train Controller actor state"} if quiet else {}
+        return {**skipped, **self._access(), "RAY_ADDRESS": self._head}
 
     def end(self, then: Callable[[], None], *, keep: bool) -> None:
         """End all processes of the node, and call `then`. `keep` its logs if the run failed."""

@@ -21,7 +21,7 @@ from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.agent.ray.conftest import answer_of_head, output, ray_folder, ray_pid
 from tests.ray_versions import NEWEST_RAY, OLDEST_RAY
-from tests.support import PATIENCE
+from tests.support import PATIENCE, require
 
 pytestmark = pytest.mark.ray
 
@@ -94,6 +94,29 @@ def main():
     assert attempt.read()["ray"]["nodes"] == 1
     _check_end(attempt, Path("/nonexistent"))
     assert not (output(attempt) / "ray_logs").exists()
+
+
+@pytest.mark.expensive
+@NEWEST_RAY
+def test_ray_train_warns_of_no_state_api_that_is_not_there(make_driver: Any) -> None:
+    require("fsspec", "pandas", "pyarrow")
+    source = """
+def work():
+    time.sleep(3)  # Ray Train asks each second
+def main():
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+    kept = RunConfig(storage_path=os.environ["SGPU_OUTPUT_DIR"], name="kept")
+    DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=1), run_config=kept).fit()
+    return "trained"
+"""
+    env = {"RAY_TRAIN_V2_ENABLED": "1"}
+    attempt = make_driver(source, ray={"num_cpus": 2}, env=env)
+    assert attempt.launch().values() == ["trained"]
+    logs = [attempt.text(f"ranks/0/0/{name}.log") for name in ("stdout", "stderr")]
+    assert "TrainController" in "".join(logs)
+    assert "State API" not in "".join(logs)
+    attempt.check()
 
 
 @pytest.mark.expensive
