@@ -160,7 +160,9 @@ def _explained_fields(_: click.Context, incomplete: str) -> Offers:
     return [(f"{root}.{path[:-1]}", text) for path, text in _fields(root, rest)]
 
 
-def _codes(_: click.Context, __: str) -> Offers:
+def _codes(_: click.Context, incomplete: str) -> Offers:
+    if "." in incomplete:  # a field
+        return []
     from sgpu_decl.diagnostics.codes import registry
 
     return [(code, entry.meaning) for code, entry in registry().items()]

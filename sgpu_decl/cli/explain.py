@@ -8,9 +8,7 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
-from sgpu_decl.diagnostics.codes import families, registry
 from sgpu_decl.errors import NotFound
-from sgpu_decl.views.codes_text import code_list, code_text
 
 __all__ = ["command"]
 
@@ -35,6 +33,9 @@ def command(*, name: str | None, output: str) -> int:
 
     Exit codes: 0, and 1 if there is no such code or field.
     """
+    from sgpu_decl.diagnostics.codes import families, registry
+    from sgpu_decl.views.codes_text import code_list, code_text
+
     codes = registry()
     if name is None:
         if output == "json":

@@ -62,7 +62,7 @@ def test_without_streams_nothing_is_written_into_the_state(sgpu: Shell) -> None:
 def test_a_reader_that_has_gone_is_no_error(sgpu: Shell) -> None:
     read, write = os.pipe()
     os.close(read)
-    with sgpu.start("schema", "run", stdout=write) as process:
+    with sgpu.start("explain", "run", stdout=write) as process:
         os.close(write)
         _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (1, "")
