@@ -22,4 +22,12 @@ def from_text(text: str) -> datetime: ...
 def from_text(text: None) -> None: ...
 def from_text(text: str | None) -> datetime | None:
     """Raises ValueError when the text is no time."""
-    return None if text is None else datetime.fromisoformat(text)
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text)
+    if moment.utcoffset():
+        try:
+            moment.astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError(f"`{text}` lies outside of the calendar in UTC") from error
+    return moment

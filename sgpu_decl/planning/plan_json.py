@@ -13,15 +13,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn, cast
 
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.codec import BadValue, JsonObject, MissingKey, UnknownKey, to_json
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.plan import (
     FORMAT_VERSION,
+    Action,
     Change,
     EnvironmentChange,
     FieldChange,
@@ -32,8 +35,10 @@ from sgpu_decl.model.plan import (
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
 _SEAL = "seal"  # of plans that were saved while there were sealed ones
 _SAVED = frozenset({"project", "destroy", "values_left_out", "identity"})
+_VALIDATED = frozenset({Action.CREATE, Action.REPLACE, Action.UPDATE})  # others have old specs
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
 _LONGEST_BRANCH = 1000  # files have shorter names
+_DIGEST = re.compile(r"sha256:[0-9a-f]+")  # a part of names of files
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _AGAIN = "make it again with `sgpu plan --out run.plan`"
 
@@ -74,8 +79,10 @@ def saved_from_json(
             value.pop(_SEAL, None)
             checksum = value.pop(_CHECKSUM, None)
         plan = _saved_plan(value)
-        if checksum != digest(canonical(value)):
+        whole = canonical(value)
+        if checksum != digest(whole):
             raise _Refused("was changed after it was saved", code="plan_edited")
+        whole.encode("utf-8", "surrogateescape")  # names of files may be no UTF-8
     except json.JSONDecodeError as error:
         return None, (_not_json(text, about, file, error),)
     except RecursionError:
@@ -89,6 +96,8 @@ def saved_from_json(
         return None, (_refusal("bad_plan", f"{about} is not a whole plan: {error}"),)
     except BadValue as error:
         return None, (_refusal("bad_plan", f"{about} is not a plan: {error}"),)
+    except UnicodeEncodeError:
+        return None, (_refusal("bad_plan", f"{about} holds text that is no Unicode"),)
     except ValueError:
         return None, (_refusal("bad_plan", f"{about} holds a number that no plan has"),)
     return plan, ()
@@ -286,7 +295,10 @@ def _read_plan(saved: JsonObject) -> Plan:
     if "changes" in saved and "project" not in saved:
         raise _Refused("is the output of `sgpu plan -o json`, which lacks what apply needs")
     lists = saved.part(_SavedOfPlan).package_lists
-    return replace(saved.part(Plan), package_lists=tuple(map(PackageList.from_text, lists)))
+    plan = saved.part(Plan)
+    if not plan.project.startswith("/") or "\0" in plan.project:
+        raise _Refused("names no folder as its project")
+    return replace(plan, package_lists=tuple(map(PackageList.from_text, lists)))
 
 
 def _read_git(saved: JsonObject) -> GitFacts:
@@ -313,7 +325,27 @@ def _read_change(saved: JsonObject) -> Change:
         )
         for field in change.fields
     )
+    if change.launch is not None:
+        inputs = change.launch.inputs
+        digests = (inputs.code_digest, inputs.environment_digest, inputs.packages_digest)
+        if not all(item is None or _DIGEST.fullmatch(item) for item in digests):
+            raise _Refused(f"launches `{change.address}` with a digest that cannot be")
+        if not _is_spec(inputs.spec, change):
+            raise _Refused(f"launches as `{change.address}` what is no {change.kind}")
     return replace(change, fields=fields)
+
+
+def _is_spec(text: str, change: Change) -> bool:
+    """Whether a text is the spec of a run or a job, so that it can be shown and launched."""
+    try:
+        spec = json.loads(text)
+        if not isinstance(spec, dict) or canonical(spec) != text:
+            return False
+        if change.kind is Kind.RUN and change.action in _VALIDATED:
+            RunConfig.model_validate({"name": change.address.name, **spec})
+    except (ValueError, RecursionError):  # of JSON, and of pydantic
+        return False
+    return True
 
 
 def _read_environment(saved: JsonObject) -> EnvironmentChange:
