@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["Measurement", "Row", "alternating", "measure"]
 
 PATIENCE = 60.0  # seconds
-# The peak of a process counts what it was forked from: so from a small one.
+# The peak memory of a process includes that of the process it was forked from: a small one.
 SPAWN = """
 import os, sys, time
 started = time.perf_counter()

@@ -7,8 +7,8 @@ from typing import TypeVar
 __all__ = ["mask", "masked"]
 
 _SHORTEST = 10  # `ws://T@host` has one more
-# In lower case: a line with something to hide has one of these. Few texts have any, so that the
-# patterns of `secret_texts` are rarely loaded, which take 4 ms, and a log of 5 MB takes 30 ms.
+# A line with something to hide has one of these, in lower case. Few texts have any, so the patterns
+# of `secret_texts`, which take 4 ms to make, are rarely loaded, and a log of 5 MB takes 30 ms.
 _WORDS = ("://", "-----begin", "bearer", "authorization", "password=")
 _NAMES = ("token", "secret", "pass", "credential", "key")
 _BEGINNINGS = (  # of tokens
@@ -19,10 +19,9 @@ _BEGINNINGS = (  # of tokens
     "dckr_", "wandb_v1_", "kgat_", "atatt3", "eyj", ":aa", "age-", "hf_", "dapi", "akia", "asia",
     "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
 )  # fmt: skip
-_LONG = b"w" * 15  # each token but `sk-` has as many letters
+_LONG = b"w" * 15  # each token but one with `sk-` has a word of this length
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789_%+/=.~-"
 _IN_WORDS = bytes(ord("w") if byte in _LETTERS else ord(" ") for byte in range(256))
-_SECRET_NAMES = ("TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL")
 
 
 def mask(text: str) -> str:
@@ -79,8 +78,8 @@ def _masked(value: object, name: str | None) -> object:
 
 @lru_cache(maxsize=1024)  # thousands of runs have the same few fields
 def _may_be_secret(name: str) -> bool:
-    upper = name.upper()
-    return any(word in upper for word in _SECRET_NAMES)
+    lower = name.lower()
+    return any(word in lower for word in _NAMES)
 
 
 def _is_secret(name: str, value: str) -> bool:

@@ -129,8 +129,8 @@ def _refuse_taken(resources: Mapping[Address, Resource], old: Address, new: Addr
     cells = [one for one in _recorded(resources, new.kind) if one.name == new.name and one.key]
     if cells and not new.key and new.name != old.name:
         raise SgpuError(
-            f"`{new}` is a matrix, and `{old}` can become one of its runs alone",
-            hint="give the whole address of one that was never launched: they are written like "
+            f"`{new}` is a matrix: `{old}` can only become one of its runs",
+            hint="give the whole address of a run of it that was never launched, written like "
             f"{shlex.quote(str(min(cells)))}",
             code="move_refused",
         )

@@ -38,7 +38,7 @@ _SAVED = frozenset({"project", "destroy", "values_left_out", "identity"})
 _VALIDATED = frozenset({Action.CREATE, Action.REPLACE, Action.UPDATE})  # others have old specs
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
 _LONGEST_BRANCH = 1000  # files have shorter names
-_DIGEST = re.compile(r"[\w:.-]+", re.ASCII)  # a part of names of files
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")  # names of files have it
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _AGAIN = "make it again with `sgpu plan --out run.plan`"
 

@@ -61,7 +61,7 @@ def unread_lines(table: RunTable) -> list[str]:
     unread = [row.unread for row in table.rows if row.unread is not None]
     lines = [one.reason for one in unread[:_REASONS]]
     if (more := len(unread) - _REASONS) > 0:
-        lines.append(f"nor can be read what {count(more, 'more run')} returned")
+        lines.append(f"what {count(more, 'more run')} returned cannot be read either")
     way_out = next((one.way_out for one in unread if one.way_out), None)
     return [*lines, f"hint: {way_out}"] if way_out else lines
 

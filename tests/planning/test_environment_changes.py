@@ -10,6 +10,7 @@ from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
 from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.jsonable import digest as digest_of
 from sgpu_decl.model.plan import Action, PackageChange, Reason
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
 from sgpu_decl.planning.planner import PlanRequest
@@ -25,7 +26,7 @@ def _packages(versions: dict[str, str]) -> PackageList:
 
 def _environment(versions: dict[str, str], digest: str = "", **other: Any) -> DesiredEnvironment:
     packages = _packages(versions)
-    digest = digest or f"env-{packages.digest}"
+    digest = digest or digest_of(f"env-{packages.digest}")
     return DesiredEnvironment(
         **{
             "address": TRAIN,

@@ -16,6 +16,7 @@ from tests.planning.conftest import SPEC
 
 LAUNCHES = (Action.CREATE, Action.REPLACE)
 NAMES = st.sampled_from(["a", "b", "c"])
+CODES = tuple("sha256:" + letter * 64 for letter in "cd")
 SPECS = st.fixed_dictionaries(
     {
         "gpus": st.integers(1, 2),
@@ -35,7 +36,7 @@ WANTED = st.dictionaries(
             "spec": SPECS,
             "until": st.sampled_from(["success", "success", "always"]),
             "on_active": st.sampled_from(["replace", "queue", "parallel", "error"]),
-            "code": st.sampled_from([None, "sha256:c", "sha256:d"]),
+            "code": st.sampled_from([None, *CODES]),
         }
     ),
 )
@@ -48,7 +49,7 @@ HAD = st.dictionaries(
             "failure": st.sampled_from([None, FailureClass.KILLED, FailureClass.EXCEPTION]),
             "gone": st.booleans(),
             "owner": st.sampled_from(["sgpu.yml", "other.yaml"]),
-            "code": st.sampled_from([None, "sha256:c"]),
+            "code": st.sampled_from([None, CODES[0]]),
             "older": st.lists(SPECS, max_size=2),
         }
     ),

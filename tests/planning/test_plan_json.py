@@ -54,7 +54,9 @@ CHANGE = {
 
 @pytest.fixture
 def made(world: Any) -> Any:
-    world.want("a").want("b", on_active="replace", code="sha256:d").had(AttemptState.RUNNING, "b")
+    world.want("a").want("b", on_active="replace", code="sha256:" + "d" * 64).had(
+        AttemptState.RUNNING, "b"
+    )
     return world.had(AttemptState.SUCCEEDED, "c").plan()
 
 
@@ -110,7 +112,7 @@ def test_an_environment_comes_back_whole(made: Any) -> None:
         PackageChange(name="b", before="1", after=None),
         PackageChange(name="c", before="1", after="2"),
     )
-    environment = EnvironmentChange(digest="sha256:e", packages=packages, bytes=5)
+    environment = EnvironmentChange(digest="sha256:" + "e" * 64, packages=packages, bytes=5)
     changes = (replace(made.changes[0], environment=environment), *made.changes[1:])
     other = replace(made, changes=changes)
     assert saved_from_json(saved_text(other)) == (other, ())

@@ -418,7 +418,7 @@ def _staging_moves(
     before, after = map(desired.rules.staged_by, (parse(resource.spec), parse(desired.spec)))
     owner = _mapping(document.get(OWNERSHIP)).get("owner")
     if before and after and after not in (before, owner):
-        reader = f"`{owner}`, who owns it" if owner else "its owner"
+        reader = f"its owner `{owner}`" if owner else "its owner"
         yield Check(
             id="job_staging_moves",
             severity=Severity.WARNING,
