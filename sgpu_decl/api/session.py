@@ -409,7 +409,8 @@ class Session:
             sink: is called with each event, such as a launch.
             parallelism: how many launches overlap.
             call: the function that the one run of the plan calls.
-            on_wait: called repeatedly while this waits for the lock; may raise to give up.
+            on_wait: called repeatedly while this waits for the lock, or for attempts that are
+                replaced to stop; may raise to give up.
             reviewed: go on only if open proposals show all that the plan does.
             progress: is told how much of the code has been copied for the launches, by one thread
                 at a time.

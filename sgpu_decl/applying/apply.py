@@ -1,6 +1,8 @@
 """Carrying a prepared plan out: stage, intent, launch, record."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from sgpu_decl.applying.apply_result import Applied
@@ -11,22 +13,24 @@ from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.moves import move_renamed
 from sgpu_decl.applying.pinned_code import pin
 from sgpu_decl.applying.prepared import Prepared
-from sgpu_decl.applying.recovery import refresh, settle_intents
+from sgpu_decl.applying.recovery import refresh, settle_intents, stop_awaited
 from sgpu_decl.applying.release import release_destroyed
 from sgpu_decl.applying.review import check_reviewed
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.errors import Locked, SgpuError, StalePlan, StateMoved
+from sgpu_decl.errors import BackendError, Locked, OutOfTime, SgpuError, StalePlan, StateMoved
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.call import Call
-from sgpu_decl.model.event import ApplyEvent
+from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
-from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.planning.plan_json import plan_id
+from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.storing.state_folder import reserve_space
-from sgpu_decl.storing.state_store import StateStore
+from sgpu_decl.storing.state_store import StateStore, StateWriter
 
 
 def stage(
@@ -74,11 +78,33 @@ def apply(
         project.patience.on_wait(refused)
 
     patience = replace(project.patience, on_wait=waiting)
-    with project.writing("apply", plan.lineage, patience) as writer:
-        if writer.applied(identity):
-            raise StalePlan("this plan was applied already", hint="plan again", code="plan_applied")
-        _check_fresh(plan, writer.state, project.states)
-        launches = project.believed(writer.state).launches()
+    with ExitStack() as lock:
+
+        def locked(seconds: float = 0.0) -> StateWriter:
+            longer = replace(patience, seconds=max(patience.seconds, seconds))
+            return lock.enter_context(project.writing("apply", plan.lineage, longer))
+
+        writer, is_locked = locked(), True
+
+        def without_lock(records: Collection[LaunchRecord]) -> StateWriter:
+            nonlocal writer, is_locked
+            lock.close()
+            is_locked = False
+            _await_ends(project, records, on_wait, progress or Quiet())
+            writer, is_locked = locked(_RETAKING), True
+            return writer
+
+        state = _fresh_state(plan, identity, writer, project.states)
+        asked = stop_awaited(state, project.backend)
+        for record in asked:
+            sink(ApplyEvent(step=Step.STOPPED, address=record.ref.address, attempt=record.ref))
+        if asked and (idle or _touches_begun(plan, state)):
+            lock.close()
+            with suppress(BackendError):  # what goes on stays as it is
+                _await_ends(project, asked, on_wait, progress or Quiet())
+            writer, asked = locked(_RETAKING), []
+            state = _fresh_state(plan, identity, writer, project.states)
+        launches = project.believed(state).launches()
         open_still = settle_intents(writer, project.backend, project.job_backend)
         refresh(writer, project.backend)
         if idle:
@@ -101,17 +127,55 @@ def apply(
             sink=sink,
             clock=now,
             parallelism=parallelism,
+            without_lock=without_lock,
             call=call,
             progress=progress,
         )
+        if asked and is_locked:
+
+            def settle_the_rest() -> None:
+                nonlocal open_still
+                without_lock(asked)
+                open_still = settle_intents(writer, project.backend, project.job_backend)
+
+            applied = _noting(applied, settle_the_rest)
         applied = replace(applied, unrecorded=(*open_still, *applied.unrecorded))
-        needs_now = needs_of(writer.state)
+        needs_now = needs_of(writer.state) if is_locked else needs
         if needs_now != needs:
             applied = _noting(applied, lambda: record_references(project, plan.lineage, needs_now))
     project.close_tracked()
     left: list[Diagnostic] = []
     applied = _noting(applied, lambda: left.extend(release_destroyed(project, plan)))
     return replace(applied, unrecorded=(*applied.unrecorded, *left))
+
+
+def _touches_begun(plan: Plan, state: State) -> bool:
+    """Whether a plan is about runs whose launch an earlier apply began, or comes after them."""
+    changes = [change for change in plan.changes if not change.idle]
+    touched = {change.address for change in changes}
+    touched |= {upstream.address for change in changes for upstream in change.after}
+    return any(intent.address in touched for intent in state.intents)
+
+
+def _await_ends(
+    project: OpenedProject,
+    records: Collection[LaunchRecord],
+    on_wait: Callable[[], None],
+    progress: Progress,
+) -> None:
+    """Wait until attempts that were asked to stop have ended, or have had the time to."""
+    runs, began = ProjectRuns(project), time.monotonic()
+    runs.remember(records)
+    refs = [record.ref for record in records]
+    end_silent = runs.forced_stops(refs, lambda _: None)
+
+    def look() -> None:
+        on_wait()
+        end_silent()
+        progress.advance("stopping", int(time.monotonic() - began), int(_STOPPING))
+
+    with suppress(OutOfTime):
+        runs.wait(refs, timeout=_STOPPING, tick=look)
 
 
 def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
@@ -126,11 +190,21 @@ def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
     return applied
 
 
+_STOPPING = 600.0  # seconds that a replaced attempt may take to stop
+_RETAKING = 60.0  # seconds that others may keep the lock, at least, which was given back
 _LOG = 64  # entries of a shared state that are looked at first
 _HARMLESS = frozenset({"lock", "record_attempts", "unlock"})
 
 
-def _check_fresh(plan: Plan, state: State, states: StateStore) -> None:
+def _fresh_state(plan: Plan, identity: str, writer: StateWriter, states: StateStore) -> State:
+    """The state, which is the one that was planned for.
+
+    Raises:
+        StalePlan: it is not, or the plan was applied already.
+    """
+    if writer.applied(identity):
+        raise StalePlan("this plan was applied already", hint="plan again", code="plan_applied")
+    state = writer.state
     if plan.lineage != state.lineage and plan.serial == 0:
         raise StateMoved(
             "another sgpu has applied here for the first time since this plan",
@@ -148,6 +222,7 @@ def _check_fresh(plan: Plan, state: State, states: StateStore) -> None:
             f"the state moved on since this plan (serial {plan.serial}, now {state.serial})",
             hint="plan again",
         )
+    return state
 
 
 def _only_ends_since(serial: int, states: StateStore) -> bool:

@@ -1,7 +1,7 @@
 """The walk over a plan's changes: intent, stage and launch, record. Nothing is decided here."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -9,11 +9,20 @@ from functools import partial
 
 from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.applying.error_places import with_place
+from sgpu_decl.applying.held_launches import (
+    launch_held,
+    launched_by_others,
+    must_end,
+    queues,
+    require_unmoved,
+    stale,
+)
 from sgpu_decl.applying.intent_ends import IntentEnds
 from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.applying.launch_group import (
     BegunLaunch,
     GroupLaunch,
+    LaunchGroup,
     joined_records,
     next_window,
     stage_and_launch,
@@ -26,10 +35,11 @@ from sgpu_decl.applying.launch_records import (
     unrecorded,
     upstreams_of,
 )
+from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
 from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
+from sgpu_decl.errors import BackendError, Interrupted, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends
 from sgpu_decl.facts.live_state import naming_way_out, require_here
 from sgpu_decl.model.address import Address, Kind
@@ -48,6 +58,9 @@ from sgpu_decl.storing.state_store import LOST, StateWriter
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
+WithoutLock = Callable[[Collection[LaunchRecord]], StateWriter]
+"""Gives the state lock back until attempts that were asked to stop have ended, or have had the time
+to, and takes it again."""
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 _WINDOW = 4
 """How many intents are open at most when others are opened, for each launch that overlaps."""
@@ -64,6 +77,7 @@ def execute(
     sink: Sink,
     clock: Clock,
     parallelism: int,
+    without_lock: WithoutLock,
     call: Call | None = None,
     progress: Progress | None = None,
 ) -> Applied:
@@ -76,6 +90,10 @@ def execute(
     A change that fails leaves its siblings alone; its intent is closed, since a backend that
     refuses a launch leaves nothing behind. It stays open where the backend cannot tell, and where
     the launch cannot be recorded: the next apply does that.
+
+    A launch that replaces attempts, on a backend that cannot let it wait, is staged, and launched
+    once they have ended, under a lock that is taken anew. Its intent is open meanwhile: that is how
+    an apply after a crash knows of it, and how this one sees that nobody else has touched the run.
 
     Raises:
         SgpuError: something cannot work at all, found before the first effect.
@@ -103,6 +121,7 @@ def execute(
         plan=plan,
         plan_id=plan_id,
         writer=writer,
+        planned=writer.state,
         state=writer.state,
         launches=launches,
         known=known,
@@ -123,7 +142,18 @@ def execute(
     for change in plan.changes:
         if not _launches(change):
             walk.settle(change)
-    walk.launch_all(groups, parallelism)
+    left = walk.launch_all(groups, parallelism)
+    while walk.held or left:
+        if walk.held:
+            try:
+                writer = without_lock(walk.awaited())
+            except Interrupted:
+                raise
+            except SgpuError as error:
+                walk.give_up(left, error)
+                return walk.outcome()
+            walk.resume(writer, parallelism)
+        left = walk.launch_all(left, parallelism)
     walk.finish()
     return walk.outcome()
 
@@ -133,7 +163,8 @@ class _Walk:
     plan: Plan
     plan_id: str
     writer: StateWriter
-    state: State  # before the walk: each change touches its own address alone
+    planned: State  # before the walk: each change touches its own address alone
+    state: State  # the same, or that since the lock was taken again
     launches: Mapping[AttemptRef, LaunchRecord]
     known: Mapping[AttemptRef, LaunchRecord]  # those before the walk, and all of the plan
     backends: Backends
@@ -144,6 +175,7 @@ class _Walk:
     progress: LaunchProgress
     ends: IntentEnds
     staged: list[Intent] = field(default_factory=list)
+    held: list[LaunchGroup] = field(default_factory=list)
     launched: list[AttemptRef] = field(default_factory=list)
     adopted: list[AttemptRef] = field(default_factory=list)
     stopping: list[AttemptRef] = field(default_factory=list)
@@ -215,39 +247,115 @@ class _Walk:
             step, message = outcome
             self._tell(change, step, message=message)
 
-    def launch_all(self, groups: Iterable[tuple[Change, ...]], parallelism: int) -> None:
+    def launch_all(
+        self, groups: Iterable[tuple[Change, ...]], parallelism: int
+    ) -> list[tuple[Change, ...]]:
         """Launch groups of changes, each of which is started as one. Intents are committed and
         closed by this thread alone, in the order of the groups: a window of them in one step, and
-        in another all that have ended meanwhile. Only staging and launching overlap."""
-        left = deque(groups)
-        running: deque[tuple[GroupLaunch, Sequence[BegunLaunch]]] = deque()
+        in another all that have ended meanwhile. Only staging and launching overlap.
+
+        Returns:
+            Those that are not begun: they come after one that is held.
+        """
+        left, later = deque[tuple[Change, ...]](), list[tuple[Change, ...]]()
+        held: set[Address] = set()
+        for changes in groups:
+            behind = any(upstream.address in held for one in changes for upstream in one.after)
+            (later if behind else left).append(changes)
+            if behind or must_end(changes, self.state):
+                held.update(change.address for change in changes)
+        running: deque[tuple[GroupLaunch, LaunchGroup]] = deque()
         last_queued: GroupLaunch | None = None
         with ThreadPoolExecutor(max_workers=parallelism) as pool:
             try:
                 while left or running:
                     if len(running) <= parallelism:
-                        active = [one.change.address for _, begun in running for one in begun]
+                        active = [one.change.address for _, group in running for one in group.begun]
                         window = next_window(left, active, _WINDOW * parallelism)
                         for begun in self._begin(window):
-                            launcher = self.backends(begun[0].change.backend).launcher
-                            launchings = [self._request(one, begun) for one in begun]
-                            queues = any(map(launcher.may_queue, launchings))
-                            before = last_queued if queues else None
-                            started = pool.submit(
-                                stage_and_launch,
-                                launcher,
-                                launchings,
-                                before,
-                                partial(self._check_held, begun),
+                            group = LaunchGroup(
+                                begun=begun,
+                                requests=[self._request(one, begun) for one in begun],
+                                launcher=self.backends(begun[0].change.backend).launcher,
+                                must_end=must_end([one.change for one in begun], self.state),
                             )
-                            if queues:
+                            in_line = any(map(group.launcher.may_queue, group.requests))
+                            before = last_queued if in_line else None
+                            check = partial(self._check_held, begun)
+                            started = pool.submit(stage_and_launch, group, before, check)
+                            if in_line:
                                 last_queued = started
-                            running.append((started, begun))
+                            running.append((started, group))
                     self._close_ended(running)
             except BaseException:
                 for started, _ in running:  # what was not started is dropped by the next apply
                     started.cancel()
                 raise
+        return later
+
+    def _hold(self, group: LaunchGroup) -> None:
+        """Ask the attempts that a staged group replaces to stop, and keep it for `resume`."""
+        self._check_held(group.begun)
+        try:
+            for one in group.begun:
+                self._stop(one.change)
+        except BackendError:
+            group.unstage()
+            raise
+        self.held.append(group)
+
+    def awaited(self) -> list[LaunchRecord]:
+        """The launches of the attempts that have to end before those that are held."""
+        refs = {ref for group in self.held for ref in group.must_end}
+        self.state = self.writer.state  # as it is when the lock is given back
+        return [self.state.launch_of(item) for item in self.state.active if item.ref in refs]
+
+    def resume(self, writer: StateWriter, parallelism: int) -> None:
+        """Launch what was held, under a lock that was taken anew, where the run is as it was left.
+
+        Ends are recorded before. So somebody else who was killed when it launched one of these has
+        moved the state, and then this process does not know any more that nothing was started.
+        """
+        held, self.held, before = self.held, [], self.state
+        self.writer = self.ends.writer = writer
+        moved = writer.state.serial != before.serial
+        try:
+            refresh(writer, self.backends, {ref for group in held for ref in group.must_end})
+        except BackendError as error:  # the intents stay open: the next apply looks again
+            for one in (one for group in held for one in group.begun):
+                self._fail(one.change, error, one.launch.ref)
+            held = []
+        self.state = writer.state
+        active = {item.ref for item in self.state.active}
+        running: deque[tuple[GroupLaunch, LaunchGroup]] = deque()
+        with ThreadPoolExecutor(max_workers=parallelism) as pool:
+            for group in held:
+                launched = launched_by_others(group, self.state)
+                if launched is not None:
+                    self._count(group, launched)
+                    continue
+                check = partial(self._check_held, group.begun)
+                started = pool.submit(launch_held, group, active, check, moved=moved)
+                running.append((started, group))
+            while running:
+                self._close_ended(running)
+
+    def _count(self, group: LaunchGroup, launched: Sequence[bool]) -> None:
+        """Note what became of launches that were held, and that others have dealt with."""
+        for one, is_launched in zip(group.begun, launched, strict=True):
+            if is_launched:
+                self.launched.append(one.launch.ref)
+                self._tell(one.change, Step.LAUNCHED, one.launch.ref)
+            else:
+                self._fail(one.change, stale(one.change), one.launch.ref)
+
+    def give_up(self, left: Iterable[tuple[Change, ...]], error: SgpuError) -> None:
+        """Leave what is not launched to the next apply, as the lock could not be taken again: the
+        intents of what is held stay open."""
+        for one in (one for group in self.held for one in group.begun):
+            self._fail(one.change, error, one.launch.ref)
+        for change in (change for group in left for change in group):
+            self._fail(change, error)
 
     def _request(self, one: BegunLaunch, group: Sequence[BegunLaunch]) -> LaunchRequest:
         return LaunchRequest(
@@ -281,6 +389,7 @@ class _Walk:
             try:
                 for change in group:
                     self._require_upstreams(change)
+                    require_unmoved(change, self.planned, self.state)
                 launcher = self.backends(group[0].backend).launcher
                 groups.append([self._decided(change, launcher) for change in group])
             except SgpuError as error:
@@ -322,7 +431,7 @@ class _Walk:
         )
         return BegunLaunch(change=change, launch=launch, intent=intent)
 
-    def _close_ended(self, running: deque[tuple[GroupLaunch, Sequence[BegunLaunch]]]) -> None:
+    def _close_ended(self, running: deque[tuple[GroupLaunch, LaunchGroup]]) -> None:
         """Wait for the oldest launch, and close the intents of all that have ended by then."""
         if not running:
             return
@@ -330,17 +439,20 @@ class _Walk:
         ended: list[tuple[BegunLaunch, IntentEnd]] = []
         try:
             while running and running[0][0].done():
-                started, begun = running.popleft()
+                started, group = running.popleft()
                 try:
                     references = started.result()
+                    if references is None:
+                        self._hold(group)
+                        continue
                 except SgpuError as error:
-                    for one in begun:
+                    for one in group.begun:
                         # Else the next apply looks what came of it, or completes it.
                         if not isinstance(error, OutcomeUnknown) and one.intent not in self.staged:
                             ended.append((one, IntentEnd(intent=one.intent)))
                         self._fail_launch(one, error)
                 else:
-                    for one, reference in zip(begun, references, strict=True):
+                    for one, reference in zip(group.begun, references, strict=True):
                         ended.extend(self._end(one, reference))
         finally:
             self._record_ends(ended)
@@ -396,7 +508,7 @@ class _Walk:
         refs = [(one.change, end.attempt.ref) for one, end in ended if end.attempt is not None]
         self.launched += [ref for _, ref in refs]
         for change, ref in refs:
-            self._tell(change, Step.LAUNCHED, ref)
+            self._tell(change, Step.LAUNCHED, ref, waits=queues(change))
 
     def _fail(self, change: Change, error: SgpuError, ref: AttemptRef | None = None) -> None:
         self.failed.append((change.address, error))
@@ -405,6 +517,8 @@ class _Walk:
     def _stop(self, change: Change) -> None:
         for number in change.launch.stop if change.launch else ():
             ref = AttemptRef(change.address, number)
+            if ref in self.stopping:
+                continue
             if record := self.launches.get(ref):
                 self.writer.check_held()
                 with naming_way_out(record):
@@ -423,9 +537,23 @@ class _Walk:
         self.writer.record_resource(replace(resource, gone=gone))
 
     def _tell(
-        self, change: Change, step: Step, attempt: AttemptRef | None = None, message: str = ""
+        self,
+        change: Change,
+        step: Step,
+        attempt: AttemptRef | None = None,
+        message: str = "",
+        *,
+        waits: bool = False,
     ) -> None:
-        self.sink(ApplyEvent(step=step, address=change.address, attempt=attempt, message=message))
+        self.sink(
+            ApplyEvent(
+                step=step,
+                address=change.address,
+                attempt=attempt,
+                message=message,
+                waits_for=change.waits_for if waits else (),
+            )
+        )
 
 
 def _touched(

@@ -16,7 +16,7 @@ class IntentEnds:
     """`error` says why some ends could not be recorded: they wait for the next step."""
 
     def __init__(self, writer: StateWriter) -> None:
-        self._writer = writer
+        self.writer = writer
         self._waiting: list[IntentEnd] = []
         self.error: SgpuError | None = None
 
@@ -30,7 +30,7 @@ class IntentEnds:
         if not self._waiting:
             return
         try:
-            self._writer.end(self._waiting)
+            self.writer.end(self._waiting)
         except SgpuError as error:
             if error.code in LOST:
                 self._waiting.clear()
@@ -52,7 +52,7 @@ class IntentEnds:
         refs = [end.attempt.ref for end in self._waiting if end.attempt is not None]
         assert error is not None  # noqa: S101  they wait for a reason
         try:
-            kept = self._writer.keep(self._waiting)
+            kept = self.writer.keep(self._waiting)
         except SgpuError as refused:
             way_out = f"{refused.message}. The next `sgpu apply` asks the backends for these runs"
         else:

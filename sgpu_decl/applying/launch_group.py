@@ -6,16 +6,23 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from sgpu_decl.backends.base import Launcher, LaunchRequest
-from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import Intent
 
-__all__ = ["BegunLaunch", "GroupLaunch", "joined_records", "next_window", "stage_and_launch"]
+__all__ = [
+    "BegunLaunch",
+    "GroupLaunch",
+    "LaunchGroup",
+    "joined_records",
+    "next_window",
+    "stage_and_launch",
+]
 
-GroupLaunch = Future[Sequence[str | None]]
-"""The references of the launches of a group, once they are launched."""
+GroupLaunch = Future[Sequence[str | None] | None]
+"""The references of the launches of a group, once they are launched; None where it waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,21 @@ class BegunLaunch:
     change: Change
     launch: LaunchRecord
     intent: Intent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchGroup:
+    """Launches that are begun, and what launches them. `must_end` are the attempts that have to end
+    before that, on a backend that cannot let a launch wait."""
+
+    begun: Sequence[BegunLaunch]
+    requests: Sequence[LaunchRequest]
+    launcher: Launcher
+    must_end: frozenset[AttemptRef] = frozenset()
+
+    def unstage(self) -> None:
+        for request in self.requests:
+            self.launcher.unstage(request)
 
 
 def joined_records(records: Sequence[LaunchRecord]) -> tuple[LaunchRecord, ...]:
@@ -48,25 +70,17 @@ def next_window(
 
 
 def stage_and_launch(
-    launcher: Launcher,
-    launchings: Sequence[LaunchRequest],
-    before: GroupLaunch | None,
-    check_held: Callable[[], None],
-) -> Sequence[str | None]:
-    """Stage a group, and launch it once `before` has been launched.
+    group: LaunchGroup, before: GroupLaunch | None, check_held: Callable[[], None]
+) -> Sequence[str | None] | None:
+    """Stage a group, and launch it once `before` has been launched, unless attempts
+    have to end before.
 
     Raises:
         OutcomeUnknown: it may have been launched.
         SgpuError: nothing of it was.
     """
-    for at, launching in enumerate(launchings):
-        try:
-            launcher.stage(launching)
-        except SgpuError:
-            for other in launchings[:at]:
-                launcher.unstage(other)
-            raise
+    group.launcher.stage_joined(group.requests)
     if before is not None:
         wait([before])  # the pool took it up earlier, so it ends
     check_held()  # staging may have taken long, or this process was suspended
-    return launcher.launch_joined(launchings)
+    return None if group.must_end else group.launcher.launch_joined(group.requests)

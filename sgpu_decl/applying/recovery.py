@@ -1,12 +1,14 @@
 """Recovery before a change: intents that a crash left open, and attempts that have ended."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.errors import OutcomeUnknown, SgpuError
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.live_state import (
     Backends,
     began_elsewhere,
@@ -16,11 +18,53 @@ from sgpu_decl.facts.live_state import (
     was_staged,
 )
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Action
+from sgpu_decl.model.state import Intent, State
 from sgpu_decl.storing.state_store import StateWriter
 
 if TYPE_CHECKING:
     from sgpu_decl.facts.job_spec import JobBackends
+
+
+def stop_awaited(state: State, backends: Backends) -> list[LaunchRecord]:
+    """Ask attempts to stop that have to end before `settle_intents` can complete what a crash left
+    staged. Returns those that were asked."""
+    awaited = {
+        record.ref: record
+        for intent in state.intents
+        if (records := list(_awaited(state, intent))) and _is_left(intent, backends)
+        for record in records
+    }
+    asked = []
+    for record in awaited.values():
+        with suppress(BackendError):  # the launch stays open
+            backends(record.backend).launcher.cancel(record)
+            asked.append(record)
+    return asked
+
+
+def _is_left(intent: Intent, backends: Backends) -> bool:
+    """Whether it can be found out here that the launch of an intent was staged, and it was."""
+    launch = intent.launch
+    return (
+        launch is not None
+        and began_elsewhere(launch, backends) is None
+        and was_staged(launch, backends)
+    )
+
+
+def _awaited(state: State, intent: Intent) -> Iterator[LaunchRecord]:
+    """The active attempts that have to end before an intent is launched, where the backend cannot
+    let a launch wait. Launches of one plan may be started as one: by whichever comes first."""
+    if intent.launch is None:
+        return
+    capabilities = kind_named(intent.launch.backend).capabilities
+    if capabilities.queues:
+        return
+    for other in state.intents if capabilities.joins else (intent,):
+        if other.launch is not None and other.plan_id == intent.plan_id:
+            yield from state.earlier(other.launch)
 
 
 def settle_intents(
@@ -29,7 +73,8 @@ def settle_intents(
     """Record what the store did not take before, then finish or drop what a crash left open.
 
     A staged attempt is launched again with its token, which starts nothing twice; one that was not
-    staged never happened. A job that was made is recorded.
+    staged never happened. A job that was made is recorded. Nothing is waited for: a launch stays
+    open while an attempt that it replaces goes on.
 
     Returns:
         The launches that stay open: they may have been started, and it cannot be found out here.
@@ -49,8 +94,15 @@ def settle_intents(
         if launch is None or attempt is None or not was_staged(launch, backends):
             writer.abandon(intent)
             continue
+        state = writer.state
+        going_on = _going_on(writer, state, intent, backends)
+        if going_on is not None:
+            hint = f"apply again when `{going_on}` has ended; `sgpu show '{going_on}'` shows it"
+            words = f"`{going_on}` was asked to stop, and goes on"
+            open_still.append(_unsettled(launch.ref, words, hint))
+            continue
         launcher = backends(launch.backend).launcher
-        launching = LaunchRequest(record=launch, earlier=writer.state.earlier(launch))
+        launching = LaunchRequest(record=launch, earlier=state.earlier(launch))
         writer.check_held()  # before: what it raises says nothing about this launch
         try:
             launcher.stage(launching)  # once more, a power cut may have torn what is not synced
@@ -76,6 +128,19 @@ def settle_intents(
                     writer.check_held()
                     backends(older.backend).launcher.cancel(writer.state.launch_of(older))
     return tuple(open_still)
+
+
+def _going_on(
+    writer: StateWriter, state: State, intent: Intent, backends: Backends
+) -> AttemptRef | None:
+    """An attempt that has to end before an intent is launched, and has not. The ends of the others
+    are recorded before: an apply that has given the lock back sees that this one was here."""
+    refs = {record.ref for record in _awaited(state, intent)}
+    if not refs:
+        return None
+    with suppress(BackendError):  # they are as they were recorded
+        refresh(writer, backends, refs)
+    return min((record.ref for record in _awaited(writer.state, intent)), default=None)
 
 
 def _unsettled(ref: AttemptRef, why: str, hint: str | None) -> Diagnostic:

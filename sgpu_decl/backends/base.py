@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.launch_config import config_of
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
@@ -198,9 +198,10 @@ class ForcedStop(Protocol):
 
 class Launcher(Protocol):
     """Starts attempts and stops them. The calls for one launch come in this order: `check`,
-    `prepare`, `may_queue`, `stage`, `launch_joined`; after a crash `staged`, `stage` and `launch`
-    once more. The last two of each may come from several threads at once, for different
-    launches."""
+    `prepare`, `may_queue`, `stage_joined`, `launch_joined`; after a crash `staged`, `stage` and
+    `launch` once more. The last two of each may come from several threads at once, for different
+    launches. Where launches have to wait for attempts that stop, the last one comes later, and
+    `staged` before it if another process may have launched them meanwhile."""
 
     @abstractmethod
     def check(self, launching: LaunchRequest) -> None:
@@ -257,8 +258,9 @@ class Launcher(Protocol):
 
     @abstractmethod
     def launch(self, launching: LaunchRequest) -> str | None:
-        """Start what was staged; its ranks start once the launches in `earlier` have ended. A
-        second call with the same token starts nothing new.
+        """Start what was staged; its ranks start once the launches in `earlier` have ended. (They
+        have, where the backend does not have `Capabilities.queues`.) A second call with the same
+        token starts nothing new.
 
         Returns:
             `LaunchRecord.reference`: what finds the attempt again after its run was moved, and from
@@ -268,6 +270,16 @@ class Launcher(Protocol):
             OutcomeUnknown: it may have been started.
             BackendError: nothing was started, and nothing is left behind.
         """
+
+    def stage_joined(self, launchings: Sequence[LaunchRequest]) -> None:
+        """`stage` for launches that are started as one: all are staged, or none."""
+        for at, launching in enumerate(launchings):
+            try:
+                self.stage(launching)
+            except SgpuError:
+                for other in launchings[:at]:
+                    self.unstage(other)
+                raise
 
     def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
         """`launch` for launches that are started as one, each behind those that it comes after: all

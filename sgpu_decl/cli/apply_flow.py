@@ -175,13 +175,15 @@ def _apply(
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
     changes = {change.address: change for change in plan.changes}
+    stopped = False
 
     def sink(event: ApplyEvent) -> None:
-        nonlocal pending
+        nonlocal pending, stopped
+        stopped = stopped or event.step is Step.STOPPED
         events.change(event)
         change = changes.get(event.address)
         upstreams = tuple(upstream.ref for upstream in change.after) if change else ()
-        line = event_line(event, waits_for=change.waits_for if change else (), after=upstreams)
+        line = event_line(event, after=upstreams)
         if line is not None:
             copying.note(line)
         pending -= event.step in _DONE
@@ -193,6 +195,11 @@ def _apply(
             )
 
     def waiting() -> None:
+        if signals.any and stopped:
+            raise Interrupted(
+                "interrupted while attempts that are replaced stopped",
+                hint="what was launched goes on; the same command again does the rest",
+            )
         if signals.any:
             raise Interrupted(
                 "interrupted while another sgpu held the lock of the state",

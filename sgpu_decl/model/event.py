@@ -25,7 +25,10 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyEvent:
+    """`waits_for` are older attempts that one which was launched waits for."""
+
     step: Step
     address: Address
     attempt: AttemptRef | None = None
     message: str = ""
+    waits_for: tuple[AttemptRef, ...] = ()

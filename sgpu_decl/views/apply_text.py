@@ -30,9 +30,7 @@ _WORDS = {
 }
 
 
-def event_line(
-    event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = (), after: Sequence[AttemptRef] = ()
-) -> str | None:
+def event_line(event: ApplyEvent, *, after: Sequence[AttemptRef] = ()) -> str | None:
     """One line, or `None` for a step that is not worth one. What was launched is queued while it
     waits for older attempts, or for those of other runs."""
     words = _WORDS.get(event.step)
@@ -42,8 +40,8 @@ def event_line(
         words = "is left as it is"  # it cannot be asked, and the message says why
     if words is None:
         return None
-    if event.step is Step.LAUNCHED and (waits_for or after):
-        ends = (_having(waits_for, "ended"), _having(after, "succeeded"))
+    if event.step is Step.LAUNCHED and (event.waits_for or after):
+        ends = (_having(event.waits_for, "ended"), _having(after, "succeeded"))
         words = f"queued: it starts when {' and '.join(filter(None, ends))}"
     # Only runs go by their name alone.
     whole = str(event.address) if event.address.kind is not Kind.RUN else event.address.label

@@ -20,6 +20,7 @@ CONNECTING = "connecting"
 """A phase that counts seconds of waiting for a workspace."""
 
 _LISTING = "listing"  # counts seconds of waiting for git; see `staging.repository`
+_STOPPING = "stopping"  # counts seconds of waiting for attempts that are replaced
 _FREEING = "freeing"  # counts seconds of waiting for a gc; see `backends.remote.lease`
 
 
@@ -34,6 +35,8 @@ def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
         return f"waiting for the workspace to log in and answer: {done} s of {total} s"
     if phase == _LISTING:
         return f"waiting for git to say which files it tracks: {done} s of {total} s"
+    if phase == _STOPPING:
+        return f"waiting for attempts that are replaced to stop: {done} s, at most {total} s"
     if phase == _FREEING:
         return (
             f"waiting for an `sgpu gc` that deletes from the staging folder, last seen {done} s "

@@ -437,18 +437,17 @@ def test_several_attempts_that_are_waited_for_have_ended() -> None:
     assert "create train#8 after train#6, train#7 have ended" in plan_text.render(
         a_plan(queued), now=NOW
     )
-    event = ApplyEvent(
+    done = ApplyEvent(
         step=Step.LAUNCHED, address=AGAIN.address, attempt=AttemptRef(AGAIN.address, 8)
     )
-    waited = [AttemptRef(AGAIN.address, number) for number in (6, 7)]
-    assert event_line(event, waits_for=waited) == (
-        "train#8 queued: it starts when train#6, train#7 have ended"
-    )
+    waited = tuple(AttemptRef(AGAIN.address, number) for number in (6, 7))
+    event = replace(done, waits_for=waited)
+    assert event_line(event) == ("train#8 queued: it starts when train#6, train#7 have ended")
     upstreams = [AttemptRef(AGAIN.address, number) for number in range(1, 7)]
-    assert event_line(event, after=upstreams[:1]) == (
+    assert event_line(done, after=upstreams[:1]) == (
         "train#8 queued: it starts when train#1 has succeeded"
     )
-    assert str(event_line(event, waits_for=waited, after=upstreams)).endswith(
+    assert str(event_line(event, after=upstreams)).endswith(
         "train#7 have ended and train#1, train#2, train#3, train#4, 2 more have succeeded"
     )
 

@@ -12,9 +12,9 @@ No backend is known here. A backend whose ranks run on other machines puts these
    where node 0 is. The agent writes lines of ranks to its stdout. SIGTERM stops the run, and the
    exit code of every agent is the run's.
 4. `launches.RemoteLaunches`: where launches lie, by the `backend` block of their config.
-5. `launcher.RemoteLauncher`, from which its `Launcher` derives. It uploads (`uploader.Uploader`),
-   writes the marker of a launch folder, which keeps from then on what the launch needs from gc, and
-   ends earlier attempts. The backend says how nodes are started and stopped.
+5. `launcher.RemoteLauncher`, from which its `Launcher` derives. It uploads (`uploader.Uploader`)
+   and writes the marker of a launch folder, which keeps from then on what the launch needs from gc.
+   The backend says how nodes are started and stopped.
 6. `attempts.RemoteAttempts`, from which its `Attempts` derive: results, output and errors. The
    backend says how an attempt stands, and reads its log. `remote_status.ended_status` puts together
    how the platform says that an attempt ended, and what its nodes brought back. What is final is

@@ -1,6 +1,5 @@
 """Attempts of remote backends: what nodes brought back, by launch folder."""
 
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +7,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import Attempts, Elsewhere, Launcher, LogReader
+from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
 from sgpu_decl.backends.launch_config import NO_CONFIG
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.backends.remote.tracked_runs import note_open_run, with_tracking
@@ -27,12 +26,9 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.remote.staging_area import StagingArea
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["LaunchPlace", "RemoteAttempts", "end_earlier"]
+__all__ = ["LaunchPlace", "RemoteAttempts"]
 
 _LOOKS = 8  # attempts that are asked about at once
-
-_ENDING = 600.0  # seconds that a replaced attempt may take to stop
-_SHORTEST = 0.02  # seconds between two looks at it
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,27 +300,3 @@ class RemoteAttempts(Attempts):
         if status is None or status.brought is None:
             return None
         return _ReturnedFiles(self._launches.results(record), status.brought, status.view)
-
-
-def end_earlier(
-    launcher: Launcher, attempts: RemoteAttempts, records: Sequence[LaunchRecord]
-) -> None:
-    """Stop earlier attempts of a run, and wait until they have ended: the platform would start the
-    new ranks beside them.
-
-    Raises:
-        BackendError: one goes on.
-    """
-    for record in records:
-        launcher.cancel(record)
-    deadline = time.monotonic() + _ENDING
-    pending = list(records)
-    while pending := [record for record in pending if attempts.active(record)]:
-        if time.monotonic() > deadline:
-            raise BackendError(
-                f"`{pending[0].ref}` was asked to stop, and goes on",
-                hint=f"look at it with `sgpu show '{pending[0].ref}'`, and apply again when it has "
-                "ended",
-                code="launch_failed",
-            )
-        time.sleep(attempts.poll_seconds / 2 or _SHORTEST)

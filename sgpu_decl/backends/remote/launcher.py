@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgpu_decl.backends.base import Launcher, LaunchRequest
-from sgpu_decl.backends.remote.attempts import RemoteAttempts, end_earlier
+from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import Uses
@@ -137,6 +137,7 @@ class RemoteLauncher(Launcher):
             self.uploader.release(record.ref)
 
     def staged(self, record: LaunchRecord) -> bool:
+        self._staged.pop(record.ref, None)  # whoever asks does not know who has launched it
         marker = self._launches.marker(record)
         if marker is None or not (is_started(marker) or self.is_whole(record, marker)):
             return False
@@ -158,13 +159,6 @@ class RemoteLauncher(Launcher):
                 return self._launches.reference(record)
             self.require_completable(record)
             uses = marker["uses"]
-        try:
-            end_earlier(self, self._attempts, launching.earlier)
-        except BackendError as error:
-            if staged_here:
-                self._undo(record)
-                raise
-            raise _maybe_started(record, error) from error
         try:
             facts = self.start(launching, folder)
         except OutcomeUnknown:

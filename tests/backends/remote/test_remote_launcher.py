@@ -11,7 +11,6 @@ import pytest
 from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.backends.base import LaunchRequest, LogReader, NoLog
 from sgpu_decl.backends.launch_config import config_of
-from sgpu_decl.backends.remote import attempts
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
@@ -279,24 +278,16 @@ def test_a_launch_is_found_by_its_reference_under_another_address(shared: Make) 
     assert marker["run"] == 1
 
 
-def test_a_launch_that_may_have_been_started_stays_staged_if_an_earlier_attempt_goes_on(
-    shared: Make, monkeypatch: pytest.MonkeyPatch
+def test_who_asks_again_whether_it_staged_a_launch_does_not_know_who_started_it(
+    shared: Make,
 ) -> None:
     launcher, _ = launcher_of(machine := shared())
-    earlier, launching = (machine.launching(SOURCE, number) for number in (1, 2))
-    for each in (earlier, launching):
-        launcher.stage(each)
-    launcher.launch(earlier)
-    monkeypatch.setattr(attempts, "_ENDING", 0.0)
-    again = replace(launching, earlier=(earlier.record,))
-    next_process, _ = launcher_of(machine)
-    assert next_process.staged(launching.record)
+    launching = machine.launching(SOURCE)
+    launcher.stage(launching)
+    assert launcher.staged(launching.record)
+    launcher.refusal = BackendError("no such machines")
 
-    with pytest.raises(OutcomeUnknown, match="may have been started"):
-        next_process.launch(again)
+    with pytest.raises(OutcomeUnknown, match="may have been started: no such machines"):
+        launcher.launch(launching)
 
-    assert next_process.staged(launching.record)
-    with pytest.raises(BackendError) as raised:
-        launcher.launch(again)
-    assert not isinstance(raised.value, OutcomeUnknown)
-    assert not launcher.staged(launching.record)
+    assert launcher.staged(launching.record)

@@ -1,8 +1,7 @@
 """Launches in a workspace: staged in a launch folder, and submitted to its Jobs API."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import LaunchRequest
@@ -22,7 +21,6 @@ from sgpu_decl.backends.databricks.launching.submit import submit_request
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
-from sgpu_decl.backends.remote.attempts import end_earlier
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.remote_reference import reference_facts
@@ -134,19 +132,26 @@ class DatabricksLauncher(RemoteLauncher):
                 f"submitted it; if `{user}` submits it, it may run twice"
             )
 
+    def stage_joined(self, launchings: Sequence[LaunchRequest]) -> None:
+        super().stage_joined(launchings)
+        if len(launchings) > 1:
+            with self._all_or_none(launchings):
+                self._write_submission(launchings)
+
     def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
-        if len(launchings) == 1:
+        with self._all_or_none(launchings):
             return super().launch_joined(launchings)
+
+    @contextmanager
+    def _all_or_none(self, launchings: Sequence[LaunchRequest]) -> Iterator[None]:
         try:
-            earlier = [record for launching in launchings for record in launching.earlier]
-            end_earlier(self, self._attempts, earlier)
-            self._write_submission(launchings)
-            return [self.launch(replace(launching, earlier=())) for launching in launchings]
+            yield
         except OutcomeUnknown:
             raise
         except SgpuError:
-            for launching in launchings:
-                self.unstage(launching)
+            if len(launchings) > 1:
+                for launching in launchings:
+                    self.unstage(launching)
             raise
 
     def _write_submission(self, launchings: Sequence[LaunchRequest]) -> None:
