@@ -6,12 +6,13 @@ complete it or drop it, so it is looked at again.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 
 from sgpu_decl.applying.launch_group import LaunchGroup
+from sgpu_decl.backends.base import Launcher
 from sgpu_decl.backends.kinds import kind_named
-from sgpu_decl.errors import BackendError, StalePlan
+from sgpu_decl.errors import BackendError, OutcomeUnknown, StalePlan
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import State
 
@@ -59,10 +60,21 @@ def launch_held(
             code="launch_failed",
         )
     for request in group.requests if moved else ():
-        with suppress(BackendError):  # then it cannot tell, when it launches
-            group.launcher.staged(request.record)
+        _require_staged(group.launcher, request.record)
     check_held()
     return group.launcher.launch_joined(group.requests)
+
+
+def _require_staged(launcher: Launcher, record: LaunchRecord) -> None:
+    """Refuse a launch that somebody has unstaged, and one whose launcher cannot look."""
+    try:
+        is_staged = launcher.staged(record)
+    except BackendError as error:
+        raise OutcomeUnknown(
+            f"`{record.ref}` may have been started: {error.message}", hint=error.hint
+        ) from error
+    if not is_staged:
+        raise BackendError(f"`{record.ref}` is not staged any more", code="launch_failed")
 
 
 def launched_by_others(group: LaunchGroup, state: State) -> Sequence[bool] | None:

@@ -3,6 +3,7 @@ the state, and it is launched once, whatever happens meanwhile."""
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,7 @@ from tests.applying.conftest import Open, sgpu
 from tests.applying.paper_platform import ENTRY_POINTS, PaperPlatform
 from tests.cli.conftest import Shell
 from tests.sampling import sampled
-from tests.support import PATIENCE
+from tests.support import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 REPLACE = PlanOptions(on_active="replace")
@@ -98,6 +99,18 @@ def applied(results: list[Applied | SgpuError]) -> Applied:
     return result
 
 
+def leave(open_file: Open) -> None:
+    """Replace what is active, and leave while that stops."""
+
+    def interrupted() -> None:
+        raise Interrupted("enough")
+
+    with open_file("sgpu.yml") as session:
+        prepared = session.plan(REPLACE)
+        with pytest.raises(Interrupted):
+            session.apply(prepared, on_wait=interrupted)
+
+
 def attempts(project: Path) -> dict[str, str]:
     """The last attempt of each run, and older ones that are active."""
     runs = json.loads(sgpu(project, "status", "-o", "json").out)["data"]["runs"]
@@ -176,12 +189,10 @@ def test_killed_at_a_step_the_next_apply_launches_it_once(
     assert intents(project) == []
 
 
-def test_an_apply_after_a_kill_waits_for_the_old_attempt_without_the_lock(
+def test_the_next_apply_waits_for_the_old_attempt_without_the_lock_too(
     project: Path, platform: PaperPlatform, open_file: Open
 ) -> None:
-    assert sgpu(project, "plan", "--on-active", "replace", "--out", "saved.plan").code == 0
-    shell = Shell(project, dict(os.environ))
-    shell.kill_at(f"{RUNS},wait,before,1", "apply", "--detach", "saved.plan")
+    leave(open_file)
 
     with open_file("sgpu.yml") as session, applying(session) as results:
         with open_file("sgpu.yml") as other, other._project.writing("test"):
@@ -300,13 +311,7 @@ def test_a_refusal_of_the_platform_leaves_nothing_behind(
 def test_what_was_interrupted_while_it_waited_is_launched_by_the_next_apply(
     project: Path, platform: PaperPlatform, open_file: Open
 ) -> None:
-    def leave() -> None:
-        raise Interrupted("enough", hint="")
-
-    with open_file("sgpu.yml") as session:
-        prepared = session.plan(REPLACE)
-        with pytest.raises(Interrupted):
-            session.apply(prepared, on_wait=leave)
+    leave(open_file)
     assert platform.log == ["start train#1", "stop train#1"]
     platform.note("end", "train#1")
 
@@ -320,9 +325,7 @@ def test_what_was_interrupted_while_it_waited_is_launched_by_the_next_apply(
 def test_an_apply_of_other_runs_launches_them_before_it_waits_for_what_another_left(
     project: Path, platform: PaperPlatform, open_file: Open
 ) -> None:
-    assert sgpu(project, "plan", "--on-active", "replace", "--out", "saved.plan").code == 0
-    shell = Shell(project, dict(os.environ))
-    shell.kill_at(f"{RUNS},wait,before,1", "apply", "--detach", "saved.plan")
+    leave(open_file)
     declare(project, platform, 2, "train", alone=("alone",))
 
     with open_file("sgpu.yml") as session:
@@ -334,3 +337,49 @@ def test_an_apply_of_other_runs_launches_them_before_it_waits_for_what_another_l
     assert [str(ref) for ref in applied(results).launched] == ["alone#1"]
     assert platform.log[-1] == "start train#2"
     assert intents(project) == []
+
+
+def test_what_is_destroyed_meanwhile_is_launched_once_and_stopped(
+    project: Path, platform: PaperPlatform, open_file: Open
+) -> None:
+    with open_file("sgpu.yml") as session, applying(session) as results:
+        platform.note("end", "train#1")
+        with open_file("sgpu.yml") as other:
+            other.apply(other.plan(PlanOptions(destroy=True)))
+
+    assert [str(ref) for ref in applied(results).launched] == ["train#2"]
+    assert platform.log[-3:] == ["end train#1", "start train#2", "stop train#2"]
+    assert intents(project) == []
+
+
+def test_what_comes_after_it_is_not_launched_if_somebody_else_did_that_meanwhile(
+    folder: Path, platform: PaperPlatform, open_file: Open
+) -> None:
+    declare(folder, platform, 1, "train")
+    assert sgpu(folder, "apply", "-y", "--detach").code == 0
+    declare(folder, platform, 2, "train", "evaluate")
+    with open_file("sgpu.yml") as session, applying(session) as results:
+        platform.note("end", "train#1")
+        assert sgpu(folder, "apply", "-y", "--detach").code == 0
+
+    done = applied(results)
+    assert [str(ref) for ref in done.launched] == ["train#2"]
+    ((address, error),) = done.failed
+    assert (str(address), error.code) == ("run.evaluate", "stale_plan")
+    assert platform.log[2:] == ["end train#1", "start train#2", "start evaluate#1"]
+
+
+@pytest.mark.expensive
+def test_ctrl_c_leaves_while_attempts_that_are_replaced_stop(
+    project: Path, platform: PaperPlatform
+) -> None:
+    assert sgpu(project, "plan", "--on-active", "replace", "--out", "saved.plan").code == 0
+    with Shell(project, dict(os.environ)).start("apply", "--detach", "saved.plan") as leaving:
+        until(lambda: "stop train#1" in platform.log)
+        leaving.send_signal(signal.SIGINT)
+        _, said = leaving.communicate(timeout=PATIENCE)
+
+    assert leaving.returncode == 130
+    assert "train#1 asked to stop" in said
+    assert "interrupted while attempts that are replaced stopped" in said
+    assert "internal error" not in said
