@@ -68,8 +68,15 @@ def test_killed_at_a_step_and_applied_again_there_is_one_run(
 
 
 @pytest.mark.expensive
+@pytest.mark.parametrize(
+    "step",
+    [
+        "sgpu_decl.runs.project_runs,ProjectRuns,wait,before,1",
+        f"{DATABRICKS}.launching.launcher,DatabricksLauncher,launch,before,1",
+    ],
+)
 def test_a_replace_that_was_killed_still_waits_for_the_old_attempt(
-    session: Callable[[], Session], project: Path
+    session: Callable[[], Session], project: Path, step: str
 ) -> None:
     code = (project / "train.py").read_text()
     (project / "train.py").write_text(SLEEPS)
@@ -77,7 +84,6 @@ def test_a_replace_that_was_killed_still_waits_for_the_old_attempt(
     (first,) = opened.apply(opened.plan()).launched
     next(log for log in opened.runs.logs(first, ranks=(0,), follow=True) if log is not None)
     (project / "train.py").write_text(code)
-    step = f"{DATABRICKS}.launching.launcher,DatabricksLauncher,launch,before,1"
     planned = ("plan", "--on-active", "replace", "--out", "replace.plan", "run.yaml")
     subprocess.run([sys.executable, "-m", "sgpu_decl", *planned], cwd=project, check=True)
     words = ("apply", "--detach", "replace.plan")

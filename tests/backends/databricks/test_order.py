@@ -421,3 +421,36 @@ def test_killed_at_a_step_and_applied_again_there_is_one_run(
     assert len(runs()) == 1
     again = pipeline().plan().plan
     assert {change.action for change in again.changes} == {Action.NO_OP}
+
+
+@pytest.mark.expensive
+def test_a_pipeline_whose_apply_was_killed_while_it_was_replaced_is_one_run_of_the_next(
+    pipeline: Open, declare: Declare, project: Path, runs: Runs, tmp_path: Path
+) -> None:
+    declare({"args": {"gate": str(tmp_path / "gate")}})
+    opened = pipeline()
+    first = named(opened.apply(opened.plan()).launched)
+    log = opened.runs.logs(first["train"], ranks=(0,), follow=True)
+    next(item for item in log if item is not None)
+    declare()
+    planned = pipeline()
+    planned.save(planned.plan(PlanOptions(on_active="replace")), project / "saved.plan")
+    step = "sgpu_decl.runs.project_runs,ProjectRuns,wait,before,1"
+    died = subprocess.run(
+        dying(step, "apply", "--detach", "saved.plan"),
+        cwd=project,
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    again = pipeline()
+    again.apply(again.plan())
+
+    old, train, evaluate = ended(again, first["train"], *again.runs.find("train#2", "evaluate#2"))
+    assert old.state is AttemptState.CANCELLED
+    assert [train.state, evaluate.state] == [AttemptState.SUCCEEDED] * 2
+    assert old.ended_at is not None
+    assert train.started_at is not None
+    assert old.ended_at <= train.started_at
+    assert len(runs()) == 2
