@@ -13,9 +13,9 @@ from sgpu_decl.applying.held_launches import (
     launch_held,
     launched_by_others,
     must_end,
-    queues,
     require_unmoved,
     stale,
+    waits_itself,
 )
 from sgpu_decl.applying.intent_ends import IntentEnds
 from sgpu_decl.applying.job_changes import Jobs
@@ -508,7 +508,7 @@ class _Walk:
         refs = [(one.change, end.attempt.ref) for one, end in ended if end.attempt is not None]
         self.launched += [ref for _, ref in refs]
         for change, ref in refs:
-            self._tell(change, Step.LAUNCHED, ref, waits=queues(change))
+            self._tell(change, Step.LAUNCHED, ref, waits=waits_itself(change))
 
     def _fail(self, change: Change, error: SgpuError, ref: AttemptRef | None = None) -> None:
         self.failed.append((change.address, error))

@@ -20,20 +20,20 @@ __all__ = [
     "launch_held",
     "launched_by_others",
     "must_end",
-    "queues",
     "require_unmoved",
     "stale",
+    "waits_itself",
 ]
 
 
-def queues(change: Change) -> bool:
-    """Whether its launch can wait by itself for older attempts to end."""
-    return kind_named(change.backend).capabilities.queues
+def waits_itself(change: Change) -> bool:
+    """Whether its launch waits for older attempts to end, which it can on its backend."""
+    return bool(change.waits_for) and kind_named(change.backend).capabilities.queues
 
 
 def must_end(changes: Sequence[Change], state: State) -> frozenset[AttemptRef]:
     """The active attempts that have to end before changes are launched as one."""
-    refs = {ref for change in changes if not queues(change) for ref in change.waits_for}
+    refs = {ref for change in changes if not waits_itself(change) for ref in change.waits_for}
     return frozenset(item.ref for item in state.active if item.ref in refs) if refs else frozenset()
 
 
