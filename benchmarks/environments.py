@@ -19,7 +19,7 @@ from installs import installed
 from measuring import Measurement, Row, measure
 
 import sgpu_decl.agent
-from sgpu_decl.agent.environment.tree_files import discard, remove
+from sgpu_decl.content.tree_files import discard, remove
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.model.step_progress import Quiet
 
@@ -35,7 +35,7 @@ MEMORY = 200_000_000  # bytes
 WHOLE = 0.05  # seconds
 SEND = """
 from pathlib import Path
-from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.content.manifest import Manifest
 from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 manifest = Manifest.from_bytes(Path("manifest.json").read_bytes())
@@ -136,8 +136,7 @@ def trees(scratch: Path, what: str, python: str, installing: Measurement | None)
         limit=1,
     )
     looks = (
-        "from sgpu_decl.agent.environment.hydration import whole; import sys, time; "
-        "at = time.perf_counter()"
+        "from sgpu_decl.content.hydration import whole; import sys, time; at = time.perf_counter()"
     )
     script = f"{looks}; assert whole(sys.argv[1]); print(time.perf_counter() - at)"
     look = statistics.median(

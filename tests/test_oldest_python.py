@@ -12,8 +12,8 @@ OLDEST = (3, 10)
 ROOT = Path(sgpu_decl.__file__).parent
 PROGRAMS = [
     path
-    for folder in ("agent", "rank", "backends/ray/cluster")
-    for path in sorted((ROOT / folder).rglob("*.py"))
+    for modules in ("agent/**/*.py", "content/*.py", "rank/**/*.py", "backends/ray/cluster/*.py")
+    for path in sorted(ROOT.glob(modules))
 ]
 
 # https://docs.python.org/3/whatsnew/3.11.html and 3.12.html; `""` are builtins.

@@ -15,17 +15,18 @@ import sys
 
 if not __package__:
     # In a file, a folder or a zip, the modules have no package above them. Make the packages, so
-    # that imports are the same wherever the agent lies.
+    # that imports are the same wherever the agent lies. `content` lies beside it, in a zip within.
     _kind = type(sys)
     _top, _own = _kind("sgpu_decl"), _kind("sgpu_decl.agent")
-    _top.__path__, _own.__path__ = [], [__file__.rpartition("/")[0] or "."]
+    _folder = __file__.rpartition("/")[0] or "."
+    _top.__path__, _own.__path__ = [_folder, os.path.dirname(_folder)], [_folder]
     sys.modules.setdefault("sgpu_decl", _top)
     sys.modules.setdefault("sgpu_decl.agent", _own)
 
 if sys.argv[1:2] == ["hydrate"]:
-    from sgpu_decl.agent.environment.hydrate_program import main
+    from sgpu_decl.content.hydrate_program import main
 elif sys.argv[1:2] == ["hydrate-worker"]:
-    from sgpu_decl.agent.environment.workers import main
+    from sgpu_decl.content.workers import main
 elif sys.argv[1:2] == ["serve"]:
     from sgpu_decl.agent.launch_server import main
 elif sys.argv[1:2] == ["node"]:

@@ -4,11 +4,14 @@ import hashlib
 import io
 import marshal
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
+from types import ModuleType
 
 import sgpu_decl.agent
+import sgpu_decl.content
 import sgpu_decl.rank
 import sgpu_decl.tracking
 
@@ -20,16 +23,18 @@ _UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: a pyc that goes by a hash, wh
 def agent_zip() -> tuple[str, bytes]:
     """Return the archive that is the node agent, `python agent.zip …`, and its SHA-256 in hex.
 
-    The same sources give the same bytes.
+    The same sources give the same bytes. The modules of `content/` lie in a folder of it.
     """
-    data = _packed(Path(sgpu_decl.agent.__file__).parent, zipfile.ZIP_DEFLATED)
+    content = {f"content/{name}": file for name, file in _modules(sgpu_decl.content).items()}
+    on_nodes = {name: file for name, file in content.items() if name.count("/") == 1}
+    data = _packed({**_modules(sgpu_decl.agent), **on_nodes}, zipfile.ZIP_DEFLATED)
     return hashlib.sha256(data).hexdigest(), data
 
 
 @cache
 def tracker_zip() -> bytes:
     """Return the archive that is the tracker on a node, beside that of the agent."""
-    return _packed(Path(sgpu_decl.tracking.__file__).parent, zipfile.ZIP_DEFLATED)
+    return _packed(_modules(sgpu_decl.tracking), zipfile.ZIP_DEFLATED)
 
 
 @cache
@@ -40,17 +45,22 @@ def rank_zip(*, compiled: bool) -> bytes:
         compiled: whether it holds bytecode, for ranks of the interpreter that runs this, in place
             of the sources, which give the same bytes everywhere.
     """
-    return _packed(Path(sgpu_decl.rank.__file__).parent, zipfile.ZIP_STORED, compiled=compiled)
+    return _packed(_modules(sgpu_decl.rank), zipfile.ZIP_STORED, compiled=compiled)
 
 
-def _packed(root: Path, compression: int, *, compiled: bool = False) -> bytes:
+def _modules(room: ModuleType) -> dict[str, Path]:
+    """The files of a room, by their paths in it."""
+    (root,) = map(Path, room.__path__)
+    return {file.relative_to(root).as_posix(): file for file in root.rglob("*.py")}
+
+
+def _packed(files: Mapping[str, Path], compression: int, *, compiled: bool = False) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(root.rglob("*.py"), key=lambda file: file.relative_to(root).parts):
-            name = path.relative_to(root).as_posix()
+        for name, path in sorted(files.items(), key=lambda item: item[0].split("/")):
             data = path.read_bytes()
             if compiled:
-                data, name = _bytecode(data, f"sgpu_decl/{root.name}/{name}"), f"{name}c"
+                data, name = _bytecode(data, f"sgpu_decl/rank/{name}"), f"{name}c"
             entry = zipfile.ZipInfo(name, _OLDEST)
             entry.compress_type = compression
             entry.create_system = 3  # Unix, wherever it is made

@@ -1,6 +1,6 @@
 """Python environments: captured, compared, stored by content, and made into trees.
 
-Each environment becomes a *manifest* of paths and contents (`agent/environment/manifest`). After
+Each environment becomes a *manifest* of paths and contents (`content/manifest`). After
 that, its origin does not matter.
 
     snapshot ─▶ captured ────────────────────┐                       ┌─▶ tree (hard links), shared

@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.atomic_files import write_cache
+from sgpu_decl.content.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.installed import installed, this_interpreter

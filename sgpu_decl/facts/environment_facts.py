@@ -21,8 +21,8 @@ from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.staging.repository import repository_top
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.config.env import Env
+    from sgpu_decl.content.manifest import Manifest
     from sgpu_decl.environments.captured.capture import Captured
     from sgpu_decl.environments.declared.lock import Lock
     from sgpu_decl.environments.interpreters import LocalPython

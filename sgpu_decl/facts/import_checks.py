@@ -12,8 +12,8 @@ from sgpu_decl.staging.installs import installs_in_code, installs_in_command
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.content.manifest import Manifest
     from sgpu_decl.staging.sources import Source
 
 __all__ = ["examine", "on_base"]

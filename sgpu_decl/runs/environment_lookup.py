@@ -18,7 +18,7 @@ from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.runs.selectors import resource_named, split_attempt
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.content.manifest import Manifest
     from sgpu_decl.facts.opened_project import OpenedProject
 
 THIS = "this"

@@ -7,9 +7,10 @@ import os
 import sys
 
 _FOLDER, _, _ = __file__.rpartition("/")  # the archive
+_AGENT = os.path.join(os.path.dirname(_FOLDER), "agent.zip")
 _PACKAGES = {
-    "sgpu_decl": [],
-    "sgpu_decl.agent": [os.path.join(os.path.dirname(_FOLDER), "agent.zip")],
+    "sgpu_decl": [_AGENT],
+    "sgpu_decl.agent": [_AGENT],
     "sgpu_decl.tracking": [_FOLDER],
 }
 for _name, _path in _PACKAGES.items():

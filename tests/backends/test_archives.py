@@ -138,7 +138,9 @@ def modules(archive: bytes, package: str) -> str:
     names = sorted(zipfile.ZipFile(io.BytesIO(archive)).namelist())
     files = [name.removesuffix(".py") for name in names if name.endswith(".py")]
     found = [name.removesuffix("/__init__") for name in files if name != "__main__"]
-    return ",".join(f"{package}.{name.replace('/', '.')}" for name in found if name != "__init__")
+    whole = [f"{package}.{name.replace('/', '.')}" for name in found if name != "__init__"]
+    # The archive of the agent has a second room.
+    return ",".join(whole).replace("sgpu_decl.agent.content", "sgpu_decl.content")
 
 
 def python(code: str, *arguments: object, given: bytes = b"") -> bytes:
@@ -158,7 +160,8 @@ def agent_file(tmp_path: Path) -> Path:
 
 def test_the_agent(agent: Path) -> None:
     names = modules(agent_zip()[1], "sgpu_decl.agent")
-    python(EACH, names, "sgpu_decl=", f"sgpu_decl.agent={agent}")
+    assert "sgpu_decl.content.hydration" in names
+    python(EACH, names, f"sgpu_decl={agent}", f"sgpu_decl.agent={agent}")
 
 
 def test_what_runs_in_ranks(tmp_path: Path) -> None:
@@ -172,7 +175,7 @@ def test_the_tracker(agent: Path, tmp_path: Path) -> None:
     path = tmp_path / "tracker.zip"
     path.write_bytes(tracker_zip())
     # The archive has modules of this machine, too.
-    packages = "sgpu_decl=", f"sgpu_decl.agent={agent}", f"sgpu_decl.tracking={path}"
+    packages = f"sgpu_decl={agent}", f"sgpu_decl.agent={agent}", f"sgpu_decl.tracking={path}"
     python(f"{OTHERS}{EACH}", "sgpu_decl.tracking.tracker", *packages)
 
 
@@ -182,10 +185,9 @@ def test_the_programs_of_a_ray_job(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         archive.extract("agent.zip", tmp_path)
     cluster = "sgpu_decl.backends.ray.cluster"
-    packages = [
-        f"{name}=" for name in ("sgpu_decl", "sgpu_decl.backends", "sgpu_decl.backends.ray")
-    ]
-    packages += [f"sgpu_decl.agent={tmp_path / 'agent.zip'}", f"{cluster}={path}"]
+    agent = tmp_path / "agent.zip"
+    packages = [f"sgpu_decl={agent}", f"sgpu_decl.agent={agent}", f"{cluster}={path}"]
+    packages += ["sgpu_decl.backends=", "sgpu_decl.backends.ray="]
     programs = f"{cluster}.depot,{cluster}.driver"
     python(f"{OTHERS}{DRIVER}", programs, *packages)
     python(f"{OTHERS}{EACH}", modules(path.read_bytes(), cluster), *packages)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.agent.environments.conftest import pack_wheel
 from tests.cli.conftest import Shell
 from tests.cli.test_git_references import git
+from tests.content.conftest import pack_wheel
 
 HEAD = "project: {name: p}\nruns:\n"
 RUN = "  %s: {gpus: 1, type: CPU, command: 'true', mlflow: {enabled: false}}\n"

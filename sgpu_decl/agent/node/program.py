@@ -19,7 +19,6 @@ import shutil
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.command_error import user_paths
-from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.node.agent_process import attend, conclude
 from sgpu_decl.agent.node.download import fetch
 from sgpu_decl.agent.node.log_forwarding import Echo, say
@@ -34,6 +33,7 @@ from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.retry_rule import SUCCEEDED
 from sgpu_decl.agent.secret_environ import receive_variables, secret_names
+from sgpu_decl.content.tree_files import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

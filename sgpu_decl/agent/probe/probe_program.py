@@ -19,7 +19,6 @@ import shutil
 import sys
 import time
 
-from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, hydrate
@@ -30,6 +29,7 @@ from sgpu_decl.agent.probe.node_facts import node_facts
 from sgpu_decl.agent.probe.probe_report import ProbeRecord, write_line
 from sgpu_decl.agent.probe.sigterm import Sigterm, hold
 from sgpu_decl.agent.relocation import activated
+from sgpu_decl.content.tree_files import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgpu_decl.agent.attempt_files import STATUS
-from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.lease import StaleLock, gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.content.packs import Pack, index_name
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, folder_size
 
 __all__ = ["collect", "free_launch", "unstage_launch"]

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sgpu_decl.agent.environment.packs import index_name
 from sgpu_decl.backends.remote.remote_reference import reference_in
+from sgpu_decl.content.packs import index_name
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord

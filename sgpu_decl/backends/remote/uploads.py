@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent.environment.packs import index_name
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, launch_files, manifest_name
 from sgpu_decl.backends.remote.lease import wait_for_agents
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.content.packs import index_name
 from sgpu_decl.environments.stored.pack_writer import make_index, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent

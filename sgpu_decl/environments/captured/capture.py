@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest
+from sgpu_decl.content.manifest import File, FileKind, Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.environments.captured.bytecode import BytecodeFile, bytecode_files
 from sgpu_decl.environments.captured.distributions import packages

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib.metadata import Distribution
 
-from sgpu_decl.agent.environment.manifest import File
+from sgpu_decl.content.manifest import File
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.captured.stat_cache import StatCache
 from sgpu_decl.environments.package_lists.packages import normalise

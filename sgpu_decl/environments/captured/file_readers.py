@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from sgpu_decl.agent.environment.workers import batches
+from sgpu_decl.content.workers import batches
 from sgpu_decl.environments.captured.file_worker import Problem, ReadJob, Reply, receive, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.staging.shared_store import store_error

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from sgpu_decl.agent.environment.manifest import MOST, FileKind
+from sgpu_decl.content.manifest import MOST, FileKind
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.captured.file_filter import Choice, choice_of
 from sgpu_decl.environments.captured.file_worker import FileStat, Form

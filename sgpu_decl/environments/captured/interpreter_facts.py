@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.agent.marked_answer import MARK, marked_answer
+from sgpu_decl.content.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured import interpreter_probe
 from sgpu_decl.environments.package_lists.site_folders import virtual_environment

@@ -10,7 +10,7 @@ import marshal
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sgpu_decl.agent.environment.manifest import File, Manifest, Python
+from sgpu_decl.content.manifest import File, Manifest, Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.captured.file_walk import WalkResult
 from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts

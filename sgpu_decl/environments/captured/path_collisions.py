@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from sgpu_decl.agent.environment.manifest import BadManifest, check_path
+from sgpu_decl.content.manifest import BadManifest, check_path
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
 

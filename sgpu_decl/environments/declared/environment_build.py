@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.content.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.environments.captured.capture import capture
 from sgpu_decl.environments.declared.build_lock import build_folder, builds_in, remove_leftovers

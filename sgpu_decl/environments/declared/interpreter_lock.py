@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.content.manifest import Python
 from sgpu_decl.environments.declared.lock import Artifact, Lock, LockEntry, SourceRepository
 from sgpu_decl.environments.package_lists.markers import applies, marker_values
 from sgpu_decl.environments.package_lists.packages import normalise

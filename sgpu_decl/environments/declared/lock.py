@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.content.manifest import Python
 from sgpu_decl.environments.declared.uv import without_credentials
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json, canonical

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.content.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.declared.interpreter_lock import UnusableLock, lock_of

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.content.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages

@@ -6,7 +6,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.content.manifest import Python
 
 if TYPE_CHECKING:
     from packaging.markers import Marker

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.content.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.import_names import DISTRIBUTIONS

@@ -21,9 +21,9 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sgpu_decl.agent.environment.manifest import BadManifest, File, FileKind, Manifest
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.content.manifest import BadManifest, File, FileKind, Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination
@@ -171,7 +171,7 @@ class EnvironmentStore(SharedStore):
 
     def tree(self, digest: str) -> Path | None:
         """The tree of an environment if it is complete; checks its folders only."""
-        from sgpu_decl.agent.environment.hydration import whole
+        from sgpu_decl.content.hydration import whole
 
         path = self.trees / digest.removeprefix("sha256:")
         return path if whole(os.fspath(path)) else None
@@ -189,7 +189,7 @@ class EnvironmentStore(SharedStore):
             SgpuError: the environment is missing, damaged, for another Python, or cannot be
                 written.
         """
-        from sgpu_decl.agent.environment.hydration import DamagedObjects
+        from sgpu_decl.content.hydration import DamagedObjects
 
         digest = self.build_of(digest) or digest
         tree = self.tree(digest)
@@ -205,7 +205,7 @@ class EnvironmentStore(SharedStore):
             raise _damaged(digest, damaged.objects) from None
 
     def _hydrate(self, digest: str, progress: Progress) -> Path:
-        from sgpu_decl.agent.environment.hydration import InterpreterMismatch, hydrate
+        from sgpu_decl.content.hydration import InterpreterMismatch, hydrate
 
         manifest = self.manifest(digest)
         base = self._record("origins", digest).get("base")
@@ -260,8 +260,8 @@ class EnvironmentStore(SharedStore):
         Such a tree is not used again, and its altered objects are deleted: they are copied again
         when they are needed.
         """
-        from sgpu_decl.agent.environment.hydration import altered
-        from sgpu_decl.agent.environment.tree_files import RECORD
+        from sgpu_decl.content.hydration import altered
+        from sgpu_decl.content.tree_files import RECORD
 
         digest = self.build_of(digest) or digest
         tree, manifest = self.tree(digest), self.manifest(digest)
@@ -291,7 +291,7 @@ class EnvironmentStore(SharedStore):
         return garbage(self._root, referred, self._manifest_at, self._build_at, now)
 
     def _sweep(self, garbage: Garbage) -> None:
-        from sgpu_decl.agent.environment.tree_files import clear, discard
+        from sgpu_decl.content.tree_files import clear, discard
 
         super()._sweep(garbage)
         for tree in garbage.trees:

@@ -5,7 +5,7 @@ import os
 import uuid
 from collections.abc import Collection, Sequence
 
-from sgpu_decl.agent.environment.manifest import File, FileKind
+from sgpu_decl.content.manifest import File, FileKind
 from sgpu_decl.environments.captured.capture import Captured
 from sgpu_decl.environments.captured.file_readers import Destination, read
 from sgpu_decl.environments.captured.file_worker import FIXED, Form, ReadJob

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from sgpu_decl.agent.environment.manifest import Manifest
-from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, needed
 from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.content.manifest import Manifest
+from sgpu_decl.content.packs import MOST, Index, Pack, index_name, needed
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
 from sgpu_decl.scratch_folders import scratch_folder

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.content.manifest import Manifest
 from sgpu_decl.staging.shared_store import YOUNG_SECONDS, Garbage
 
 __all__ = ["garbage"]

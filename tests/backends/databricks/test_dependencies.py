@@ -9,7 +9,7 @@ from sgpu_decl.api import Session
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
 from sgpu_decl.views.status_json import status_objects
-from tests.agent.environments.conftest import pack_wheel
+from tests.content.conftest import pack_wheel
 from tests.support import PATIENCE
 
 CODE = """\

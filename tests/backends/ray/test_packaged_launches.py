@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.testing.ray_cluster import RayCluster
-from tests.agent.environments.conftest import pack_wheel
 from tests.backends.ray.cluster_run import ClusterRun
 from tests.backends.ray.depots import depot_jobs, end_depots
 from tests.backends.ray.lossy_proxy import LossyProxy, lossy_proxy
+from tests.content.conftest import pack_wheel
 from tests.ray_versions import NEWEST_CLUSTER
 
 pytestmark = pytest.mark.ray

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayTaskError
 
-from sgpu_decl.agent.environment.packs import Index, Pack, index_name
 from sgpu_decl.agent.node.input_folder import InputFolder
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster.actor_answers import SilentNode
@@ -30,11 +29,12 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
 )
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import manifest_name
+from sgpu_decl.content.packs import Index, Pack, index_name
 from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
-from tests.agent.environments.conftest import make_environment
+from tests.content.conftest import make_environment
 from tests.support import until
 
 __all__ = ["make_environment"]

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node.agent_process import ARCHIVE
 from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
@@ -25,14 +24,15 @@ from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.remote_results import RemoteResults
+from sgpu_decl.content.tree_files import remove
 from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
-from tests.agent.environments.conftest import make_environment
 from tests.agent.node.conftest import stopping
 from tests.backends.remote.conftest import PLATFORM, Shared
 from tests.backends.remote.test_node_reports import upload
+from tests.content.conftest import make_environment
 from tests.support import PATIENCE
 
 __all__ = ["make_environment", "stopping"]

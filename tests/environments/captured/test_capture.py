@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.content.manifest import Manifest
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.interpreter_facts import ask
 from sgpu_decl.model.step_progress import Quiet

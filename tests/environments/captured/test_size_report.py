@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from sgpu_decl.agent.environment.manifest import File, Manifest, Python
+from sgpu_decl.content.manifest import File, Manifest, Python
 from sgpu_decl.environments.captured.size_report import largest, over_limit
 
 SITE = "lib/python3.11/site-packages"

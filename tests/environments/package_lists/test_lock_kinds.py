@@ -9,7 +9,7 @@ from packaging import pylock
 from packaging.markers import Environment
 from packaging.tags import sys_tags
 
-from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.content.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages
 from sgpu_decl.environments.package_lists.lock_kinds import read_lock

@@ -1,7 +1,7 @@
 """What code imports and its environment lacks; and silence where that is not certain."""
 
-from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest, Python
 from sgpu_decl.backends.databricks.bases import base_named
+from sgpu_decl.content.manifest import File, FileKind, Manifest, Python
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.missing_imports import (

@@ -9,11 +9,12 @@ import os
 import sys
 
 _folder = os.path.dirname(os.path.abspath(__file__))
+_agent = os.path.join(_folder, "agent.zip")
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _folder]
 # The modules have no packages above them here: make these, so that imports are the same.
 for _name, _path in (
-    ("sgpu_decl", []),
-    ("sgpu_decl.agent", [os.path.join(_folder, "agent.zip")]),
+    ("sgpu_decl", [_agent]),
+    ("sgpu_decl.agent", [_agent]),
     ("sgpu_decl.backends", []),
     ("sgpu_decl.backends.ray", []),
     ("sgpu_decl.backends.ray.cluster", [_folder]),

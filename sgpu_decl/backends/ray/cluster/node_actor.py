@@ -250,9 +250,9 @@ def _run_folder(agent: bytes) -> str:
 
 def _add_packages(archive: str) -> None:
     """Let this process import the agent from its archive."""
-    for name, path in (("sgpu_decl", []), ("sgpu_decl.agent", [archive])):
+    for name in ("sgpu_decl", "sgpu_decl.agent"):
         package = sys.modules.setdefault(name, type(sys)(name))
-        package.__path__ = path
+        package.__path__ = [archive]
 
 
 def _sweep(above: str) -> None:

@@ -18,7 +18,6 @@ from functools import partial
 import ray
 
 from sgpu_decl.agent import attempt_files, byte_size
-from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.agent.node.earlier_output import (
     absent_nodes,
     contents,
@@ -41,6 +40,7 @@ from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 from sgpu_decl.backends.ray.cluster.node_files import FILLS, WAITS
+from sgpu_decl.content.packs import Pack, index_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

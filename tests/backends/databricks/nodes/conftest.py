@@ -21,8 +21,8 @@ from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import carriers, descendants, send_signal
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.testing.workspace.executing.node_environment import Position, node_environment
-from tests.agent.environments.conftest import make_environment
 from tests.backends.launches import code_of, launching_of, workspace_files_of
+from tests.content.conftest import make_environment
 from tests.support import PATIENCE, until
 
 __all__ = ["make_environment"]

@@ -11,7 +11,7 @@ import hashlib
 import os
 import sys
 
-from sgpu_decl.agent.environment.tree_files import (
+from sgpu_decl.content.tree_files import (
     FIXED_NS,
     as_bytes,
     bytecode_path,

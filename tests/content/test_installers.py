@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydration import whole
-from sgpu_decl.agent.environment.tree_start import REFUSAL, _arguments_of_pip, changes
+from sgpu_decl.content.hydration import whole
+from sgpu_decl.content.tree_start import REFUSAL, _arguments_of_pip, changes
 
 TINY = {"tiny.py": "x = 1\n"}
 

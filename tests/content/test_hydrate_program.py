@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydration import whole
-from sgpu_decl.agent.environment.python_match import this_python
+from sgpu_decl.content.hydration import whole
+from sgpu_decl.content.python_match import this_python
 from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from tests.support import PATIENCE

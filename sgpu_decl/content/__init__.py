@@ -1,12 +1,15 @@
-"""Makes trees of environments from objects and packs, on the machine where ranks run.
+"""Content by digest: manifests, packs, and the trees of environments that are made from them.
+
+The archive of the node agent has these modules too, so a node makes a tree by the same code as this
+machine.
 
 A tree is made once per digest, beside its final place, and renamed. Its `.sgpu-tree.json` lists the
 folders, which have one fixed modification time too, so checking the folders is enough to know that
 a tree is complete. But root can write through a hard link: after a run by root every file is
 checked, and an altered tree is deleted with the altered objects.
 
-Bytecode consists of unchecked hash-based pyc files, which depend only on the source. Missing
-bytecode is compiled when a tree is made, once for each source.
+Bytecode consists of unchecked hash-based pyc files, which depend only on the source. What is
+missing is written by the ranks that first import a module.
 
 Installers cannot change a tree. The module that every interpreter of a tree starts with
 (`tree_start`) refuses `pip install`, and hides the virtual environment from uv. Installing into

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydration import altered, whole
-from sgpu_decl.agent.environment.python_match import this_python
-from sgpu_decl.agent.environment.tree_files import FIXED_NS, clear, discard, making, shebang
+from sgpu_decl.content.hydration import altered, whole
+from sgpu_decl.content.python_match import this_python
+from sgpu_decl.content.tree_files import FIXED_NS, clear, discard, making, shebang
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
 FILES = {"one/__init__.py": "", "one/two/__init__.py": "x = 1\n", "one/data.txt": "some"}

@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.content.manifest import Manifest
 
 __all__ = [
     "FIXED_NS",

@@ -18,8 +18,8 @@ import subprocess
 import sys
 import threading
 
-from sgpu_decl.agent.environment.manifest import Python
-from sgpu_decl.agent.environment.python_match import base_executable, this_python
+from sgpu_decl.content.manifest import Python
+from sgpu_decl.content.python_match import base_executable, this_python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,10 +141,10 @@ class WorkerPool:
 
 class _Worker:
     def __init__(self, python: str) -> None:
-        # The agent is a folder or a zip. Of a folder, `__main__.py` starts faster.
+        # This room lies in the zip of the agent, or beside its folder.
         agent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         if os.path.isdir(agent):
-            agent = os.path.join(agent, "__main__.py")
+            agent = os.path.join(agent, "agent", "__main__.py")
         self._python = python
         try:
             self._process = subprocess.Popen(
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of 
 
 
 def _unpack(batch: Any) -> list[str]:
-    from sgpu_decl.agent.environment.pack_reader import unpack_task
+    from sgpu_decl.content.pack_reader import unpack_task
 
     return unpack_task(batch)
 
@@ -210,7 +210,7 @@ def _unpack(batch: Any) -> list[str]:
 def _prepared(
     *, folder: str, objects: str, interpreter: str
 ) -> dict[str, Callable[[Any], list[str]]]:
-    from sgpu_decl.agent.environment.tree_links import (
+    from sgpu_decl.content.tree_links import (
         Linker,
         compile_files,
         finish_folders,

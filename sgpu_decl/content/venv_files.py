@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from sgpu_decl.agent.environment import tree_start
-from sgpu_decl.agent.environment.manifest import BadManifest
-from sgpu_decl.agent.environment.tree_files import RECORD
+from sgpu_decl.content import tree_start
+from sgpu_decl.content.manifest import BadManifest
+from sgpu_decl.content.tree_files import RECORD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sgpu_decl.agent.environment.manifest import Manifest, Python
+    from sgpu_decl.content.manifest import Manifest, Python
 
 __all__ = ["VenvFiles", "packages_folder", "venv_files"]
 

@@ -4,7 +4,7 @@ import os
 import threading
 from pathlib import Path
 
-from sgpu_decl.agent.environment.tree_links import place
+from sgpu_decl.content.tree_links import place
 
 
 def test_a_file_that_another_process_replaces_is_placed(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ import json
 import re
 from typing import NamedTuple
 
-from sgpu_decl.agent.environment.manifest import FileKind
+from sgpu_decl.content.manifest import FileKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.content.manifest import Manifest
 
 __all__ = ["MOST", "BadPack", "Index", "Pack", "index_name", "needed"]
 

@@ -6,7 +6,7 @@ import importlib.machinery
 import os
 import sys
 
-from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.content.manifest import Python
 
 __all__ = ["base_executable", "mismatch", "this_python"]
 

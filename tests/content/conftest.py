@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-import sgpu_decl.agent
-from sgpu_decl.agent.environment.hydration import hydrate
-from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest
-from sgpu_decl.agent.environment.python_match import this_python
-from sgpu_decl.agent.environment.tree_files import FIXED_NS, remove
+from sgpu_decl.backends import archives
+from sgpu_decl.content.hydration import hydrate
+from sgpu_decl.content.manifest import File, FileKind, Manifest
+from sgpu_decl.content.python_match import this_python
+from sgpu_decl.content.tree_files import FIXED_NS, remove
 
-AGENT = Path(sgpu_decl.agent.__file__).parent
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
 
 
@@ -122,9 +121,7 @@ def make_environment(tmp_path: Path) -> Iterator[Callable[..., Made]]:
 def agent_zip(tmp_path: Path) -> Path:
     """The agent as workers have it."""
     path = tmp_path / "agent.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for module in AGENT.rglob("*.py"):
-            archive.write(module, module.relative_to(AGENT))
+    path.write_bytes(archives.agent_zip()[1])
     return path
 
 

@@ -22,10 +22,10 @@ import os
 import sys
 import time
 
-from sgpu_decl.agent.environment.hydration import DamagedObjects, InterpreterMismatch, hydrate
-from sgpu_decl.agent.environment.manifest import BadManifest, Manifest
-from sgpu_decl.agent.environment.pack_reader import unpack
-from sgpu_decl.agent.environment.packs import BadPack
+from sgpu_decl.content.hydration import DamagedObjects, InterpreterMismatch, hydrate
+from sgpu_decl.content.manifest import BadManifest, Manifest
+from sgpu_decl.content.pack_reader import unpack
+from sgpu_decl.content.packs import BadPack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydration import altered, whole
-from sgpu_decl.agent.environment.python_match import this_python
-from sgpu_decl.agent.environment.tree_files import bytecode_path, discard
+from sgpu_decl.content.hydration import altered, whole
+from sgpu_decl.content.python_match import this_python
+from sgpu_decl.content.tree_files import bytecode_path, discard
 
 TAG = sys.implementation.cache_tag
 PACKAGES = f"lib/python{this_python().minor}/site-packages"

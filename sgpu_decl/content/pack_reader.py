@@ -11,16 +11,16 @@ import hashlib
 import os
 import zlib
 
-from sgpu_decl.agent.environment.packs import BadPack, Index, Pack, index_name, needed
-from sgpu_decl.agent.environment.tree_files import FIXED_NS, clear, making, remove
-from sgpu_decl.agent.environment.workers import WorkerPool
+from sgpu_decl.content.packs import BadPack, Index, Pack, index_name, needed
+from sgpu_decl.content.tree_files import FIXED_NS, clear, making, remove
+from sgpu_decl.content.workers import WorkerPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import BinaryIO
 
-    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.content.manifest import Manifest
 
     # The file, its contents, the missing objects, the scratch folder, and the folder of objects.
     Task = tuple[str, Sequence[tuple[str, int]], Sequence[str], str, str]

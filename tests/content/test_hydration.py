@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydration import (
+from sgpu_decl.content.hydration import (
     DamagedObjects,
     InterpreterMismatch,
     hydrate,
     whole,
 )
-from sgpu_decl.agent.environment.manifest import BadManifest
-from sgpu_decl.agent.environment.python_match import base_executable, this_python
-from sgpu_decl.agent.environment.tree_files import FIXED_NS
-from sgpu_decl.agent.environment.workers import WorkerError
+from sgpu_decl.content.manifest import BadManifest
+from sgpu_decl.content.python_match import base_executable, this_python
+from sgpu_decl.content.tree_files import FIXED_NS
+from sgpu_decl.content.workers import WorkerError
 
 MINOR = this_python().minor
 PACKAGES = f"lib/python{MINOR}/site-packages"
@@ -221,7 +221,7 @@ def test_where_there_are_no_hard_links_files_are_copied(
 
 
 def linking_remove(tree: Path) -> None:
-    from sgpu_decl.agent.environment.tree_files import discard
+    from sgpu_decl.content.tree_files import discard
 
     discard(str(tree))
     tree.parent.rmdir()

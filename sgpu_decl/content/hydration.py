@@ -17,9 +17,9 @@ import itertools
 import os
 from types import MappingProxyType
 
-from sgpu_decl.agent.environment.manifest import FileKind
-from sgpu_decl.agent.environment.python_match import mismatch
-from sgpu_decl.agent.environment.tree_files import (
+from sgpu_decl.content.manifest import FileKind
+from sgpu_decl.content.python_match import mismatch
+from sgpu_decl.content.tree_files import (
     MAKING,
     RECORD,
     altered,
@@ -32,17 +32,17 @@ from sgpu_decl.agent.environment.tree_files import (
     remove,
     whole,
 )
-from sgpu_decl.agent.environment.tree_links import write_file, write_link
-from sgpu_decl.agent.environment.venv_files import venv_files
-from sgpu_decl.agent.environment.workers import WorkerPool, batches
+from sgpu_decl.content.tree_links import write_file, write_link
+from sgpu_decl.content.venv_files import venv_files
+from sgpu_decl.content.workers import WorkerPool, batches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from sgpu_decl.agent.environment.manifest import Manifest
-    from sgpu_decl.agent.environment.tree_links import Item
-    from sgpu_decl.agent.environment.venv_files import VenvFiles
+    from sgpu_decl.content.manifest import Manifest
+    from sgpu_decl.content.tree_links import Item
+    from sgpu_decl.content.venv_files import VenvFiles
 
     Advance = Callable[[str, int, int], None]
 
