@@ -36,7 +36,7 @@ WHOLE = 0.05  # seconds
 SEND = """
 from pathlib import Path
 from sgpu_decl.content.manifest import Manifest
-from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 manifest = Manifest.from_bytes(Path("manifest.json").read_bytes())
 send(make_index(manifest), Path("store/objects"), PackFolder(Path("packs")), Quiet())

@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from sgpu_decl.content.store.content_store import default_root
+from sgpu_decl.content.store.object_packs import ObjectPacks
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
-from sgpu_decl.staging.code_packs import CodePacks
-from sgpu_decl.staging.code_store import default_root
 
 __all__ = ["check_content_stores"]
 
@@ -27,7 +27,7 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
         return
     folders = (root / "objects", root / "environments" / "objects")
     sample = [path for folder in folders for path in _sample(folder)]
-    packs = CodePacks(root / "packs").check(_CONTENTS)
+    packs = ObjectPacks(root / "packs").check(_CONTENTS)
     damaged = [path for path in sample if not _is_whole(path)]
     damaged += [path for path, is_whole in packs.items() if not is_whole]
     for path in damaged:

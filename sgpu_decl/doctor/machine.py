@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 
 from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.config.loaded import LoadedRun
+from sgpu_decl.content.store.content_store import default_root
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.doctor.clock_check import check_clock
 from sgpu_decl.doctor.collectives import check_collectives
@@ -28,7 +29,6 @@ from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
 from sgpu_decl.model.doctor_finding import Finding, fail, ok
 from sgpu_decl.model.target import BASE, target_option
-from sgpu_decl.staging.code_store import default_root
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["check_machine"]

@@ -151,14 +151,15 @@ class OpenedProject:
 
     @cached_property
     def store(self) -> "CodeStore":
-        from sgpu_decl.staging.code_store import CodeStore, default_root
+        from sgpu_decl.content.store.content_store import default_root
+        from sgpu_decl.staging.code_store import CodeStore
 
         return CodeStore(default_root())
 
     @cached_property
     def environments(self) -> "EnvironmentStore":
+        from sgpu_decl.content.store.content_store import default_root
         from sgpu_decl.environments.stored.environment_store import EnvironmentStore
-        from sgpu_decl.staging.code_store import default_root
 
         return EnvironmentStore(default_root() / "environments")
 

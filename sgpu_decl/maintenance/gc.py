@@ -5,12 +5,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
+from typing import Any
 
 from sgpu_decl.agent.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.backends.kinds import DEFAULT
+from sgpu_decl.content.store.content_store import ContentStore
+from sgpu_decl.content.store.references import MISSING_SECONDS
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.maintenance.store_garbage import (
@@ -26,7 +29,6 @@ from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.times import to_text
 from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplus
 from sgpu_decl.planning.needs import needs_of
-from sgpu_decl.staging.references import MISSING_SECONDS
 from sgpu_decl.storing.state_folder import release_space, reserve_space
 from sgpu_decl.storing.state_store import StateWriter
 from sgpu_decl.system_errors import advice, error_text
@@ -109,9 +111,10 @@ def collect(
         with problems.noted():
             delete_leftovers(project)
         reserve_space(project.state_dir)
+    content: tuple[ContentStore[Any], ...] = (project.store, project.environments)
     stores, unseen = [0, 0], dict[str, UnseenOwner]()
     damaged: SgpuError | None = None  # somebody has to look at it, so the command fails
-    for at, store in enumerate((project.store, project.environments)):
+    for at, store in enumerate(content):
         try:
             with problems.noted(SgpuError, unless="store_record_damaged"):
                 stores[at] = collect_store(store, dry_run=dry_run)

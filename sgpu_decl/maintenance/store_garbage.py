@@ -4,15 +4,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
 from sgpu_decl.atomic_files import delete_left
+from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.environments.declared.build_lock import builds_in, remove_leftovers
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.scratch_folders import delete_left_scratch
-from sgpu_decl.staging.shared_store import SharedStore
 from sgpu_decl.storing.stores import open_state_store
 
 
@@ -27,7 +28,7 @@ class UnseenOwner:
     last_seen: float
 
 
-def collect_store(store: SharedStore, *, dry_run: bool) -> int:
+def collect_store(store: ContentStore[Any], *, dry_run: bool) -> int:
     """Delete what nothing refers to, or only count it; returns the bytes. Raises SgpuError."""
     return store.collect(_presence, dry_run=dry_run)
 
@@ -43,7 +44,7 @@ def delete_leftovers(project: OpenedProject) -> None:
     remove_leftovers(builds_in(project.environments.objects.parent))
 
 
-def unseen_owners(store: SharedStore) -> Iterator[UnseenOwner]:
+def unseen_owners(store: ContentStore[Any]) -> Iterator[UnseenOwner]:
     """The owners that are not found and for which a store keeps objects. Raises SgpuError."""
     for reference, presence in store.absent_owners(_presence):
         yield UnseenOwner(

@@ -1,12 +1,11 @@
 """The store of pinned code: every file once, by content, shared by all projects of a user.
 
 objects/ab/cdef…      the content of one file, named by its SHA-256
-packs/<hex>.pack      the contents of small files that were stored together, see `code_packs`
 manifests/<hex>.json  the entries of one snapshot, named by its digest
-roots/<hex>.json      which snapshots one state refers to, for garbage collection
 
-Objects and packs are not synced to the disk: that would take most of the time of `put`. One that a
-power cut left short is noticed by its size before the next launch, and is stored again.
+All else is as in every `content.store.content_store`. Objects and packs are not synced to the disk:
+that would take most of the time of `put`. One that a power cut left short is noticed by its size
+before the next launch, and is stored again.
 """
 
 import contextlib
@@ -14,42 +13,28 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from glob import glob
 from pathlib import Path
 from typing import Self
 
 from sgpu_decl.agent.private_folder import private_folder
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.content.store.content_store import ContentStore
+from sgpu_decl.content.store.file_copies import SMALL, copy_into, read_small, write_new
+from sgpu_decl.content.store.object_packs import Read
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.jsonable import digest as digest_of
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.staging.code_packs import CodePacks, Read
-from sgpu_decl.staging.file_copies import SMALL, copy_into, read_small, write_new
-from sgpu_decl.staging.shared_store import YOUNG_SECONDS, Garbage, SharedStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
-from sgpu_decl.system_errors import FULL, advice, error_text
 
 PACKED = 256  # small files that are stored together; fewer become objects
 
 
-def default_root() -> Path:
-    """The store of this user."""
-    import platformdirs
-
-    return Path(platformdirs.user_data_path("sgpu")) / "store"
-
-
-class CodeStore(SharedStore):
+class CodeStore(ContentStore[Snapshot]):
     """Keeps snapshots of code."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._objects = os.fspath(root / "objects")
-        self._manifests = root / "manifests"
-        self._packs = CodePacks(root / "packs")
-        self._last: Snapshot | None = None  # the manifest that was read or written last
+    cut = 2
 
     def put(self, snapshot: Snapshot, progress: Progress | None = None) -> None:
         """Store the missing files of a snapshot. Idempotent. `progress` is told `storing`, in
@@ -58,44 +43,12 @@ class CodeStore(SharedStore):
         Raises:
             SgpuError: a file changed since the snapshot was taken, or the disk is full.
         """
-        try:
-            self._prepare()
-            with self._references.many():
-                self._put_files(snapshot.root, self._missing(snapshot), progress or Quiet())
-                entries = canonical([entry.to_json() for entry in snapshot.entries])
-                text = entries.encode("utf-8", "surrogatepass")
-                write_atomic(self._manifest_path(snapshot.digest), text)
-                self._last = replace(snapshot, root=self._root, exclusions=())
-        except OSError as error:
-            raise SgpuError(
-                f"the code cannot be put into the store `{self._root}`: {error_text(error)}",
-                hint=advice(error),
-                code="store_full" if error.errno in FULL else "store_unwritable",
-            ) from error
-
-    def manifest(self, code_digest: str) -> Snapshot | None:
-        """The snapshot with this digest, or `None` if it is missing or damaged."""
-        last = self._last
-        if last is not None and last.digest == code_digest:
-            return last if self._manifest_path(code_digest).exists() else None
-        try:
-            raw = self._manifest_path(code_digest).read_bytes()
-        except OSError:
-            return None
-        snapshot = self._snapshot(raw, code_digest)
-        self._last = snapshot or last
-        return snapshot
-
-    def _snapshot(self, raw: bytes, code_digest: str) -> Snapshot | None:
-        """What a manifest says; None if it is damaged."""
-        try:
-            text = raw.decode("utf-8", "surrogatepass")
-        except ValueError:
-            return None
-        if digest(text) != code_digest:
-            return None
-        entries = tuple(SnapshotEntry(*fields) for fields in json.loads(text))
-        return Snapshot(root=self._root, digest=code_digest, entries=entries)
+        with self._writing():
+            self._put_files(snapshot.root, self._missing(snapshot), progress or Quiet())
+            entries = canonical([entry.to_json() for entry in snapshot.entries])
+            stored = replace(snapshot, root=self._root, exclusions=())
+            data = entries.encode("utf-8", "surrogatepass")
+            self._register(snapshot.digest, data, stored, durable=True)
 
     def require(self, code_digest: str) -> Snapshot:
         """The snapshot with this digest.
@@ -118,7 +71,7 @@ class CodeStore(SharedStore):
             with self._packs.reader() as read:
                 content = read(entry.digest)
             if content is None:
-                content = Path(self._object_path(entry.digest)).read_bytes()
+                content = Path(self._object(entry.digest)).read_bytes()
         except OSError:
             return None
         return content if hashlib.sha256(content).hexdigest() == entry.digest else None
@@ -148,21 +101,6 @@ class CodeStore(SharedStore):
                     self._copy_out(entry, path, folder, code_digest, read, steps)
                 steps.end(entry)
 
-    def touch(self, code_digest: str) -> bool:
-        """Keep a snapshot young, so that the next collection leaves it; false if it is missing
-        or lacks a file."""
-        try:
-            with self._references.many():
-                os.utime(self._manifest_path(code_digest))
-        except OSError:
-            return False
-        return self.lacking(code_digest) == ()
-
-    def unreferenced(self) -> int:
-        """How many snapshots no state refers to; the next collection deletes the older ones."""
-        keep = self._references.referred()
-        return sum(f"sha256:{path.stem}" not in keep for path in self._manifests.glob("*.json"))
-
     def lacking(self, code_digest: str) -> tuple[str, ...] | None:
         """The paths of a snapshot whose contents are missing; `None` if the snapshot is."""
         code = self.manifest(code_digest)
@@ -177,50 +115,32 @@ class CodeStore(SharedStore):
         ]
         if len(entries) < PACKED:
             return [entry for entry in entries if not self._has(entry)]
-        objects = {
-            os.path.basename(folder) + name
-            for folder in glob(f"{self._objects}/??")
-            for name in os.listdir(folder)
-        }
+        objects = set(self.keys())
         return [entry for entry in entries if entry.digest not in objects or not self._has(entry)]
 
-    def _garbage(self, referred: set[str], now: float) -> Garbage:
-        needed: set[str] = set()
-        files: list[str] = []
-        for path in self._manifests.glob("*.json"):
-            code_digest = f"sha256:{path.stem}"
-            if code_digest in referred or now - path.stat().st_mtime < YOUNG_SECONDS:
-                code = self._snapshot(path.read_bytes(), code_digest)
-                needed |= {entry.digest for entry in code.entries} if code else set()
-            else:
-                files.append(os.fspath(path))
-        size = 0
-        for path in (self._root / "objects").glob("*/*"):
-            facts = path.stat()
-            if path.parent.name + path.name in needed or now - facts.st_mtime < YOUNG_SECONDS:
-                continue
-            files.append(os.fspath(path))
-            size += facts.st_size
-        for path, packed in self._packs.unneeded(needed, now - YOUNG_SECONDS):
-            files.append(os.fspath(path))
-            size += packed
-        files += map(os.fspath, self._root.glob(".put-*"))  # of a killed `put`: none runs now
-        return Garbage(files=tuple(files), size=size)
+    def _parsed(self, data: bytes, digest: str) -> Snapshot | None:
+        try:
+            text = data.decode("utf-8", "surrogatepass")
+        except ValueError:
+            return None
+        if digest_of(text) != digest:
+            return None
+        entries = tuple(SnapshotEntry(*fields) for fields in json.loads(text))
+        return Snapshot(root=self._root, digest=digest, entries=entries)
 
-    def _prepare(self) -> None:
-        for name in ("", "objects", "manifests"):
-            private_folder(self._root / name)
+    def _keys_of(self, manifest: Snapshot) -> Iterator[str]:
+        return (entry.digest for entry in manifest.entries)
 
-    def _manifest_path(self, code_digest: str) -> Path:
-        return self._manifests / f"{code_digest.removeprefix('sha256:')}.json"
+    def _is_complete(self, digest: str) -> bool:
+        return self.lacking(digest) == ()
 
-    def _object_path(self, content: str) -> str:
-        return f"{self._objects}/{content[:2]}/{content[2:]}"
+    def _leftovers(self, live: Collection[str], now: float) -> Iterator[Path]:  # noqa: ARG002
+        return self._root.glob(".put-*")
 
     def _has(self, entry: SnapshotEntry) -> bool:
         """A file that a power cut truncated does not count."""
         try:
-            return os.stat(self._object_path(entry.digest)).st_size == entry.size
+            return os.stat(self._object(entry.digest)).st_size == entry.size
         except FileNotFoundError:
             return False
 
@@ -256,7 +176,7 @@ class CodeStore(SharedStore):
             content = copy_into(f"{root}/{entry.path}", temporary, 0o600, steps.within)
             if content != entry.digest:
                 raise _changed(entry)
-            os.rename(temporary, self._object_path(entry.digest))
+            os.rename(temporary, self._object(entry.digest))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -279,7 +199,7 @@ class CodeStore(SharedStore):
                 raise self._damaged(entry, code_digest)
             write_new(path, packed, mode, folder)
             return
-        source = self._object_path(entry.digest)
+        source = self._object(entry.digest)
         try:
             content = copy_into(source, path, mode, steps.within)
         except FileNotFoundError:
@@ -292,7 +212,7 @@ class CodeStore(SharedStore):
     def _damaged(self, entry: SnapshotEntry, code_digest: str) -> SgpuError:
         # Without its manifest the snapshot is missing, and the next `put` stores it again.
         with contextlib.suppress(OSError):
-            self._manifest_path(code_digest).unlink()
+            self._path("manifests", code_digest).unlink()
         return SgpuError(
             f"the store no longer holds the planned content of `{entry.path}`",
             hint="plan again: it is stored again from your files",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.api import Session
+from sgpu_decl.content.store.content_store import default_root
 from sgpu_decl.model.event import ApplyEvent, Step
-from sgpu_decl.staging.code_store import default_root
 
 RUN = "name: train\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\nmlflow: {enabled: false}\n"
 TRAIN = "import os\n\n\ndef main():\n    return os.path.exists('later.py')\n"

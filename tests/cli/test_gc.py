@@ -191,6 +191,21 @@ def test_gc_deletes_what_killed_processes_left_half_written(sgpu: Shell) -> None
     assert [path for path in young if not path.exists()] == []
 
 
+def test_gc_goes_on_beside_a_damaged_list_of_code_and_names_it(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", HELLO)
+    sgpu.write("train.py", "")
+    for _ in range(2):
+        assert sgpu.here("apply", "-y", "--rerun", "run.hello").code == 0
+    store = Path(sgpu.environ["XDG_DATA_HOME"]) / "sgpu/store"
+    (manifest,) = (store / "manifests").iterdir()
+    manifest.write_bytes(b"")  # as after a power cut
+    freed = sgpu.here("gc", "--keep-last", "1", "-y", "-o", "json").json["data"]
+    assert freed["attempts"] == ["hello#1"]
+    assert [problem["summary"] for problem in freed["problems"]] == [
+        f"`{manifest}` is damaged, so it is not known what it needs"
+    ]
+
+
 def test_gc_goes_on_after_a_folder_that_cannot_be_deleted_and_says_it(sgpu: Shell) -> None:
     sgpu.write("run.yaml", HELLO)
     for _ in range(2):

@@ -13,7 +13,7 @@ import pytest
 
 from sgpu_decl.content.hydration import whole
 from sgpu_decl.content.python_match import this_python
-from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from tests.support import PATIENCE
 

@@ -17,8 +17,8 @@ from sgpu_decl.content.hydration import hydrate, whole
 from sgpu_decl.content.pack_reader import unpack
 from sgpu_decl.content.packs import MOST, BadPack, Index, Pack, index_name, needed
 from sgpu_decl.content.python_match import this_python
+from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send, write_pack
 from sgpu_decl.content.tree_files import FIXED_NS, discard
-from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send, write_pack
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 

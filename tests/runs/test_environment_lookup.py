@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.api import Location, Session
+from sgpu_decl.content.store.content_store import default_root
 from sgpu_decl.environments.package_lists.installed import this_interpreter
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import NotFound
@@ -15,7 +16,6 @@ from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import EnvironmentKind
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.staging.code_store import default_root
 from tests.support import FUNCTION_RUN
 
 

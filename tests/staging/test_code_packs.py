@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.content.store import object_packs
+from sgpu_decl.content.store.file_copies import SMALL
+from sgpu_decl.content.store.object_packs import ObjectPacks
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
-from sgpu_decl.staging import code_packs, code_store
-from sgpu_decl.staging.code_packs import CodePacks
+from sgpu_decl.staging import code_store
 from sgpu_decl.staging.code_store import PACKED, CodeStore
-from sgpu_decl.staging.file_copies import SMALL
 from sgpu_decl.staging.snapshot import Snapshot, snapshot
 from tests.staging.conftest import Plant
 
@@ -103,7 +104,7 @@ def test_a_damaged_pack_is_noticed_and_written_again(
             }[damage]
         )
         os.utime(pack.parent)  # as another process sees it
-        assert CodePacks(pack.parent).check(PACKED) == {pack: False}
+        assert ObjectPacks(pack.parent).check(PACKED) == {pack: False}
     if damage != "altered":
         assert not store.touch(code.digest)  # so the next launch puts it
     with pytest.raises(SgpuError, match="no longer holds") as caught:
@@ -111,7 +112,7 @@ def test_a_damaged_pack_is_noticed_and_written_again(
     assert caught.value.code == "store_damaged"
     assert not store.touch(code.digest)
     store.put(code)
-    assert CodePacks(pack.parent).check(PACKED) == {pack: True}
+    assert ObjectPacks(pack.parent).check(PACKED) == {pack: True}
     assert _is_copied(store, code, tmp_path / "two")
 
 
@@ -130,7 +131,7 @@ def test_a_put_that_is_killed_at_any_step_leaves_nothing_that_is_believed(
     plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code_store, "PACKED", 3)
-    monkeypatch.setattr(code_packs, "_BUFFER", 16)  # so a half pack is on the disk
+    monkeypatch.setattr(object_packs, "_BUFFER", 16)  # so a half pack is on the disk
     files = {f"m{number}.py": f"content {number}\n" * 9 for number in range(4)}
     code = _take(plant({**files, "large": "x" * SMALL}))
     step, killed = 0, True

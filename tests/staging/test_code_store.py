@@ -1,21 +1,27 @@
+import errno
 import hashlib
+import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sgpu_decl.content.store.file_copies import CHUNK, SMALL
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.staging.code_store import PACKED, CodeStore
-from sgpu_decl.staging.file_copies import CHUNK, SMALL
 from sgpu_decl.staging.snapshot import Snapshot, snapshot
 from tests.staging.conftest import Plant
 
 PUTS = """
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 from sgpu_decl.staging.snapshot import snapshot
 from sgpu_decl.staging.code_store import CodeStore
 CodeStore(Path(sys.argv[2])).put(snapshot(Path(sys.argv[1]))[0])
@@ -234,8 +240,9 @@ def test_a_saved_plan_keeps_its_code_until_it_is_missing_for_long(
     assert store.collect(_missing, now=MUCH_LATER) == 5
 
 
+@pytest.mark.parametrize("why", ["store_unwritable", "store_damaged"])
 def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
-    plant: Plant, store: CodeStore, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path, why: str
 ) -> None:
     taken = _take(plant({"a.py": "12345"}))
     store.put(taken)
@@ -245,18 +252,47 @@ def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
     before = _objects(tmp_path)
     content = manifest.read_bytes()
     manifest.unlink()
-    manifest.mkdir()  # as a disk that fails: what is there cannot be read
+    if why == "store_unwritable":
+        manifest.mkdir()  # as a disk that fails: what is there cannot be read
+    else:
+        manifest.write_bytes(content[:-1])
     for store_of_another_process in (store, CodeStore(tmp_path / "store")):
         with pytest.raises(SgpuError) as refused:
             store_of_another_process.collect(_present, now=LATER)
-        assert refused.value.code == "store_unwritable"
+        assert refused.value.code == why
         assert _objects(tmp_path) == before
-    manifest.rmdir()
+    if why == "store_unwritable":
+        manifest.rmdir()
     manifest.write_bytes(content)
     shown = store.collect(_present, now=LATER, dry_run=True)
     assert _objects(tmp_path) == before
     assert store.collect(_present, now=LATER) == shown == len("12345not needed") - 5
     assert store.lacking(taken.digest) == ()
+
+
+@pytest.mark.parametrize("folder", ["manifests", "roots"])
+def test_records_that_cannot_be_listed_now_delete_nothing(
+    plant: Plant, store: CodeStore, tmp_path: Path, folder: str
+) -> None:
+    taken = _take(plant({"a.py": "12345"}))
+    store.put(taken)
+    store.refer(STATE, {taken.digest})
+    child = os.fork()
+    if child == 0:
+        sys.addaudithook(partial(_refuse_list, str(tmp_path / "store" / folder)))
+        try:
+            store.collect(_present, now=LATER)
+        except SgpuError as error:
+            os._exit(int(error.code == "store_unwritable"))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert store.lacking(taken.digest) == ()
+
+
+def _refuse_list(folder: str, event: str, arguments: tuple[Any, ...]) -> None:
+    """As of a folder that the kernel refuses to list."""
+    if event in {"os.listdir", "os.scandir"} and os.fspath(arguments[0]) == folder:
+        raise PermissionError(errno.EACCES, "refused", folder)
 
 
 def test_collect_sweeps_what_a_killed_put_left(store: CodeStore, tmp_path: Path) -> None:

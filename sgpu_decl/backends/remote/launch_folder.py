@@ -5,7 +5,7 @@ All paths are below the staging folder:
     objects/agent/SHA256.zip            `agent_zip`; the name is the SHA-256 of the bytes
     objects/code/SHA256.tar.gz          the code, by the digest of its list of files, with which
                                         nodes compare what they have extracted: `code_archive`
-    objects/packs/                      packs and indexes, as `environments.stored.pack_writer`
+    objects/packs/                      packs and indexes, as `content.store.pack_writer`
                                         sends them, and beside them each manifest: `manifest_name`
     runs/LINEAGE/RUN/ATTEMPT/           a launch folder, three levels below `runs`: `launch_files`
 

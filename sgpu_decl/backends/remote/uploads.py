@@ -13,7 +13,7 @@ from sgpu_decl.backends.remote.launch_folder import NodeProgram, launch_files, m
 from sgpu_decl.backends.remote.lease import wait_for_agents
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.content.packs import index_name
-from sgpu_decl.environments.stored.pack_writer import make_index, send
+from sgpu_decl.content.store.pack_writer import make_index, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
 from sgpu_decl.places.file_place import file_size
@@ -148,7 +148,7 @@ def fill_launch_folder(
 
 
 class _Packs:
-    """The folder of packs, as `environments.stored.pack_writer` wants it."""
+    """The folder of packs, as `content.store.pack_writer` wants it."""
 
     def __init__(self, area: StagingArea) -> None:
         self._files = area.files

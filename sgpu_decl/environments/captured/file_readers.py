@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from sgpu_decl.content.store.content_store import store_error
 from sgpu_decl.content.workers import batches
 from sgpu_decl.environments.captured.file_worker import Problem, ReadJob, Reply, receive, send
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.staging.shared_store import store_error
 from sgpu_decl.system_errors import advice, error_text
 
 MOST_WORKERS = 8

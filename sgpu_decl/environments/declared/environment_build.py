@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sgpu_decl.content.manifest import Manifest
+from sgpu_decl.content.store.content_store import store_error
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.environments.captured.capture import capture
 from sgpu_decl.environments.declared.build_lock import build_folder, builds_in, remove_leftovers
@@ -20,7 +21,6 @@ from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.staging.shared_store import store_error
 
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _DONE = re.compile(r"\s*(?:Downloaded|Built) ")

@@ -6,11 +6,10 @@ origins/<hex>.json     the interpreter that it was captured from, and the one th
 built/<hex>.json       the environment that a lock became
 trees/<hex>/           one environment as ranks see it: hard links to objects
 incoming/              objects that are being written
-roots/, lock           see `staging.references`
 
-Nothing is synced to the disk, which would cost more than all other steps. An object is verified
-when a tree is made from it, a manifest when it is read, and files that a power cut damaged are
-stored again.
+All else is as in every `content.store.content_store`. Nothing is synced to the disk, which would
+cost more than all other steps. An object is verified when a tree is made from it, a manifest when
+it is read, and files that a power cut damaged are stored again.
 """
 
 import contextlib
@@ -18,58 +17,34 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.content.manifest import BadManifest, File, FileKind, Manifest
+from sgpu_decl.content.store.content_store import YOUNG_SECONDS, ContentStore, Garbage, store_error
+from sgpu_decl.content.tree_files import clear
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination
 from sgpu_decl.environments.stored.ingest import copy_missing, link_missing
-from sgpu_decl.environments.stored.store_gc import garbage
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.staging.shared_store import Garbage, SharedStore, store_error
-
-_FOLDERS = ("", "objects", "manifests", "origins", "built", "trees", "incoming")
 
 
-class EnvironmentStore(SharedStore):
+class EnvironmentStore(ContentStore[Manifest]):
     """Keeps environments, and their trees."""
+
+    folders = (*ContentStore.folders, "origins", "built", "trees", "incoming")
+    cut = 0
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.objects = root / "objects"
         self.trees = root / "trees"
+        self._into = Destination(self.objects, root / "incoming")
         self._hashed: dict[str, int] = {}  # when this process stored objects, in ns
-        self._last: tuple[tuple[int, ...], Manifest | None] | None = None
-
-    def manifest(self, digest: str) -> Manifest | None:
-        """The environment with this digest, or `None` if it is missing or damaged."""
-        try:
-            return self._manifest_at(digest)
-        except OSError:
-            return None
-
-    def _manifest_at(self, digest: str) -> Manifest | None:
-        """The same. Raises OSError: it cannot be read."""
-        path = self._path("manifests", digest)
-        version = _version(path)
-        if self._last is None or self._last[0] != version:
-            self._last = (version, _unsealed(path.read_bytes(), digest))
-        return self._last[1]
-
-    def digests(self, start: str) -> list[str]:
-        """The digests of stored environments that begin with this hex text, sorted."""
-        try:
-            names = os.listdir(self._root / "manifests")
-        except OSError:  # nothing was ever staged
-            return []
-        stems = sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
-        return [f"sha256:{stem}" for stem in stems if stem.startswith(start)]
 
     def missing(self, manifest: Manifest) -> list[File]:
         """The files and bytecode whose objects are missing, one for each object."""
@@ -96,10 +71,10 @@ class EnvironmentStore(SharedStore):
         Raises:
             SgpuError: as `put`.
         """
-        with self._writing() as into:
+        with self._writing():
             before = set(self.keys())
             captured, findings = capture(
-                interpreter, program=program, progress=progress, cache=cache, into=into
+                interpreter, program=program, progress=progress, cache=cache, into=self._into
             )
             now = time.time_ns()
             self._hashed.update((key, now) for key in self.keys() if key not in before)
@@ -120,11 +95,11 @@ class EnvironmentStore(SharedStore):
             SgpuError: a file changed since it was captured, or the disk is full. No manifest is
                 registered then; copied objects stay for the next try.
         """
-        with self._writing() as into:
+        with self._writing():
             missing = self.missing(captured.manifest)
             if by_link:
-                missing = link_missing(captured, missing, into)
-            stale = copy_missing(captured, missing, into, progress)
+                missing = link_missing(captured, missing, self._into)
+            stale = copy_missing(captured, missing, self._into, progress)
             self._hashed.update(dict.fromkeys((file.key for file in missing), time.time_ns()))
             manifest = captured.manifest
             if stale:  # recompiled since the capture; bytecode is no part of the digest
@@ -132,7 +107,7 @@ class EnvironmentStore(SharedStore):
                 manifest = manifest._replace(bytecode=tuple(remaining))
             origin = canonical({"interpreter": captured.interpreter, "base": captured.base})
             self._write("origins", captured.digest, origin.encode())
-            self._register(manifest, captured.digest)
+            self._register_new(manifest, captured.digest)
 
     def build_of(self, lock_digest: str) -> str | None:
         """The digest of the manifest that was built from a lock."""
@@ -152,18 +127,10 @@ class EnvironmentStore(SharedStore):
             self._write("built", lock_digest, text.encode())
 
     def touch(self, digest: str) -> bool:
-        """Keep an environment young, so that the next collection leaves it; false if it is missing
-        or incomplete.
+        """As every store. `digest` may be that of a built lock, too."""
+        return super().touch(self.build_of(digest) or digest)
 
-        Args:
-            digest: that of an environment, or of a built lock.
-        """
-        digest = self.build_of(digest) or digest
-        try:
-            with self._references.many():
-                os.utime(self._path("manifests", digest))
-        except OSError:
-            return False
+    def _is_complete(self, digest: str) -> bool:
         if self.tree(digest) is not None:
             return True
         manifest = self.manifest(digest)
@@ -239,9 +206,9 @@ class EnvironmentStore(SharedStore):
     def _refetch(self, digest: str, keys: Iterable[str], progress: Progress) -> None:
         """Remove damaged objects, and copy them again from the captured interpreter."""
         missing = set(keys)
-        with self._writing() as into:
+        with self._writing():
             for key in missing:
-                self._object(key).unlink(missing_ok=True)
+                self._delete(key)
             interpreter = self._record("origins", digest).get("interpreter")
             captured = None
             if isinstance(interpreter, str) and os.path.exists(interpreter):
@@ -252,7 +219,7 @@ class EnvironmentStore(SharedStore):
             present = list({file.key: file for file in files if file.key in missing}.values())
             if len(present) < len(missing):
                 raise _damaged(digest, missing)
-            copy_missing(captured, present, into, progress)
+            copy_missing(captured, present, self._into, progress)
 
     def examine(self, digest: str) -> tuple[str, ...]:
         """Check every file of a tree; returns the paths that were written to since it was made.
@@ -273,39 +240,42 @@ class EnvironmentStore(SharedStore):
                 keys = {file.path: file.key for file in (*manifest.files, *manifest.bytecode)}
                 for path in paths:
                     if path in keys and keys[path] != path:
-                        self._object(keys[path]).unlink(missing_ok=True)
+                        self._delete(keys[path])
                 (tree / RECORD).unlink(missing_ok=True)
         return tuple(paths)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Destination]:
-        try:
-            self._prepare()
-            with self._references.many():
-                yield Destination(self.objects, self._root / "incoming")
-        except OSError as error:
-            raise store_error(self._root, error) from error
+    def _garbage(self, referred: Collection[str], now: float) -> Garbage:
+        built = {digest for lock in referred if (digest := self._build_at(lock))}
+        return super()._garbage({*referred, *built}, now)
 
-    def _garbage(self, referred: set[str], now: float) -> Garbage:
-        referred |= {digest for lock in referred if (digest := self._build_at(lock))}
-        return garbage(self._root, referred, self._manifest_at, self._build_at, now)
+    def _keys_of(self, manifest: Manifest) -> Iterator[str]:
+        return (file.key for file in (*manifest.files, *manifest.bytecode))
+
+    def _leftovers(self, live: Collection[str], now: float) -> Iterator[Path]:
+        before = now - YOUNG_SECONDS
+        for path in self._root.glob("origins/*.json"):
+            if path.stem not in live:
+                yield path
+        for path in self._root.glob("built/*.json"):
+            if (self._build_at(path.stem) or "")[7:] not in live and path.stat().st_mtime <= before:
+                yield path
+        for path in self.trees.glob("[0-9a-f]*"):
+            if path.name not in live and path.lstat().st_ctime <= before:
+                yield path
+        yield from (self._root / "incoming").iterdir()
+        yield from self._root.glob("bytecode/*/*")  # of older versions: trees have their own
 
     def _sweep(self, garbage: Garbage) -> None:
-        from sgpu_decl.content.tree_files import clear, discard
-
         super()._sweep(garbage)
-        for tree in garbage.trees:
-            discard(tree)
         clear(os.fspath(self.trees))
 
     def _prepare(self) -> None:
-        for name in _FOLDERS:
-            private_folder(self._root / name)
+        super()._prepare()
         if not (self.objects / "ff").is_dir():
             for number in range(256):
                 private_folder(self.objects / f"{number:02x}")
 
-    def _register(self, manifest: Manifest, digest: str) -> None:
+    def _register_new(self, manifest: Manifest, digest: str) -> None:
         """Write a manifest, unless a complete one with other bytecode exists: a tree may have been
         made from that, and is compared with it."""
         text = manifest.to_bytes()
@@ -316,20 +286,19 @@ class EnvironmentStore(SharedStore):
             if present is not None and not self.missing(present):
                 os.utime(path)
                 return
-        self._write("manifests", digest, data)
-        self._last = (_version(path), manifest)  # parsing it again would take as long as making it
+        self._register(digest, data, manifest)
 
-    def keys(self) -> Iterator[str]:
-        """The names of all objects."""
-        with contextlib.suppress(FileNotFoundError):
-            for folder in os.listdir(self.objects):
-                yield from os.listdir(self.objects / folder)
+    def _parsed(self, data: bytes, digest: str) -> Manifest | None:
+        seal, _, text = data.partition(b"\n")
+        if seal != _seal(text):  # the digest covers neither packages nor bytecode
+            return None
+        try:
+            return Manifest.from_bytes(text, digest)
+        except BadManifest:
+            return None
 
-    def _object(self, key: str) -> Path:
-        return self.objects / key[:2] / key
-
-    def _path(self, kind: str, digest: str) -> Path:
-        return self._root / kind / f"{digest.removeprefix('sha256:')}.json"
+    def _delete(self, key: str) -> None:
+        Path(self._object(key)).unlink(missing_ok=True)
 
     def _record(self, kind: str, digest: str) -> dict[str, object]:
         try:
@@ -340,21 +309,6 @@ class EnvironmentStore(SharedStore):
 
     def _write(self, kind: str, digest: str, data: bytes) -> None:
         write_atomic(self._path(kind, digest), data, durable=False)
-
-
-def _version(path: Path) -> tuple[int, ...]:
-    facts = path.stat()
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
-
-
-def _unsealed(data: bytes, digest: str) -> Manifest | None:
-    seal, _, text = data.partition(b"\n")
-    if seal != _seal(text):  # the digest covers neither packages nor bytecode
-        return None
-    try:
-        return Manifest.from_bytes(text, digest)
-    except BadManifest:
-        return None
 
 
 def _seal(text: bytes) -> bytes:

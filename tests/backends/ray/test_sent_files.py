@@ -30,7 +30,7 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.content.packs import Index, Pack, index_name
-from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot

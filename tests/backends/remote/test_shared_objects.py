@@ -24,8 +24,8 @@ from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.remote_results import RemoteResults
+from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
 from sgpu_decl.content.tree_files import remove
-from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot

@@ -419,8 +419,9 @@ def test_collect_keeps_what_is_referred_to_and_what_is_young(
     assert list((tmp_path / "store/origins").iterdir()) == []
 
 
+@pytest.mark.parametrize("why", ["store_unwritable", "store_damaged"])
 def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
-    alpha: Venv, store: EnvironmentStore, tmp_path: Path
+    alpha: Venv, store: EnvironmentStore, tmp_path: Path, why: str
 ) -> None:
     captured = _take(alpha, store)
     owner = tmp_path / "saved.plan"
@@ -430,12 +431,16 @@ def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
     before = _objects(store)
     content = manifest.read_bytes()
     manifest.unlink()
-    manifest.mkdir()  # as a disk that fails: what is there cannot be read
+    if why == "store_unwritable":
+        manifest.mkdir()  # as a disk that fails: what is there cannot be read
+    else:
+        manifest.touch()  # as after a power cut
     with pytest.raises(SgpuError) as refused:
         _collect(store)
-    assert refused.value.code == "store_unwritable"
+    assert refused.value.code == why
     assert _objects(store) == before
-    manifest.rmdir()
+    if why == "store_unwritable":
+        manifest.rmdir()
     manifest.write_bytes(content)
     assert _collect(store) == 0
     assert store.missing(captured.manifest) == []

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.config.env import Env
+from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.environments.declared.environment_build import build
 from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
 from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
-from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.scratch_folders import scratch_folder

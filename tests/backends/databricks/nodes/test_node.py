@@ -14,7 +14,7 @@ import pytest
 from sgpu_decl.agent.node.missing_variables import interface_to
 from sgpu_decl.agent.processes import carriers
 from sgpu_decl.backends.remote.launch_folder import manifest_name
-from sgpu_decl.environments.stored.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
 from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.testing.file_search import files_with

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from sgpu_decl.model.jsonable import canonical
 
-__all__ = ["CodePacks", "Read"]
+__all__ = ["ObjectPacks", "Read"]
 
 Read = Callable[[str], bytes | None]
 """Returns the content of a digest; `None` if no pack has it."""
@@ -31,7 +31,7 @@ _Places = dict[str, tuple[str, int, int]]
 """The path, the offset and the size of each content."""
 
 
-class CodePacks:
+class ObjectPacks:
     """The packs in a folder, which need not exist. Any thread may use them."""
 
     def __init__(self, folder: Path) -> None:
@@ -103,13 +103,13 @@ class CodePacks:
             with contextlib.suppress(OSError):
                 os.unlink(place[0])
 
-    def unneeded(self, needed: Collection[str], before: float) -> Iterator[tuple[Path, int]]:
+    def unneeded(self, needed: Collection[str], before: float) -> Iterator[tuple[str, int]]:
         """The packs with no content that is needed, each with its bytes, if they were written
         before a time, in seconds since the epoch."""
         for path in self._folder.glob("*.pack"):
             facts = path.stat()
             if facts.st_mtime < before and _contents(os.fspath(path)).keys().isdisjoint(needed):
-                yield path, facts.st_size
+                yield os.fspath(path), facts.st_size
 
     def check(self, most: int) -> dict[Path, bool]:
         """Whether each pack is whole, by its first line, its length and up to `most` contents."""

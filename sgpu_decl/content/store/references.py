@@ -101,9 +101,10 @@ class References:
 
         Raises:
             SgpuError: one cannot be read, so its references are unknown.
+            OSError: they cannot be listed.
         """
         references = []
-        for path in sorted((self._root / "roots").glob("*.json")):
+        for path in sorted(json_files(self._root / "roots")):
             try:
                 references.append(_reference(path, path.read_bytes(), path.stat().st_mtime))
             except FileNotFoundError:
@@ -135,6 +136,15 @@ class References:
             yield
         finally:
             os.close(handle)
+
+
+def json_files(folder: Path) -> list[Path]:
+    """The records in a folder; none if it is missing. Raises OSError: it cannot be listed, which
+    `Path.glob` takes for empty."""
+    try:
+        return [folder / name for name in os.listdir(folder) if name.endswith(".json")]
+    except FileNotFoundError:
+        return []
 
 
 def _reference(record: Path, data: bytes, last_seen: float) -> Reference:

@@ -1,0 +1,1 @@
+"""Content that this machine keeps: the stores of code and environments, and what sends it away."""
