@@ -36,10 +36,11 @@ WHOLE = 0.05  # seconds
 SEND = """
 from pathlib import Path
 from sgpu_decl.content.manifest import Manifest
-from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 manifest = Manifest.from_bytes(Path("manifest.json").read_bytes())
-send(make_index(manifest), Path("store/objects"), PackFolder(Path("packs")), Quiet())
+send(manifest, Path("store/objects"), FolderPlace(Path.cwd()), "packs", Quiet())
 """
 AGENT = Path(sgpu_decl.agent.__file__).with_name("__main__.py")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.content.manifest import Manifest
 
-__all__ = ["MOST", "BadPack", "Index", "Pack", "index_name", "needed"]
+__all__ = ["MOST", "BadPack", "Index", "Pack", "index_name", "manifest_name", "needed"]
 
 FORMAT = 1
 MAGIC = b"sgpu-pack 1\n"
@@ -70,6 +70,12 @@ class Index(NamedTuple):
         value = {"v": FORMAT, "manifest": self.manifest, "packs": packs}
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
 
+    @property
+    def files(self) -> list[str]:
+        """The names of all files that an environment is sent as, itself last."""
+        names = [pack.name for pack in self.packs]
+        return [*names, manifest_name(self.manifest), index_name(self.manifest)]
+
     @classmethod
     def from_bytes(cls, data: bytes, manifest: Manifest) -> Index:
         """Read an index, and check that it has the objects of a manifest and few others.
@@ -77,6 +83,14 @@ class Index(NamedTuple):
         Raises:
             BadPack: it is not such an index.
         """
+        index = cls.unchecked(data, manifest.digest)
+        _check(index.packs, needed(manifest))
+        return index
+
+    @classmethod
+    def unchecked(cls, data: bytes, manifest: str) -> Index:
+        """Read the index of the manifest with this digest, for the names of files alone. Raises
+        BadPack: it is none."""
         try:
             raw = json.loads(data)
             version, digest = raw["v"], str(raw["manifest"])
@@ -88,15 +102,19 @@ class Index(NamedTuple):
             raise BadPack(f"not an index of packs: {error}") from None
         if version != FORMAT:
             raise BadPack(f"an index of another format: {version!r}")
-        if digest != manifest.digest:
+        if digest != manifest:
             raise BadPack("the index belongs to another manifest")
-        _check(packs, needed(manifest))
         return cls(digest, packs)
 
 
-def index_name(manifest_digest: str) -> str:
-    """The name of an index's file."""
-    return manifest_digest.partition(":")[2] + ".packs"
+def index_name(digest: str) -> str:
+    """The name of an index's file, by the digest of the manifest or its hex."""
+    return digest.removeprefix("sha256:") + ".packs"
+
+
+def manifest_name(digest: str) -> str:
+    """The name of a manifest's file beside its packs."""
+    return digest.removeprefix("sha256:") + ".manifest"
 
 
 def needed(manifest: Manifest) -> dict[str, int]:

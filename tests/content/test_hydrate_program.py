@@ -13,8 +13,9 @@ import pytest
 
 from sgpu_decl.content.hydration import whole
 from sgpu_decl.content.python_match import this_python
-from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from tests.support import PATIENCE
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
@@ -174,7 +175,7 @@ def test_objects_come_from_packs(make_environment: Any, agent_zip: Path, tmp_pat
     packs, objects = tmp_path / "packs", tmp_path / "worker/objects"
     code, (said,), errors = Preparing(agent_zip, made, packs=packs, objects=objects).end()
     assert (code, said["error"], errors) == (1, "packs", "")
-    send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
+    send(made.manifest, made.objects, FolderPlace(packs), str(packs), Quiet())
     code, lines, errors = Preparing(agent_zip, made, packs=packs, objects=objects).end()
     assert (code, errors) == (0, "")
     assert [line.get("phase") for line in lines] == ["unpacking", "linking", None]

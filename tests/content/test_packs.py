@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import random
 import sys
 import tarfile
 from collections.abc import Callable
@@ -15,36 +16,39 @@ import pytest
 
 from sgpu_decl.content.hydration import hydrate, whole
 from sgpu_decl.content.pack_reader import unpack
-from sgpu_decl.content.packs import MOST, BadPack, Index, Pack, index_name, needed
+from sgpu_decl.content.packs import MOST, BadPack, Index, Pack, index_name, manifest_name
 from sgpu_decl.content.python_match import this_python
-from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send, write_pack
+from sgpu_decl.content.store.pack_writer import make_index, send, write_pack
 from sgpu_decl.content.tree_files import FIXED_NS, discard
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.file_place import ignore_bytes
+from sgpu_decl.places.folder import FolderPlace
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
 FILES = {
     "one/__init__.py": "x = 1\n",
     "one/empty.py": "",
-    "one/data.bin": os.urandom(700_000),
+    "one/data.bin": random.Random(1).randbytes(700_000),
     "two.py": "y = 2\n",
 }
 
 
-class Counting(PackFolder):
+class Counting(FolderPlace):
     """A place that counts what is brought to it, and breaks off after so many files."""
 
     def __init__(self, folder: Path, *, breaks_after: int = 1000) -> None:
         super().__init__(folder)
+        self.folder = str(folder)
         self.brought: list[str] = []
         self._left = breaks_after
 
-    def put(self, name: str, file: Path, sent: Any) -> None:
+    def put(self, path: str, content: bytes | Path, sent: Any = ignore_bytes) -> None:
         if self._left == 0:
             raise ConnectionResetError("the line is cut")
         self._left -= 1
-        super().put(name, file, sent)
-        self.brought.append(name)
+        super().put(path, content, sent)
+        self.brought.append(os.path.basename(path))
 
 
 def receive(made: Any, packs: Path, objects: Path) -> None:
@@ -63,12 +67,10 @@ def listing(folder: Path) -> dict[str, bytes]:
 def sent(make_environment: Any, tmp_path: Path) -> tuple[Any, Pack, Path]:
     """An environment, its one pack, and the folder that it was sent to."""
     made = make_environment(FILES, executables={"bin/tool": b"\x7fELF"})
-    index = make_index(made.manifest)
-    index = Index(
-        index.manifest, (Pack(tuple(content for pack in index.packs for content in pack.contents)),)
-    )
-    send(index, made.objects, PackFolder(tmp_path / "packs"), Quiet())
-    return made, index.packs[0], tmp_path / "packs"
+    packs = tmp_path / "packs"
+    send(made.manifest, made.objects, FolderPlace(packs), str(packs), Quiet())
+    (pack,) = make_index(made.manifest).packs
+    return made, pack, packs
 
 
 def test_what_is_sent_arrives(sent: Any, tmp_path: Path) -> None:
@@ -90,27 +92,17 @@ def test_what_is_sent_arrives(sent: Any, tmp_path: Path) -> None:
 
 def test_only_new_objects_are_sent(make_environment: Any, tmp_path: Path) -> None:
     place = Counting(tmp_path / "packs")
-    first = make_environment(FILES)
-    before = make_index(first.manifest)
-    send(before, first.objects, place, Quiet())
-    upgraded = make_environment({**FILES, "two.py": "y = 3\n", "three.py": "z = 3\n"})
-    after = make_index(upgraded.manifest, existing=before.packs)
+    files = {f"p{number}.py": f"{number}\n" for number in range(1500)}
+    first = make_environment(files)
+    send(first.manifest, first.objects, place, place.folder, Quiet())
+    upgraded = make_environment({**files, "p7.py": "upgraded\n"})
+    before, after = make_index(first.manifest).packs, make_index(upgraded.manifest)
     place.brought.clear()
-    send(after, upgraded.objects, place, Quiet())
-    new = [pack for pack in after.packs if pack not in before.packs]
-    assert sorted(place.brought) == sorted(
-        [*(pack.name for pack in new), index_name(upgraded.manifest.digest)]
-    )
-    keys = {key for pack in new for key, _ in pack.contents}
-    assert keys == set(needed(upgraded.manifest)) - set(needed(first.manifest))
+    send(upgraded.manifest, upgraded.objects, place, place.folder, Quiet())
+    new = [pack.name for pack in after.packs if pack not in before]
+    assert len(new) < len(after.packs)
+    assert sorted(place.brought) == sorted([*new, *after.files[-2:]])
     receive(upgraded, tmp_path / "packs", tmp_path / "worker/objects")
-
-
-def test_a_pack_that_is_mostly_of_no_use_is_not_used_again(make_environment: Any) -> None:
-    first = make_environment(FILES)
-    known = Pack(tuple(needed(first.manifest).items()))
-    other = make_environment({"one/__init__.py": "x = 1\n"})
-    assert known not in make_index(other.manifest, existing=[known]).packs
 
 
 def test_packs_are_cut_by_their_objects_and_bounded(make_environment: Any) -> None:
@@ -136,23 +128,19 @@ def test_the_same_objects_make_the_same_pack(sent: Any, tmp_path: Path) -> None:
 def test_an_interrupted_transfer_goes_on(make_environment: Any, tmp_path: Path) -> None:
     made = make_environment({f"p{number}.py": f"{number}\n" for number in range(1500)})
     index = make_index(made.manifest)
-    cut = Counting(tmp_path / "packs", breaks_after=2)
+    cut = Counting(tmp_path / "packs", breaks_after=3)
     with pytest.raises(ConnectionResetError):
-        send(index, made.objects, cut, Quiet())
+        send(made.manifest, made.objects, cut, cut.folder, Quiet())
     (tmp_path / "packs/.half.part").write_bytes(b"half")
     with pytest.raises(BadPack, match="the transfer was not completed"):
         receive(made, tmp_path / "packs", tmp_path / "worker/objects")
     place = Counting(tmp_path / "packs")
-    send(index, made.objects, place, Quiet())
-    names = {pack.name for pack in index.packs} | {index_name(index.manifest)}
-    assert set(cut.brought) | set(place.brought) == names
-    assert not set(cut.brought) & set(place.brought)
+    send(made.manifest, made.objects, place, place.folder, Quiet())
+    assert set(cut.brought) | set(place.brought) == set(index.files)
+    assert set(cut.brought) & set(place.brought) == {manifest_name(index.manifest)}
     receive(made, tmp_path / "packs", tmp_path / "worker/objects")
-    fetched = tmp_path / "fetched"
-    place.get(index_name(index.manifest), fetched)
-    assert Index.from_bytes(fetched.read_bytes(), made.manifest) == index
-    with pytest.raises(FileNotFoundError):
-        place.get("no.pack", fetched)
+    sent = place.get(f"{place.folder}/{index_name(index.manifest)}")
+    assert Index.from_bytes(sent, made.manifest) == index
 
 
 def test_a_damaged_object_is_not_sent(make_environment: Any, tmp_path: Path) -> None:
@@ -162,7 +150,7 @@ def test_a_damaged_object_is_not_sent(make_environment: Any, tmp_path: Path) -> 
     path.write_bytes(b"y = 4\n")
     place = Counting(tmp_path / "packs")
     with pytest.raises(SgpuError, match=path.name):
-        send(make_index(made.manifest), made.objects, place, Quiet())
+        send(made.manifest, made.objects, place, place.folder, Quiet())
     assert index_name(made.manifest.digest) not in place.brought
 
 

@@ -17,6 +17,7 @@ from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.previous_output import BROUGHT
 from sgpu_decl.agent.relocation import SITE
 from sgpu_decl.agent.secret_environ import secret_names, without_secrets
+from sgpu_decl.content.packs import index_name, manifest_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def hydrate(
     tree = os.path.join(run_dir, TREE)
     os.mkdir(os.path.dirname(tree))
     argv = [sys.executable, "-I", "-S", os.path.join(run_dir, ARCHIVE), "hydrate"]
-    argv += ["--manifest", os.path.join(objects.packs, f"{environment}.manifest")]
+    argv += ["--manifest", os.path.join(objects.packs, manifest_name(environment))]
     argv += ["--digest", f"sha256:{environment}", "--packs", objects.packs]
     argv += ["--objects", os.path.join(os.path.dirname(tree), "objects"), "--tree", tree]
     argv += ["--python", sys.executable]
@@ -216,7 +217,7 @@ def hydrate(
         if seconds >= objects.patience or kind not in ("packs", "system", "manifest"):
             if kind in ("packs", "manifest"):
                 # Whoever uploads an environment takes one that has its index for whole.
-                index = os.path.join(objects.packs, f"{environment}.packs")
+                index = os.path.join(objects.packs, index_name(environment))
                 why += "; " + objects.way_out(index, *answer.get("damaged", ()))
             return "staging_failed", f"the environment cannot be made: {why}"
         stopping.wait(_PAUSE)

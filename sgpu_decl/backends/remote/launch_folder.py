@@ -6,7 +6,7 @@ All paths are below the staging folder:
     objects/code/SHA256.tar.gz          the code, by the digest of its list of files, with which
                                         nodes compare what they have extracted: `code_archive`
     objects/packs/                      packs and indexes, as `content.store.pack_writer`
-                                        sends them, and beside them each manifest: `manifest_name`
+                                        sends them, with each manifest
     runs/LINEAGE/RUN/ATTEMPT/           a launch folder, three levels below `runs`: `launch_files`
 
     inputs/NAME-N/                      below a launch folder: the output of another run that this
@@ -70,7 +70,6 @@ __all__ = [
     "ReadOutput",
     "input_folder",
     "launch_files",
-    "manifest_name",
 ]
 
 _PICKLES = ("func.pkl", "func.bin", "inputs.pkl", "inputs.bin")
@@ -260,11 +259,6 @@ def _outputs(
         for upstream in launching.upstreams
         if upstream.ref in read
     )
-
-
-def manifest_name(digest: str) -> str:
-    """The name of a manifest's file among the packs, by its digest, `sha256:…`."""
-    return f"{digest.removeprefix('sha256:')}.manifest"
 
 
 def _hex(digest: str | None) -> str | None:

@@ -1,18 +1,15 @@
 """gc in a staging folder: launch folders, and shared objects that no launch needs."""
 
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from sgpu_decl.agent.attempt_files import STATUS
-from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.lease import StaleLock, gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.content.packs import Pack, index_name
+from sgpu_decl.content.packs import BadPack, Index, index_name
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, folder_size
 
 __all__ = ["collect", "free_launch", "unstage_launch"]
@@ -158,10 +155,8 @@ def _launches(files: FilePlace, root: str, now: float) -> Iterator[_Launch]:
 
 def _packs(files: FilePlace, folder: str, environment: str) -> list[str] | None:
     """The files that make an environment; None where its index does not say it."""
-    name = index_name(environment)
     try:
-        index: dict[str, Any] = json.loads(files.get(f"{folder}/{name}"))
-        packs = [Pack(tuple((str(key), int(size)) for key, size in one)) for one in index["packs"]]
-    except (PlaceMissing, ValueError, KeyError, TypeError):
+        data = files.get(f"{folder}/{index_name(environment)}")
+        return Index.unchecked(data, environment).files
+    except (PlaceMissing, BadPack):
         return None
-    return [name, manifest_name(environment), *(pack.name for pack in packs)]

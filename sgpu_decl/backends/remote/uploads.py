@@ -1,7 +1,7 @@
 """Uploads of one launch: what launches share, once and by content, and its own folder, whose
 `spec.json` comes last."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.remote.code_archive import write_archive
-from sgpu_decl.backends.remote.launch_folder import NodeProgram, launch_files, manifest_name
+from sgpu_decl.backends.remote.launch_folder import NodeProgram, launch_files
 from sgpu_decl.backends.remote.lease import wait_for_agents
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.content.packs import index_name
-from sgpu_decl.content.store.pack_writer import make_index, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.step_progress import Progress, Sent
+from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.file_place import file_size
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.code_store import CodeStore
@@ -91,12 +91,9 @@ def upload_environment(
         )
 
     def upload() -> None:
-        place = _Packs(area)
-        if place.has([index_name(tree)]):
-            return
-        area.files.make_folder(area.layout.packs)
-        area.files.put(f"{area.layout.packs}/{manifest_name(tree)}", manifest.to_bytes())
-        send(make_index(manifest), store.objects, place, progress)
+        folder = area.layout.packs
+        if file_size(area.files, f"{folder}/{index_name(tree)}") is None:
+            send(manifest, store.objects, area.files, folder, progress)
 
     area.once(f"environment {tree}", upload)
     return tree
@@ -145,26 +142,6 @@ def fill_launch_folder(
         area.once(commands, lambda: remote.make_folder(commands))
         _at_once([_putting(area, f"{commands}/{name}", file) for name, file in files.items()])
         remote.put(f"{commands}/{LAST}", last)
-
-
-class _Packs:
-    """The folder of packs, as `content.store.pack_writer` wants it."""
-
-    def __init__(self, area: StagingArea) -> None:
-        self._files = area.files
-        self._folder = area.layout.packs
-
-    def has(self, names: Collection[str]) -> set[str]:
-        if len(names) == 1:  # a folder may hold very many
-            (name,) = names
-            return set() if file_size(self._files, f"{self._folder}/{name}") is None else {name}
-        return {item.name for item in self._files.list(self._folder)}.intersection(names)
-
-    def put(self, name: str, file: Path, sent: Sent) -> None:
-        self._files.put(f"{self._folder}/{name}", file, sent)
-
-    def get(self, name: str, file: Path) -> None:
-        self._files.fetch(f"{self._folder}/{name}", file)
 
 
 def _putting(area: StagingArea, path: str, content: bytes | Path) -> Callable[[], None]:

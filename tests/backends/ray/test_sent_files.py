@@ -28,10 +28,10 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
     _batches,
 )
 from sgpu_decl.backends.remote.code_archive import write_archive
-from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.content.packs import Index, Pack, index_name
-from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
 from tests.content.conftest import make_environment
@@ -108,9 +108,7 @@ def test_content_that_is_damaged_is_deleted_and_named(
     digest = made.manifest.digest.removeprefix("sha256:")
     head = Head(tmp_path, environment=digest)
     packs = head.objects / "packs"
-    send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
-    manifest = packs / manifest_name(made.manifest.digest)
-    manifest.write_bytes(made.manifest.to_bytes())
+    send(made.manifest, made.objects, FolderPlace(packs), str(packs), Quiet())
     source = tmp_path / "source"
     source.mkdir()
     (source / "main.py").write_text("print(1)\n")

@@ -22,11 +22,11 @@ from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.remote.code_archive import write_archive
-from sgpu_decl.backends.remote.launch_folder import manifest_name
 from sgpu_decl.backends.remote.remote_results import RemoteResults
-from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.content.tree_files import remove
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
 from tests.agent.node.conftest import stopping
@@ -300,8 +300,7 @@ def environment(place: Place, make_environment: Any) -> Iterator[tuple[str, dict
     """An environment in packs: its digest, and its files by name."""
     made = make_environment({f"one{number}.py": f"x = {number}\n" * 50 for number in range(20)})
     packs = place.objects / "packs"
-    send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
-    (packs / manifest_name(made.manifest.digest)).write_bytes(made.manifest.to_bytes())
+    send(made.manifest, made.objects, FolderPlace(packs), str(packs), Quiet())
     yield (
         made.manifest.digest.removeprefix("sha256:"),
         {path.name: path.read_bytes() for path in packs.iterdir()},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.config.env import Env
-from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.environments.declared.environment_build import build
 from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
@@ -14,6 +14,7 @@ from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.scratch_folders import scratch_folder
 
 _CLIENT = "mlflow-skinny"
@@ -61,8 +62,5 @@ def pack_tree(base: str, folder: Path) -> str:
             built = build(lock, python, store, Quiet(), folder=request.folder, environ=os.environ)
         except SgpuError as error:
             raise NoTree(error.message, error.hint) from error
-        send(make_index(built.manifest), store.objects, PackFolder(folder), Quiet())
-        digest = built.manifest.digest
-        name = f"{digest.removeprefix('sha256:')}.manifest"
-        (folder / name).write_bytes(built.manifest.to_bytes())
-    return digest
+        send(built.manifest, store.objects, FolderPlace(folder), str(folder), Quiet())
+    return built.manifest.digest

@@ -12,7 +12,7 @@ import zlib
 from sgpu_decl.agent.node.code_tree import BadCode, extract_code
 from sgpu_decl.content.manifest import BadManifest, Manifest
 from sgpu_decl.content.pack_reader import read_pack
-from sgpu_decl.content.packs import BadPack, Index, index_name
+from sgpu_decl.content.packs import BadPack, Index, index_name, manifest_name
 
 __all__ = ["damaged_content"]
 
@@ -44,7 +44,7 @@ def damaged_content(objects: str, code: str | None, environment: str | None) -> 
 
 
 def _damaged_packs(packs: str, environment: str) -> list[str]:
-    path = os.path.join(packs, f"{environment}.manifest")
+    path = os.path.join(packs, manifest_name(environment))
     try:
         manifest = Manifest.from_bytes(_read(path), f"sha256:{environment}")
         path = os.path.join(packs, index_name(manifest.digest))

@@ -9,7 +9,6 @@ one node of each machine, as one folder of what all nodes of such a run left.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
@@ -40,7 +39,7 @@ from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 from sgpu_decl.backends.ray.cluster.node_files import FILLS, WAITS
-from sgpu_decl.content.packs import Pack, index_name
+from sgpu_decl.content.packs import BadPack, Index, index_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class SentFiles:
             missing = [path for path in self._objects().values() if not use(path)]
         except FileNotFoundError as error:
             missing = [str(error.filename)]
-        except (ValueError, LookupError, TypeError):  # of the index
+        except BadPack:  # the index
             return self.delete_damaged()
         if missing:
             self._forget_environment(missing)
@@ -339,14 +338,12 @@ class SentFiles:
         return os.path.basename(path).startswith(lock["name"]) and age < lock["seconds"]
 
     def _packs(self, environment: str) -> list[str]:
-        index = self._index(environment)
-        with open(self._object(index), encoding="ascii") as file:
-            packs = json.load(file)["packs"]
-        names = [Pack(tuple((str(key), int(size)) for key, size in pack)).name for pack in packs]
-        return [*(f"packs/{name}" for name in names), f"packs/{environment}.manifest", index]
+        with open(self._object(self._index(environment)), "rb") as file:
+            index = Index.unchecked(file.read(), f"sha256:{environment}")
+        return [f"packs/{name}" for name in index.files]
 
     def _index(self, environment: str) -> str:
-        return f"packs/{index_name(f'sha256:{environment}')}"
+        return f"packs/{index_name(environment)}"
 
     def _object(self, name: str) -> str:
         return os.path.join(self._sent["objects"], name)

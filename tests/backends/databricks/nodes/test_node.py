@@ -13,10 +13,10 @@ import pytest
 
 from sgpu_decl.agent.node.missing_variables import interface_to
 from sgpu_decl.agent.processes import carriers
-from sgpu_decl.backends.remote.launch_folder import manifest_name
-from sgpu_decl.content.store.pack_writer import PackFolder, make_index, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.testing.file_search import files_with
 
 TELL = """
@@ -145,8 +145,7 @@ def test_ranks_have_the_environment_that_came_in_packs(
 ) -> None:
     made = make_environment({"carried/__init__.py": "whose = 'the packs'\n"})
     packs = tmp_path / "staging" / "objects" / "packs"
-    send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
-    (packs / manifest_name(made.manifest.digest)).write_bytes(made.manifest.to_bytes())
+    send(made.manifest, made.objects, FolderPlace(packs), str(packs), Quiet())
     source = """
 import os, shutil
 import carried
@@ -168,8 +167,7 @@ def test_an_environment_of_another_python_is_told(
 ) -> None:
     made = make_environment({"one.py": ""}, version="3.9.1")
     packs = tmp_path / "staging" / "objects" / "packs"
-    send(make_index(made.manifest), made.objects, PackFolder(packs), Quiet())
-    (packs / manifest_name(made.manifest.digest)).write_bytes(made.manifest.to_bytes())
+    send(made.manifest, made.objects, FolderPlace(packs), str(packs), Quiet())
     hosted = make_hosted(environment=made.manifest.digest)
     assert hosted.run() == [1]
     cause = hosted.outcome()["first_cause"]
