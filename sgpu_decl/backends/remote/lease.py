@@ -137,7 +137,7 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
     """
     path = f"{area.layout.agents}/{LOCK}{uuid4().hex[:12]}"
     written = elapsed()
-    area.files.put(path, _CONTENT)
+    _write_lock(area, path)
     time.sleep(2 * area.files.lag)
 
     def refresh() -> None:
@@ -147,13 +147,23 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
             raise StaleLock
         if silent > _AGAIN:
             written = elapsed()
-            area.files.put(path, _CONTENT)
+            _write_lock(area, path)
 
     try:
         yield refresh
     finally:
         with suppress(PlaceMissing):
             area.files.delete(path)
+
+
+def _write_lock(area: StagingArea, path: str) -> None:
+    """Write it without content where there is no room for any: gc makes the room."""
+    try:
+        area.files.put(path, _CONTENT)
+    except BackendError as error:
+        if error.code != "no_room":
+            raise
+        area.files.put(path, b"")
 
 
 def is_locked(entry: PlaceEntry, now: Callable[[], float]) -> bool:

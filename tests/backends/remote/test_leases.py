@@ -22,6 +22,7 @@ from sgpu_decl.places.file_place import PlaceEntry
 from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.views.phase_text import phase_line
 from tests.backends.remote.conftest import Shared
+from tests.mounts import fill, small_disk
 from tests.support import PATIENCE, until
 
 Make = Callable[..., Shared]
@@ -82,6 +83,20 @@ def test_what_no_launch_needs_is_deleted(shared: Make) -> None:
         free_launch(machine.area, str(path))
     collect(machine.area)
     assert names(machine) == set()
+
+
+def test_gc_makes_room_in_a_shared_folder_that_is_full(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with small_disk(disk, 4 << 20):
+        machine = Shared(tmp_path / "home", disk)
+        launching = machine.launching(SOURCE)
+        (uses,) = machine.stage(launching)
+        machine.mark(launching, uses)
+        free_launch(machine.area, machine.folder(launching))
+        fill(disk / "filler")
+        assert (collect(machine.area) or 0) > 0
+        assert names(machine) == set()
 
 
 @pytest.mark.parametrize("damaged", [None, b"", b"[]", b"{"])
