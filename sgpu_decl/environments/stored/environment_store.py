@@ -22,9 +22,10 @@ from pathlib import Path
 
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.content.hydration import DamagedObjects, InterpreterMismatch, hydrate
 from sgpu_decl.content.manifest import BadManifest, File, FileKind, Manifest
-from sgpu_decl.content.store.content_store import YOUNG_SECONDS, ContentStore, Garbage, store_error
-from sgpu_decl.content.tree_files import clear
+from sgpu_decl.content.store.content_store import YOUNG_SECONDS, ContentStore, Garbage
+from sgpu_decl.content.tree_files import RECORD, altered, clear, whole
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination
@@ -138,8 +139,6 @@ class EnvironmentStore(ContentStore[Manifest]):
 
     def tree(self, digest: str) -> Path | None:
         """The tree of an environment if it is complete; checks its folders only."""
-        from sgpu_decl.content.hydration import whole
-
         path = self.trees / digest.removeprefix("sha256:")
         return path if whole(os.fspath(path)) else None
 
@@ -156,8 +155,6 @@ class EnvironmentStore(ContentStore[Manifest]):
             SgpuError: the environment is missing, damaged, for another Python, or cannot be
                 written.
         """
-        from sgpu_decl.content.hydration import DamagedObjects
-
         digest = self.build_of(digest) or digest
         tree = self.tree(digest)
         if tree is not None:
@@ -172,8 +169,6 @@ class EnvironmentStore(ContentStore[Manifest]):
             raise _damaged(digest, damaged.objects) from None
 
     def _hydrate(self, digest: str, progress: Progress) -> Path:
-        from sgpu_decl.content.hydration import InterpreterMismatch, hydrate
-
         manifest = self.manifest(digest)
         base = self._record("origins", digest).get("base")
         if manifest is None or not isinstance(base, str):
@@ -184,7 +179,7 @@ class EnvironmentStore(ContentStore[Manifest]):
             )
         tree = self.trees / digest.removeprefix("sha256:")
         try:
-            with self._references.many():
+            with self._writing():
                 hydrate(
                     manifest,
                     os.fspath(self.objects),
@@ -199,8 +194,6 @@ class EnvironmentStore(ContentStore[Manifest]):
                 hint="plan and apply again with the current Python",
                 code="environment_misfit",
             ) from error
-        except OSError as error:
-            raise store_error(self._root, error) from error
         return tree
 
     def _refetch(self, digest: str, keys: Iterable[str], progress: Progress) -> None:
@@ -227,9 +220,6 @@ class EnvironmentStore(ContentStore[Manifest]):
         Such a tree is not used again, and its altered objects are deleted: they are copied again
         when they are needed.
         """
-        from sgpu_decl.content.hydration import altered
-        from sgpu_decl.content.tree_files import RECORD
-
         digest = self.build_of(digest) or digest
         tree, manifest = self.tree(digest), self.manifest(digest)
         if tree is None or manifest is None:
