@@ -3,9 +3,11 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from sgpu_decl.content.store.content_store import default_root
+from sgpu_decl.content.store.content_store import ContentStore, default_root
 from sgpu_decl.content.store.object_packs import ObjectPacks
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
@@ -15,7 +17,6 @@ __all__ = ["check_content_stores"]
 
 _CHECK = "store"
 _LARGEST = 1 << 20  # bytes of an object that is read
-_MOST = 256  # objects: one of each folder
 _CONTENTS = 16  # that are read of each pack
 
 
@@ -25,11 +26,12 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
     if not os.path.isdir(root):
         yield ok(_CHECK, f"there is no store yet (`{root}`)")
         return
-    folders = (root / "objects", root / "environments" / "objects")
-    sample = [path for folder in folders for path in _sample(folder)]
-    packs = ObjectPacks(root / "packs").check(_CONTENTS)
-    damaged = [path for path in sample if not _is_whole(path)]
-    damaged += [path for path, is_whole in packs.items() if not is_whole]
+    looked = {
+        **_objects(project.store),
+        **_objects(project.environments),
+        **ObjectPacks(root / "packs").check(_CONTENTS),
+    }
+    damaged = [path for path, is_whole in looked.items() if not is_whole]
     for path in damaged:
         yield fail(
             _CHECK,
@@ -39,7 +41,7 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
     yield from _missing(project, states)
     unreferenced = project.store.unreferenced()
     freed = f"; unused snapshots of code: {unreferenced}" if unreferenced else ""
-    whole = len(sample) + len(packs) - len(damaged)
+    whole = len(looked) - len(damaged)
     are = "sampled object is" if whole == 1 else "sampled objects are"
     yield ok(_CHECK, f"`{root}`: {whole} {are} whole{freed}")
 
@@ -75,30 +77,15 @@ def _users(pairs: Iterable[tuple[str | None, Attempt]]) -> dict[str, str]:
     return {digest: few(names) for digest, names in by_digest.items()}
 
 
-def _sample(objects: Path) -> list[Path]:
-    """The first small object of each folder."""
-    try:
-        folders = sorted(objects.iterdir())[:_MOST]
-    except OSError:
-        return []
-    sample = []
-    for folder in folders:
-        small = (file for file in sorted(_files(folder)) if file.stat().st_size <= _LARGEST)
-        sample += [path for path in (next(small, None),) if path is not None]
-    return sample
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        return [
-            Path(entry.path) for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)
-        ]
-    except OSError:
-        return []
-
-
-def _is_whole(path: Path) -> bool:
-    """Code is named by folder and file together, environments by the file alone or with `.x`."""
-    content = hashlib.sha256(path.read_bytes()).hexdigest()
-    name = path.name.partition(".")[0]
-    return content in (name, path.parent.name + name)
+def _objects(store: ContentStore[Any]) -> dict[Path, bool]:
+    """Whether a small object of each folder is whole."""
+    looked: dict[str, tuple[Path, bool]] = {}
+    for name in store.object_names():
+        if name[:2] in looked:
+            continue
+        path = Path(store.object_path(name))
+        with suppress(FileNotFoundError):
+            if path.stat().st_size <= _LARGEST:
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                looked[name[:2]] = path, content == name.partition(".")[0]
+    return dict(looked.values())

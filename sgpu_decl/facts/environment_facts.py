@@ -123,7 +123,7 @@ class DeclaredEnvironments:
         from sgpu_decl.environments.captured.size_report import over_limit
 
         store = self._project.environments
-        stored = frozenset(store.keys())  # before this capture adds its files
+        stored = frozenset(store.object_names())  # before this capture adds its files
         captured, findings = (
             store.capture(python.executable, self._progress, program=python.program)
             if self._for_apply

@@ -71,7 +71,7 @@ class CodeStore(ContentStore[Snapshot]):
             with self._packs.reader() as read:
                 content = read(entry.digest)
             if content is None:
-                content = Path(self._object(entry.digest)).read_bytes()
+                content = Path(self.object_path(entry.digest)).read_bytes()
         except OSError:
             return None
         return content if hashlib.sha256(content).hexdigest() == entry.digest else None
@@ -115,7 +115,7 @@ class CodeStore(ContentStore[Snapshot]):
         ]
         if len(entries) < PACKED:
             return [entry for entry in entries if not self._has(entry)]
-        objects = set(self.keys())
+        objects = set(self.object_names())
         return [entry for entry in entries if entry.digest not in objects or not self._has(entry)]
 
     def _parsed(self, data: bytes, digest: str) -> Snapshot | None:
@@ -140,7 +140,7 @@ class CodeStore(ContentStore[Snapshot]):
     def _has(self, entry: SnapshotEntry) -> bool:
         """A file that a power cut truncated does not count."""
         try:
-            return os.stat(self._object(entry.digest)).st_size == entry.size
+            return os.stat(self.object_path(entry.digest)).st_size == entry.size
         except FileNotFoundError:
             return False
 
@@ -176,7 +176,7 @@ class CodeStore(ContentStore[Snapshot]):
             content = copy_into(f"{root}/{entry.path}", temporary, 0o600, steps.within)
             if content != entry.digest:
                 raise _changed(entry)
-            os.rename(temporary, self._object(entry.digest))
+            os.rename(temporary, self.object_path(entry.digest))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -199,7 +199,7 @@ class CodeStore(ContentStore[Snapshot]):
                 raise self._damaged(entry, code_digest)
             write_new(path, packed, mode, folder)
             return
-        source = self._object(entry.digest)
+        source = self.object_path(entry.digest)
         try:
             content = copy_into(source, path, mode, steps.within)
         except FileNotFoundError:

@@ -121,12 +121,16 @@ class ContentStore(ABC, Generic[_Manifest]):
             return []
         return [f"sha256:{stem}" for stem in stems if stem.startswith(start)]
 
-    def keys(self) -> Iterator[str]:
+    def object_names(self) -> Iterator[str]:
         """The names of all objects that are files of their own."""
         with contextlib.suppress(FileNotFoundError):
             for folder in os.listdir(self._objects):
                 for name in os.listdir(f"{self._objects}/{folder}"):
                     yield folder[: self.cut] + name
+
+    def object_path(self, key: str) -> str:
+        """Where the object of that name lies, if it is a file of its own."""
+        return f"{self._objects}/{key[:2]}/{key[self.cut :]}"
 
     def absent_owners(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
         """The references of owners that are missing, or cannot be looked for."""
@@ -277,9 +281,6 @@ class ContentStore(ABC, Generic[_Manifest]):
 
     def _path(self, kind: str, digest: str) -> Path:
         return self._root / kind / f"{digest.removeprefix('sha256:')}.json"
-
-    def _object(self, key: str) -> str:
-        return f"{self._objects}/{key[:2]}/{key[self.cut :]}"
 
 
 def store_error(store: Path, error: OSError) -> SgpuError:

@@ -54,7 +54,7 @@ class EnvironmentStore(ContentStore[Manifest]):
             for file in (*manifest.bytecode, *manifest.files)
             if file.kind != FileKind.LINK
         }
-        for key in self.keys():
+        for key in self.object_names():
             files.pop(key, None)
         return list(files.values())
 
@@ -73,12 +73,12 @@ class EnvironmentStore(ContentStore[Manifest]):
             SgpuError: as `put`.
         """
         with self._writing():
-            before = set(self.keys())
+            before = set(self.object_names())
             captured, findings = capture(
                 interpreter, program=program, progress=progress, cache=cache, into=self._into
             )
             now = time.time_ns()
-            self._hashed.update((key, now) for key in self.keys() if key not in before)
+            self._hashed.update((key, now) for key in self.object_names() if key not in before)
         if captured is not None and not has_errors(findings):
             self.put(captured, progress)
         return captured, findings
@@ -288,7 +288,7 @@ class EnvironmentStore(ContentStore[Manifest]):
             return None
 
     def _delete(self, key: str) -> None:
-        Path(self._object(key)).unlink(missing_ok=True)
+        Path(self.object_path(key)).unlink(missing_ok=True)
 
     def _record(self, kind: str, digest: str) -> dict[str, object]:
         try:
