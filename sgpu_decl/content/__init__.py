@@ -1,7 +1,7 @@
-"""Content by digest: manifests, packs, and the trees of environments that are made from them.
+"""Content by digest: code, and environments with the manifests, packs and trees that carry them.
 
-The archive of the node agent has these modules too, so a node makes a tree by the same code as this
-machine.
+The archive of the node agent has these modules too, so a node checks code and makes trees as this
+machine does.
 
 A tree is made once per digest, beside its final place, and renamed. Its `.sgpu-tree.json` lists the
 folders, which have one fixed modification time too, so checking the folders is enough to know that

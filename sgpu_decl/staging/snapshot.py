@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from sgpu_decl.agent.node.code_tree import code_digest
+from sgpu_decl.content.code_tree import code_digest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.jsonable import Json

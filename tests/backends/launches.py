@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.node.code_tree import code_digest
 from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
 from sgpu_decl.backends.remote.launch_folder import launch_files
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.content.code_tree import code_digest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call

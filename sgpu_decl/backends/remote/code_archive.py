@@ -5,7 +5,7 @@ import tarfile
 from functools import partial
 from pathlib import Path
 
-from sgpu_decl.agent.node.code_tree import CODE_TOP
+from sgpu_decl.content.code_tree import CODE_TOP
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.file_place import CountingReader
 from sgpu_decl.scratch_folders import scratch_folder

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import zlib
 
-from sgpu_decl.agent.node.code_tree import BadCode, extract_code
+from sgpu_decl.content.code_tree import BadCode, extract_code
 from sgpu_decl.content.manifest import BadManifest, Manifest
 from sgpu_decl.content.pack_reader import read_pack
 from sgpu_decl.content.packs import BadPack, Index, index_name, manifest_name
