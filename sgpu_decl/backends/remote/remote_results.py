@@ -29,17 +29,12 @@ from sgpu_decl.agent.node.upload import NOT_UPLOADED
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
-from sgpu_decl.backends.remote.output_download import (
-    UploadedFile,
-    alone,
-    fetch_output,
-    run_downloads,
-)
+from sgpu_decl.backends.remote.output_download import alone, fetch_files, fetch_output
 from sgpu_decl.backends.remote.remote_layout import BACK
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
-from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, cut_short
 
 __all__ = ["RemoteResults"]
@@ -212,13 +207,14 @@ class RemoteResults:
             return None
         above, target = f"{self._remote}/{attempt}/{folder}", self._local / path
         pieces = [(f"{above}/{piece}", size, sha) for piece, size, sha in pieces_of(name, found)]
-        file, scratch = UploadedFile(name, tuple(pieces)), target.with_name(f".{target.name}.parts")
+        scratch = target.with_name(f".{target.name}.parts")
         private_folder(target.parent)
         with alone(target.parent):
-            downloads = file.downloads(self._files, target, scratch)
-            for error in run_downloads(dict.fromkeys(downloads, name), lambda _: None).values():
-                raise error
-            file.finish(target, scratch)
+            if not target.exists():
+                private_folder(scratch)
+                for error in fetch_files(self._files, {target: pieces}, scratch, Quiet()).values():
+                    raise error
+                scratch.rmdir()
         return target.read_bytes()
 
 
