@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import IO
 
-__all__ = ["CODE_TOP", "BadCode", "code_digest", "copy_code", "extract_code"]
+__all__ = ["CODE_TOP", "BadCode", "archive_name", "code_digest", "copy_code", "extract_code"]
 
 CODE_TOP = "code"
 """The one folder at the top of an archive of code: Databricks refuses any other number."""
@@ -39,6 +39,11 @@ def code_digest(entries: Iterable[Sequence[object]]) -> str:
     """
     text = json.dumps(list(entries), separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def archive_name(digest: str) -> str:
+    """The name of the archive of code, by its digest or the hex of that."""
+    return digest.removeprefix("sha256:") + ".tar.gz"
 
 
 def extract_code(archive: str, folder: str, digest: str) -> None:

@@ -46,7 +46,7 @@ def delete_leftovers(project: OpenedProject) -> None:
 
 def unseen_owners(store: ContentStore[Any]) -> Iterator[UnseenOwner]:
     """The owners that are not found and for which a store keeps objects. Raises SgpuError."""
-    for reference, presence in store.absent_owners(_presence):
+    for reference, presence in store.references.absent_owners(_presence):
         yield UnseenOwner(
             name=reference.owner.path or reference.owner.store or reference.record.name,
             record=os.fspath(reference.record),

@@ -16,7 +16,7 @@ from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.previous_output import BROUGHT
 from sgpu_decl.agent.relocation import SITE
 from sgpu_decl.agent.secret_environ import secret_names, without_secrets
-from sgpu_decl.content.code_tree import BadCode, copy_code, extract_code
+from sgpu_decl.content.code_tree import BadCode, archive_name, copy_code, extract_code
 from sgpu_decl.content.packs import index_name, manifest_name
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ class SharedObjects:
 
     def code(self, digest: str) -> str:
         """The archive of code."""
-        return os.path.join(self._folder, "code", f"{digest}.tar.gz")
+        return os.path.join(self._folder, "code", archive_name(digest))
 
     def way_out(self, *damaged: str) -> str:
         """What to do about files that are not what they should be, or what was done."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sgpu_decl.backends.remote.remote_reference import reference_in
+from sgpu_decl.content.code_tree import archive_name
 from sgpu_decl.content.packs import index_name
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json, canonical
@@ -140,7 +141,7 @@ class RemoteLayout:
 
     def code(self, digest: str) -> str:
         """An archive of code, by the digest of its manifest."""
-        return f"{self.codes}/{_hex(digest)}.tar.gz"
+        return f"{self.codes}/{archive_name(digest)}"
 
     def agent(self, digest: str) -> str:
         """The node agent, by its own SHA-256."""

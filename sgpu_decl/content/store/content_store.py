@@ -13,20 +13,19 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import delete_left, write_atomic
 from sgpu_decl.content.store.object_packs import ObjectPacks
-from sgpu_decl.content.store.references import Reference, References, json_files
+from sgpu_decl.content.store.references import References, json_files
 from sgpu_decl.content.tree_files import FIXED_NS, discard
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.system_errors import FULL, advice, error_text
 
-__all__ = ["YOUNG_SECONDS", "ContentStore", "Garbage", "default_root", "store_error"]
+__all__ = ["YOUNG_SECONDS", "ContentStore", "default_root", "store_error"]
 
 YOUNG_SECONDS = 3600.0
 """An object of this age may still be on its way into a state: it is not deleted."""
@@ -39,15 +38,6 @@ def default_root() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_path("sgpu")) / "store"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Garbage:
-    """What nothing needs, in the order in which it is deleted: files, and trees of environments.
-    `size` is the bytes of the content that is freed."""
-
-    paths: tuple[str, ...]
-    size: int = 0
 
 
 class ContentStore(ABC, Generic[_Manifest]):
@@ -67,7 +57,7 @@ class ContentStore(ABC, Generic[_Manifest]):
         self.objects = root / "objects"
         self._objects = os.fspath(self.objects)
         self._packs = ObjectPacks(root / "packs")
-        self._references = References(root)
+        self.references = References(root)
         self._last: tuple[tuple[int, ...], _Manifest | None] | None = None
 
     def manifest(self, digest: str) -> _Manifest | None:
@@ -82,7 +72,7 @@ class ContentStore(ABC, Generic[_Manifest]):
         incomplete."""
         path = self._path("manifests", digest)
         try:
-            with self._references.many():
+            with self.references.many():
                 before, last = _version(path), self._last
                 os.utime(path)
                 if last is not None and last[0] == before:
@@ -99,7 +89,7 @@ class ContentStore(ABC, Generic[_Manifest]):
         """
         try:
             self._prepare()
-            self._references.refer(owner, digests)
+            self.references.refer(owner, digests)
         except OSError as error:
             raise SgpuError(
                 f"the store `{self._root}` cannot record what this project needs of it: "
@@ -110,7 +100,7 @@ class ContentStore(ABC, Generic[_Manifest]):
 
     def unreferenced(self) -> int:
         """How many manifests no state refers to; the next collection deletes the older ones."""
-        keep = self._references.referred()
+        keep = self.references.referred()
         return sum(digest not in keep for digest in self.digests())
 
     def digests(self, start: str = "") -> list[str]:
@@ -131,10 +121,6 @@ class ContentStore(ABC, Generic[_Manifest]):
     def object_path(self, key: str) -> str:
         """Where the object of that name lies, if it is a file of its own."""
         return f"{self._objects}/{key[:2]}/{key[self.cut :]}"
-
-    def absent_owners(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
-        """The references of owners that are missing, or cannot be looked for."""
-        return self._references.absent_owners(ask)
 
     def collect(
         self,
@@ -158,14 +144,14 @@ class ContentStore(ABC, Generic[_Manifest]):
             if not self._root.is_dir():
                 return 0
             self._prepare()
-            with self._references.alone():
-                gone = self._references.gone(ask, now=now)
-                garbage = self._garbage(self._references.referred(without=gone), now)
+            with self.references.alone():
+                gone = self.references.gone(ask, now=now)
+                paths, size = self._garbage(self.references.referred(without=gone), now)
                 if not dry_run:
                     for record in gone:
                         record.unlink(missing_ok=True)
-                    self._sweep(garbage)
-                return garbage.size
+                    self._sweep(paths)
+                return size
         except OSError as error:
             raise store_error(self._root, error) from error
 
@@ -191,7 +177,7 @@ class ContentStore(ABC, Generic[_Manifest]):
         """Put something. Raises SgpuError: the store cannot be written."""
         try:
             self._prepare()
-            with self._references.many():
+            with self.references.many():
                 yield
         except OSError as error:
             raise store_error(self._root, error) from error
@@ -217,8 +203,9 @@ class ContentStore(ABC, Generic[_Manifest]):
         write_atomic(path, data, durable=durable)
         self._last = _version(path), manifest  # parsing it again would take as long as making it
 
-    def _garbage(self, referred: Collection[str], now: float) -> Garbage:
-        """All but what these digests need, and what is young. Nobody puts meanwhile.
+    def _garbage(self, referred: Collection[str], now: float) -> tuple[list[str], int]:
+        """All but what these digests need, and what is young: files and trees in the order in which
+        they are deleted, and the bytes of the content among them. Nobody puts meanwhile.
 
         Raises:
             OSError: a manifest is there and cannot be read: it is not known what it needs.
@@ -240,7 +227,7 @@ class ContentStore(ABC, Generic[_Manifest]):
         size = sum(size for _, size in contents)
         paths += (path for path, _ in contents)
         paths += map(os.fspath, self._leftovers(live, now))
-        return Garbage(paths=tuple(paths), size=size)
+        return paths, size
 
     def _needed(self, digest: str) -> Iterable[str]:
         manifest = self._manifest_at(digest)
@@ -265,9 +252,9 @@ class ContentStore(ABC, Generic[_Manifest]):
                         if (facts.st_ctime if fixed else facts.st_mtime) <= before:
                             yield entry.path, facts.st_size
 
-    def _sweep(self, garbage: Garbage) -> None:
+    def _sweep(self, paths: Iterable[str]) -> None:
         """Delete it. Nobody puts meanwhile."""
-        for path in garbage.paths:
+        for path in paths:
             if os.path.isdir(path):
                 discard(path)
             else:

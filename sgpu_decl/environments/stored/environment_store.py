@@ -24,7 +24,7 @@ from sgpu_decl.agent.private_folder import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.content.hydration import DamagedObjects, InterpreterMismatch, hydrate
 from sgpu_decl.content.manifest import BadManifest, File, FileKind, Manifest
-from sgpu_decl.content.store.content_store import YOUNG_SECONDS, ContentStore, Garbage
+from sgpu_decl.content.store.content_store import YOUNG_SECONDS, ContentStore
 from sgpu_decl.content.tree_files import RECORD, altered, clear, whole
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
@@ -234,7 +234,7 @@ class EnvironmentStore(ContentStore[Manifest]):
                 (tree / RECORD).unlink(missing_ok=True)
         return tuple(paths)
 
-    def _garbage(self, referred: Collection[str], now: float) -> Garbage:
+    def _garbage(self, referred: Collection[str], now: float) -> tuple[list[str], int]:
         built = {digest for lock in referred if (digest := self._build_at(lock))}
         return super()._garbage({*referred, *built}, now)
 
@@ -255,8 +255,8 @@ class EnvironmentStore(ContentStore[Manifest]):
         yield from (self._root / "incoming").iterdir()
         yield from self._root.glob("bytecode/*/*")  # of older versions: trees have their own
 
-    def _sweep(self, garbage: Garbage) -> None:
-        super()._sweep(garbage)
+    def _sweep(self, paths: Iterable[str]) -> None:
+        super()._sweep(paths)
         clear(os.fspath(self.trees))
 
     def _prepare(self) -> None:

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import zlib
 
-from sgpu_decl.content.code_tree import BadCode, extract_code
+from sgpu_decl.content.code_tree import BadCode, archive_name, extract_code
 from sgpu_decl.content.manifest import BadManifest, Manifest
 from sgpu_decl.content.pack_reader import read_pack
 from sgpu_decl.content.packs import BadPack, Index, index_name, manifest_name
@@ -32,7 +32,7 @@ def damaged_content(objects: str, code: str | None, environment: str | None) -> 
     """
     damaged = []
     if code is not None:
-        archive = os.path.join(objects, "code", f"{code}.tar.gz")
+        archive = os.path.join(objects, "code", archive_name(code))
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 extract_code(archive, os.path.join(scratch, "code"), code)

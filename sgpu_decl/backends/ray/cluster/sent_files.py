@@ -39,6 +39,7 @@ from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
 from sgpu_decl.backends.ray.cluster.node_files import FILLS, WAITS
+from sgpu_decl.content.code_tree import archive_name
 from sgpu_decl.content.packs import BadPack, Index, index_name
 
 TYPE_CHECKING = False
@@ -323,7 +324,7 @@ class SentFiles:
         """The code and the environment, which launches share, by their names on nodes."""
         names: list[str] = []
         if self._sent["code"]:
-            names.append(f"code/{self._sent['code']}.tar.gz")
+            names.append(f"code/{archive_name(self._sent['code'])}")
         if self._sent["environment"]:
             names += self._packs(self._sent["environment"])
         return {f"objects/{name}": self._object(name) for name in names}
