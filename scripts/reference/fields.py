@@ -5,9 +5,9 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sgpu_decl.backends.kinds import our_kinds
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.field_help import FieldHelp, describe
+from sgpu_decl.model.backend_kinds import our_kinds
 from sgpu_decl.model.plan import FieldEffect
 from sgpu_decl.planning.jobs.job_policy import effect_of
 from sgpu_decl.planning.policy import POLICY, FieldClass, FieldRule

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import bases_of
 from sgpu_decl.errors import NotFound
+from sgpu_decl.model.backend_kinds import bases_of
 
 if TYPE_CHECKING:
-    from sgpu_decl.environments.package_lists.base_environments import Base
+    from sgpu_decl.model.known_environment import Base
 
 
 def base_requirements(name: str) -> tuple[str, dict[str, str]]:

@@ -4,12 +4,12 @@ from collections.abc import Collection
 
 from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.recovery import refresh
-from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.storing.state_store import AT_ONCE
 
 __all__ = ["has_loose_ends", "record_ended", "record_seen"]

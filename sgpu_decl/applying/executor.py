@@ -37,13 +37,13 @@ from sgpu_decl.applying.launch_records import (
 )
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, Interrupted, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends
 from sgpu_decl.facts.live_state import naming_way_out, require_here
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchRecord

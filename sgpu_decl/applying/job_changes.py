@@ -8,9 +8,9 @@ from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.launch_records import incomplete
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends, applied_job, job_backend_for, launching_in
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.jsonable import Json, canonical

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
 from sgpu_decl.applying.prepared import Prepared
-from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.renames import renames_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -27,6 +26,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.plan import Check, Plan
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.state import State

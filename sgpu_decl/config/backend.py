@@ -1,16 +1,16 @@
 """`backend`: where ranks run. What the block may hold is decided by the kind that it names."""
 
 from functools import cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, SerializeAsAny, WrapValidator
 
-from sgpu_decl.backends.kinds import DEFAULT, kind_named, our_kinds, remote_kind
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.cross_field import Contradiction
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Size
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.backend_kinds import DEFAULT, kind_named, our_kinds, remote_kind
 
 __all__ = [
     "DEFAULT",
@@ -44,13 +44,13 @@ def options_of(kind: str) -> type[BackendOptions]:
     Raises:
         BackendError: there is no such kind, or the package that has it does not load.
     """
-    return kind_named(kind).options()
+    return cast("type[BackendOptions]", kind_named(kind).options())
 
 
 @cache
 def known_options() -> dict[str, type[BackendOptions]]:
     """The models of the kinds that come with sgpu, by name."""
-    return {kind.name: kind.options() for kind in our_kinds()}
+    return {kind.name: options_of(kind.name) for kind in our_kinds()}
 
 
 def read_backend(value: Any) -> BackendOptions:

@@ -7,9 +7,9 @@ from pathlib import Path
 from sgpu_decl.agent import attempt_files, processes
 from sgpu_decl.agent.host_record import abandoned_records, read_record
 from sgpu_decl.agent.locks import held
-from sgpu_decl.backends.kinds import DEFAULT
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.backend_kinds import DEFAULT
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.model.state import State
 

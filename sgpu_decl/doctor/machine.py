@@ -3,7 +3,6 @@
 import os
 from collections.abc import Generator, Iterator
 
-from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.content.store.content_store import default_root
 from sgpu_decl.diagnostics.diagnostic import Severity
@@ -27,6 +26,7 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
+from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail, ok
 from sgpu_decl.model.target import BASE, target_option
 from sgpu_decl.system_errors import advice, error_text

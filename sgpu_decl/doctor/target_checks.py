@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 
-from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.backends.platform_checks import PlatformChecks
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.doctor.machine import check_machine
@@ -10,6 +9,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.project_file import read_file
+from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail
 
 __all__ = ["check_target", "platforms_of"]

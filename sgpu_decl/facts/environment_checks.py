@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import bases_of, may_have_base
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.package_lists.site_folders import active_environments, has_module
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments
 from sgpu_decl.facts.finding_places import locator, placed
 from sgpu_decl.facts.import_checks import examine, on_base
+from sgpu_decl.model.backend_kinds import bases_of, may_have_base
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment
 from sgpu_decl.staging.installs import may_install

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.file_reader import read, read_targets
 from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
@@ -25,6 +24,7 @@ from sgpu_decl.facts.project_file import (
 )
 from sgpu_decl.facts.shared_state import misplaced_state
 from sgpu_decl.facts.text_arguments import EntrypointTexts
+from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import run_checks
 from sgpu_decl.staging.signatures import EntrypointChecks

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import bases_of, is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.backend_kinds import bases_of, is_remote
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.staging.installs import installs_in_code, installs_in_command
 from sgpu_decl.staging.snapshot import Snapshot

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import kind_named, only_kind
 from sgpu_decl.config.backend import read_backend
 from sgpu_decl.config.loaded import Loaded, LoadedJob
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
@@ -13,6 +12,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.job_spec import applied_in, applied_job, job_backend_for, launching_in
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import kind_named, only_kind
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.job import RUN, DesiredJob, ObservedJob, handle_of
 from sgpu_decl.model.jsonable import Json, canonical

@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.staging.opened_files import opened_files, written_files
 from sgpu_decl.staging.selection import Exclusion, SelectionRule
 from sgpu_decl.staging.snapshot import Snapshot

@@ -11,10 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
+from sgpu_decl.model.backend_kinds import BackendKind, kind_named, our_kinds
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
 from sgpu_decl.storing.stores import (
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend, Survey
     from sgpu_decl.backends.job_backend import JobBackend
-    from sgpu_decl.backends.kinds import BackendKind
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.interpreters import Pythons
@@ -169,8 +169,6 @@ class OpenedProject:
         Raises:
             BackendError: there is none of that name.
         """
-        from sgpu_decl.backends.kinds import kind_named, our_kinds
-
         if kind not in self._backends:
             backend_kind = kind_named(kind)
             if backend_kind.open is None:
@@ -178,7 +176,7 @@ class OpenedProject:
                     f"this version has no backend `{kind}`",
                     hint=_use(item for item in our_kinds() if item.open is not None),
                 )
-            self._backends[kind] = backend_kind.open(self._context)
+            self._backends[kind] = cast("Backend", backend_kind.open(self._context))
         return self._backends[kind]
 
     @cached_property
@@ -212,8 +210,6 @@ class OpenedProject:
         Raises:
             BackendError: that kind of backend keeps none, or only a record names the host.
         """
-        from sgpu_decl.backends.kinds import kind_named, our_kinds
-
         if recorded_by is not None:
             self.backend(block.kind).require_named(block, recorded_by)
         if block not in self._job_backends:
@@ -232,8 +228,6 @@ class OpenedProject:
         Raises:
             BackendError: that kind of backend has none.
         """
-        from sgpu_decl.backends.kinds import kind_named, our_kinds
-
         checks = self.backend(block.kind).checks if kind_named(block.kind).checks else None
         if checks is None:
             way_out = _use(kind for kind in our_kinds() if kind.checks)
@@ -250,11 +244,9 @@ class OpenedProject:
         Raises:
             BackendError: there is none of that name.
         """
-        from sgpu_decl.backends.kinds import kind_named
-
         backend_kind = kind_named(kind)
         if backend_kind.survey is not None:
-            return backend_kind.survey(self._context)
+            return cast("Survey", backend_kind.survey(self._context))
         return None if backend_kind.open is None else self.backend(kind).survey
 
     def pythons(self) -> "Pythons":
@@ -275,7 +267,6 @@ class OpenedProject:
     def believed(self, state: State | None = None) -> State:
         """The state, read now unless given, with the launches that a crash kept from being
         recorded, and with attempts that still run though they, or the state, were deleted."""
-        from sgpu_decl.backends.kinds import our_kinds
         from sgpu_decl.facts.live_state import believe_intents, believe_orphans
 
         state = state or self.state()
@@ -349,5 +340,5 @@ def now() -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
-def _use(kinds: "Iterable[BackendKind]") -> str:
+def _use(kinds: Iterable[BackendKind]) -> str:
     return "use " + " or ".join(f"`backend: {kind.name}`" for kind in kinds)

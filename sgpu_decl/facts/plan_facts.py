@@ -7,7 +7,6 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
 from sgpu_decl.facts.check_keys import check_key
@@ -23,6 +22,7 @@ from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.facts.text_arguments import EntrypointTexts, as_recorded
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs

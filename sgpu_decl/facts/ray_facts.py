@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from sgpu_decl.agent.ray_object_store import refuses_store
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.package_lists.base_checks import packages_on_base
 from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.ray_size import FIRST_RAY_WITH_TOKENS, OLDEST_RAY, NodeShape, RaySize
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import DEFAULT, remote_kind
 from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.facts.included_files import FileReader
@@ -18,6 +17,7 @@ from sgpu_decl.functions.call_settings import DEFAULT_TIMEOUT, Settings
 from sgpu_decl.functions.caller_tracking import Parent
 from sgpu_decl.functions.origin import Origin
 from sgpu_decl.gpus.devices import read_devices
+from sgpu_decl.model.backend_kinds import DEFAULT, remote_kind
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.jsonable import Json
 

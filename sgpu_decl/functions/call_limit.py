@@ -3,8 +3,8 @@
 import time
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.functions.call_follower import say
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.views.terminal import count

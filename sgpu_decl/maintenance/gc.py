@@ -11,7 +11,6 @@ from sgpu_decl.agent.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
-from sgpu_decl.backends.kinds import DEFAULT
 from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.content.store.references import MISSING_SECONDS
 from sgpu_decl.errors import BackendError, SgpuError
@@ -24,6 +23,7 @@ from sgpu_decl.maintenance.store_garbage import (
 )
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.backend_kinds import DEFAULT
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.times import to_text

@@ -1,11 +1,12 @@
 """One environment as `sgpu env` shows and compares it, wherever it is known from."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import Package
 
-__all__ = ["Environment", "EnvironmentKind"]
+__all__ = ["Base", "BaseSource", "Environment", "EnvironmentKind"]
 
 
 class EnvironmentKind(StrEnum):
@@ -38,3 +39,40 @@ class Environment:
     size: int | None = None
     files: int | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseSource:
+    """The page that describes a base, as of a day (`2025-10-22`)."""
+
+    title: str
+    url: str
+    as_of: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A base environment of a backend.
+
+    Attributes:
+        platform: the platform's names for it, by the platform's words.
+        selector: its name in a launch there.
+        facts: further facts by name.
+        spelled: normalised package names to the platform's spelling.
+        left_out: the packages that no index has, with the reason.
+    """
+
+    title: str
+    platform: Mapping[str, str | None]
+    selector: str
+    released: str | None
+    facts: Mapping[str, str | None]
+    source: BaseSource
+    environment: Environment
+    spelled: Mapping[str, str]
+    left_out: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.environment.name

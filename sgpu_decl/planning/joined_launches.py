@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import Capabilities, Joining
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.plan import Change, Check
-from sgpu_decl.planning.capabilities import Capabilities, Joining
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.plan_checks import place_of
 

@@ -8,10 +8,10 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Check
-from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.policy import FIELDS, OPTIONAL_FIELDS
 

@@ -16,12 +16,12 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import Action, Cause, Change, Check, Plan, Reason, Summary
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.model.target import target_option
-from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import CellFields

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.job_spec import job_backend_for
 from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.job_rules import JobRules, JobStart
 from sgpu_decl.model.job_view import JobLaunch, JobView

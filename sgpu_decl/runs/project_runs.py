@@ -10,7 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Attempts
-from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.facts.live_state import (
     as_recorded,
@@ -26,6 +25,7 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qs, urlencode
 
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
 from sgpu_decl.storing.state_folder import make_state_folder
@@ -193,11 +194,10 @@ def _root_of(place: SharedPlace) -> "StateRoot":
         server = {"endpoint": place.endpoint, "region": place.region, "account": place.account}
         bucket = BucketPlace(BucketAddress(url=url, **server))
         return StateRoot(place=bucket, name=bucket.name, path="", begin=bucket.require_conditions)
-    from sgpu_decl.backends.kinds import kind_named
-
-    opened = kind_named(place.kind).state_root
-    assert opened is not None  # noqa: S101  a kind of backend in `SHARED` has one
-    return opened(place)
+    open_root = kind_named(place.kind).state_root
+    root = open_root(place) if open_root is not None else None
+    assert isinstance(root, StateRoot)  # noqa: S101  a kind of backend in `SHARED` has one
+    return root
 
 
 def _server(place: SharedPlace) -> "ServerConnection":
@@ -205,8 +205,6 @@ def _server(place: SharedPlace) -> "ServerConnection":
 
     token = None
     if place.password == DATABRICKS:
-        from sgpu_decl.backends.kinds import kind_named
-
         token = kind_named(DATABRICKS).database_token
     return ServerConnection(
         Server(

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from sgpu_decl.environments.package_lists.base_environments import Base
 from sgpu_decl.environments.package_lists.package_diff import Difference
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.known_environment import Base, Environment
 from sgpu_decl.model.plan import PackageChange
 
 __all__ = ["base_to_json", "difference_to_json", "environment_to_json"]

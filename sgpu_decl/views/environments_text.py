@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from sgpu_decl.environments.package_lists.base_environments import Base
 from sgpu_decl.environments.package_lists.package_diff import Difference
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.known_environment import Base, Environment
 from sgpu_decl.views.plan_words import package_words, packages_amount
 from sgpu_decl.views.terminal import Colour, count, escape, paint, size
 

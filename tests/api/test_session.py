@@ -11,8 +11,7 @@ from sgpu_decl.errors import SgpuError
 
 BACKEND = """
 from sgpu_decl.backends.base import Backend
-from sgpu_decl.backends.kinds import BackendKind
-from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.model.backend_kinds import BackendKind, Capabilities
 
 
 def open_closing(context):

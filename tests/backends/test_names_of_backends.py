@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from sgpu_decl.backends.kinds import our_kinds
+from sgpu_decl.model.backend_kinds import our_kinds
 
 PACKAGE = Path(__file__).parents[2] / "sgpu_decl"
 NAMES = tuple(kind.name for kind in our_kinds())
@@ -20,7 +20,7 @@ COMMON_WORDS = frozenset({"local", "ray"})
 RAY = "`ray` is a block of a run too"
 STATE = "`databricks` is a kind of shared state too"
 ALLOWED = {
-    "backends/kinds.py": "the registry",
+    "model/backend_kinds.py": "the registry",
     "distribution.py": "`databricks` is an extra of the distribution",
     "planning/policy.py": RAY,
     "planning/ray_checks.py": RAY,

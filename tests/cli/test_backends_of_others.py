@@ -13,9 +13,8 @@ from tests.storing.conftest import make_launch
 
 MODULE = """
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.backends.kinds import BackendKind
+from sgpu_decl.model.backend_kinds import BackendKind, Capabilities
 from sgpu_decl.errors import BackendError
-from sgpu_decl.planning.capabilities import Capabilities
 
 
 def options():

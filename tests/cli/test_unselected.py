@@ -74,10 +74,9 @@ def test_what_is_found_about_a_run_names_it(sgpu: Shell, code: str) -> None:
 
 PLATFORM = """
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.backends.kinds import BackendKind
+from sgpu_decl.model.backend_kinds import BackendKind, Capabilities
 from sgpu_decl.diagnostics.codes import registry
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.planning.capabilities import Capabilities
 
 CODES = [entry.id for entry in registry().values() if entry.severities]
 

@@ -11,6 +11,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import CodeFacts, DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical
@@ -18,7 +19,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
-from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.planner import PlanRequest, plan
 from sgpu_decl.planning.policy import OPTIONAL_FIELDS

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import Capabilities, Joining
 from sgpu_decl.model.plan import Action, Change, Check, Reason, Upstream
-from sgpu_decl.planning.capabilities import Capabilities, Joining
 from sgpu_decl.planning.joined_launches import launch_groups
 from tests.planning.conftest import CAPABILITIES, SPEC
 

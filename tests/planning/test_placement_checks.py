@@ -9,8 +9,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import Placement
-from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
 
 REMOTE = {"databricks": Capabilities(fields=frozenset({"pool"}))}

@@ -11,8 +11,8 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.plan import Action, FieldEffect, Plan, Reason
-from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.planner import PlanRequest, plan
 
 SPEC = {"gpus": 2, "type": "A10", "entrypoint": "train.py", "args": {"n": 1}}

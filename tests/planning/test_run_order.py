@@ -7,8 +7,8 @@ import pytest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState as S
 from sgpu_decl.model.attempt import FailureClass as F
+from sgpu_decl.model.backend_kinds import Capabilities, Joining
 from sgpu_decl.model.plan import Action, Change, Reason, Upstream
-from sgpu_decl.planning.capabilities import Capabilities, Joining
 from tests.planning.conftest import CAPABILITIES, SPEC
 
 TRAIN, EVALUATE = Address.run("train"), Address.run("evaluate")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import StateError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import canonical

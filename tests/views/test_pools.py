@@ -9,11 +9,11 @@ from sgpu_decl.backends.databricks.planning.pools import choose_pool
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
-from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.plan_json import plan_to_json
 from sgpu_decl.planning.planner import PlanRequest, plan
 from sgpu_decl.views import plan_markdown, plan_text

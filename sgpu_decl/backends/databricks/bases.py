@@ -12,10 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.environments.package_lists.base_environments import Base, BaseSource
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment, EnvironmentKind
+from sgpu_decl.model.known_environment import Base, BaseSource, Environment, EnvironmentKind
 
 _NUMBERED = re.compile(r"(gpu|ai)-([1-9][0-9]{0,2})")
 _DEFINED = re.compile(r"workspace-base-environments/[\w.-]+|/(Workspace|Volumes)/.+\.ya?ml")

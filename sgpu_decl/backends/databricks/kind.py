@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import BackendKind
-from sgpu_decl.planning.capabilities import Capabilities, Joining
+from sgpu_decl.model.backend_kinds import BackendKind, Capabilities, Joining
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend
     from sgpu_decl.config.backend import BackendOptions
-    from sgpu_decl.environments.package_lists.base_environments import Base
     from sgpu_decl.model.job_rules import JobRules
+    from sgpu_decl.model.known_environment import Base
     from sgpu_decl.storing.state_root import StateRoot
     from sgpu_decl.storing.stores import SharedPlace
 

@@ -4,12 +4,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import BackendKind
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.backend_kinds import BackendKind, Capabilities
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext

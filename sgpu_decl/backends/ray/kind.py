@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import BackendKind
-from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.model.backend_kinds import BackendKind, Capabilities
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext

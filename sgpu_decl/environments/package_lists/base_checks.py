@@ -15,7 +15,6 @@ from sgpu_decl.environments.package_lists.base_conflicts import (
     installed_on,
 )
 from sgpu_decl.environments.package_lists.base_environments import (
-    Base,
     base_named,
     unknown_base,
     unlisted_base,
@@ -23,7 +22,7 @@ from sgpu_decl.environments.package_lists.base_environments import (
 from sgpu_decl.environments.package_lists.markers import marker_values
 from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
 from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.known_environment import Base, Environment
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock

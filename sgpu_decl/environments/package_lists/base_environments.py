@@ -1,50 +1,12 @@
 """Base environments: the packages that a platform has installed."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.known_environment import Environment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseSource:
-    """The page that describes a base, as of a day (`2025-10-22`)."""
-
-    title: str
-    url: str
-    as_of: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """A base environment of a backend.
-
-    Attributes:
-        platform: the platform's names for it, by the platform's words.
-        selector: its name in a launch there.
-        facts: further facts by name.
-        spelled: normalised package names to the platform's spelling.
-        left_out: the packages that no index has, with the reason.
-    """
-
-    title: str
-    platform: Mapping[str, str | None]
-    selector: str
-    released: str | None
-    facts: Mapping[str, str | None]
-    source: BaseSource
-    environment: Environment
-    spelled: Mapping[str, str]
-    left_out: dict[str, str]
-
-    @property
-    def name(self) -> str:
-        return self.environment.name
+from sgpu_decl.model.known_environment import Base
 
 
 def base_named(name: str, bases: Iterable[Base]) -> Base | None:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, check_name
 from sgpu_decl.model.launch import LaunchInputs

@@ -2,11 +2,10 @@
 
 Ours stand in a table of modules. Any other name is looked for among the entry points of the group
 `sgpu.backends` that installed packages have. No module of a kind is imported before its name is
-used. Such a module imports the standard library, this module and `planning.capabilities`.
+used. Such a module imports the standard library and this one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,24 +13,21 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import BackendError
-from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.backends.base import Backend, Survey
-    from sgpu_decl.config.backend import BackendOptions
-    from sgpu_decl.environments.package_lists.base_environments import Base
     from sgpu_decl.model.job_rules import JobRules
+    from sgpu_decl.model.known_environment import Base
     from sgpu_decl.model.state import Attempt
-    from sgpu_decl.storing.state_root import StateRoot
-    from sgpu_decl.storing.stores import SharedPlace
 
 __all__ = [
     "DEFAULT",
     "GROUP",
     "BackendKind",
+    "Capabilities",
+    "Joining",
     "bases_of",
     "capabilities_of",
     "is_remote",
@@ -54,15 +50,43 @@ _MODULES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """How runs that come after each other are started as one: at most `most` of them, with the same
+    values in the fields `same`."""
+
+    most: int
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """`remote`: whether ranks run on other machines, which their code and environment are sent to.
+    `in_place`: launch fields that can change while an attempt is active. `fields`: the optional
+    fields of `planning/policy` that the backend has. `queues`: whether an attempt can wait for an
+    earlier one of its run to end by itself. `joins`: set where runs that come after each other are
+    started as one, so that one plan must launch them."""
+
+    remote: bool = False
+    in_place: frozenset[str] = frozenset()
+    fields: frozenset[str] = frozenset()
+    queues: bool = True
+    joins: Joining | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackendKind:
-    """All that the engine knows of one kind of backend.
+    """All that the engine knows of one kind of backend. What it makes of a room above this one is
+    an `object` here, and the caller checks it.
 
     Attributes:
         name: what `backend.kind` says.
-        options: gives the pydantic model of the `backend` block, which is imported then.
+        options: gives the pydantic model of the `backend` block (`BackendOptions`), which is
+            imported then.
         capabilities: what plans may ask of it.
-        open: makes the backend of a project and target; `None` for a kind that runs nothing yet.
-        survey: what planning asks, where it is had without the backend; else it is the backend's.
+        open: makes the `Backend` of a project and target, of a `BackendContext`; `None` for a kind
+            that runs nothing yet.
+        survey: the `Survey` that planning asks, of a `BackendContext` too, where it is had without
+            the backend; else it is the backend's.
         bases: the base environments that ranks may run on, which `env.base` names.
         may_have_base: whether its platform may have a base of that name which is none of these.
         jobs: gives what the platform makes of the settings of jobs, if the kind keeps jobs:
@@ -72,8 +96,8 @@ class BackendKind:
             names no backend; of one of our kinds alone.
         orphans: the attempts, below a state's folder, that still run though their folders were
             deleted; where its supervisors leave records elsewhere.
-        state_root: the folder of shared states, where its platform has files for them; of one of
-            our kinds alone.
+        state_root: the `StateRoot` of a `SharedPlace`, where its platform has files for states; of
+            one of our kinds alone.
         check_reference: raises ValueError for a `LaunchRecord.reference` in a shared state that no
             launch of this kind has.
         database_token: gives a token that the platform's PostgreSQL takes for a password; of one of
@@ -81,19 +105,19 @@ class BackendKind:
     """
 
     name: str
-    options: "Callable[[], type[BackendOptions]]"
+    options: Callable[[], type]
     capabilities: Capabilities
-    open: "Callable[[BackendContext], Backend] | None" = None
-    survey: "Callable[[BackendContext], Survey] | None" = None
+    open: Callable[..., object] | None = None
+    survey: Callable[..., object] | None = None
     bases: "Callable[[], tuple[Base, ...]]" = tuple
     may_have_base: Callable[[str], bool] = lambda _: False
     jobs: "Callable[[], JobRules] | None" = None
     checks: bool = False
     takes_calls: bool = False
     orphans: "Callable[[Path], tuple[Attempt, ...]] | None" = None
-    state_root: "Callable[[SharedPlace], StateRoot] | None" = None
-    database_token: "Callable[[], str] | None" = None
-    check_reference: "Callable[[str], None] | None" = None
+    state_root: Callable[..., object] | None = None
+    database_token: Callable[[], str] | None = None
+    check_reference: Callable[[str], None] | None = None
 
 
 @cache
