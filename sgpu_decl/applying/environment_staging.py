@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.launch_records import launch_of
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured.capture import capture
 from sgpu_decl.environments.interpreters import NoPython

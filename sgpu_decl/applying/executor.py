@@ -36,7 +36,8 @@ from sgpu_decl.applying.launch_records import (
     upstreams_of,
 )
 from sgpu_decl.applying.recovery import refresh
-from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
+from sgpu_decl.backends.base import Backend, Launcher
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, Interrupted, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends

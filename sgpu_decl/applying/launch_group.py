@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
-from sgpu_decl.backends.base import Launcher, LaunchRequest
+from sgpu_decl.backends.base import Launcher
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord

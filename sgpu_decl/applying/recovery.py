@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.kinds import kind_named
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.live_state import (

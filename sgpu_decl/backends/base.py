@@ -11,19 +11,17 @@ machine.
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sgpu_decl.backends.launch_config import config_of
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
-from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.backends.job_backend import JobBackend
@@ -33,10 +31,10 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.diagnostics.place import Place
-    from sgpu_decl.model.call import Call
     from sgpu_decl.model.desired import Interpreter, Placement
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
+    from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.sources import Source
     from sgpu_decl.tracking.last_metrics import MetricSource
 
@@ -45,7 +43,6 @@ __all__ = [
     "Backend",
     "Elsewhere",
     "ForcedStop",
-    "LaunchRequest",
     "Launcher",
     "LogReader",
     "NoLog",
@@ -66,56 +63,6 @@ class Elsewhere:
     hidden_from: str | None = None
     ended: bool = False
     retryable: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchRequest:
-    """A launch to carry out: its record, and its config, which is parsed once. `call` is the
-    called function that ranks run, if the launch is a call of one. `git` is that of the
-    plan. `earlier` are the launches of `record.wait_for` that are still active. `upstreams` are
-    those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
-    `joined` are the launches that are started as one, this one among them, if they are several.
-    `progress` is told how much of the code has been copied for this launch alone.
-    A launch that a crash left staged is completed without them."""
-
-    record: LaunchRecord
-    earlier: tuple[LaunchRecord, ...] = ()
-    upstreams: tuple[LaunchRecord, ...] = ()
-    joined: tuple[LaunchRecord, ...] = ()
-    call: "Call | None" = None
-    git: Mapping[str, str] = field(default_factory=dict)
-    progress: Progress = field(default_factory=Quiet, compare=False)
-
-    @property
-    def ref(self) -> AttemptRef:
-        return self.record.ref
-
-    @property
-    def inputs(self) -> LaunchInputs:
-        return self.record.inputs
-
-    @cached_property
-    def config(self) -> "RunConfig":
-        return config_of(self.record.ref, self.record.inputs)
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What the MLflow run of the attempt says of the launch, as tags `sgpu.<name>`."""
-        code = self.inputs.code_digest or "none"
-        return {"lineage": self.record.lineage, "code_digest": code}
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """The user's own tags of the MLflow run."""
-        return {**self.config.tags, **(self.call.tags if self.call else {})}
-
-    def folder(self, project: Path) -> Path:
-        """The folder that paths in the run's YAML start from."""
-        return self.record.folder(project)
-
-    def code_root(self, project: Path) -> Path:
-        """The folder that its code was taken from."""
-        return self.folder(project) / (self.config.code.root or ".")
 
 
 class Survey(Protocol):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.call_files import call_entry
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.preimports import warm_call, warm_start
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.tracking_uri import store_of
 from sgpu_decl.tracking.plain_folder import link_plain_folder
 from sgpu_decl.tracking.run_description import request

@@ -3,7 +3,7 @@ launches: an answer costs a request of each attempt."""
 
 from collections.abc import Iterable
 
-from sgpu_decl.backends.launch_config import config_of
+from sgpu_decl.backends.launch_request import config_of
 from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address

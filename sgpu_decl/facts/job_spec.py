@@ -4,9 +4,8 @@ an open intent has created the job."""
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
-from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
-from sgpu_decl.backends.launch_config import unknown_config
+from sgpu_decl.backends.launch_request import LaunchRequest, unknown_config
 from sgpu_decl.config.backend import read_backend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.local.launcher import LocalLauncher
 from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.stores import FOLDER

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.local.launcher import LocalLauncher
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.state import IntentEnd

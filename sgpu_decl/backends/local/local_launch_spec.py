@@ -10,7 +10,7 @@ from sgpu_decl.agent.host_locks import host_lock_folder, shared_gpu_locks
 from sgpu_decl.agent.processes import ancestors, start_time
 from sgpu_decl.agent.relocation import HIDDEN
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
 from sgpu_decl.backends.local.launch_site import attempt_folder
 from sgpu_decl.backends.local.options import LocalOptions

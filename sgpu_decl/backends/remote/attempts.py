@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
-from sgpu_decl.backends.launch_config import NO_CONFIG
+from sgpu_decl.backends.launch_request import NO_CONFIG
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.backends.remote.tracked_runs import note_open_run, with_tracking
 from sgpu_decl.errors import BackendError, NotFound

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_gc import free_launch
 from sgpu_decl.backends.remote.remote_layout import (

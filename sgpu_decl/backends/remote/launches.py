@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.attempt_files import parse_object
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.launch_config import config_of
+from sgpu_decl.backends.launch_request import config_of
 from sgpu_decl.backends.remote.attempt_memory import AttemptMemory
 from sgpu_decl.backends.remote.remote_layout import MARKER, Uses, render_marker
 from sgpu_decl.backends.remote.remote_reference import RemoteReference, reference_in

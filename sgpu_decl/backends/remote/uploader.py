@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.lease import Lease
 from sgpu_decl.backends.remote.remote_layout import Uses

@@ -16,7 +16,8 @@ from typing import Any
 from unittest.mock import patch
 
 from sgpu_decl.api import Location, Session
-from sgpu_decl.backends.base import Backend, LaunchRequest
+from sgpu_decl.backends.base import Backend
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.cli.main import main
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef

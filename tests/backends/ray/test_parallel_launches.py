@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.ray.backend import open_ray
 from sgpu_decl.backends.ray.cluster.head_names import DEPOT_ID
 from sgpu_decl.backends.ray.head.head_place import SMALL

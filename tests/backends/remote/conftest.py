@@ -13,7 +13,7 @@ import pytest
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
-from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses, render_marker
 from sgpu_decl.backends.remote.staging_area import StagingArea

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.node.node_report import REPORT, seal
-from sgpu_decl.backends.base import LaunchRequest, LogReader, NoLog
-from sgpu_decl.backends.launch_config import config_of
+from sgpu_decl.backends.base import LogReader, NoLog
+from sgpu_decl.backends.launch_request import LaunchRequest, config_of
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches

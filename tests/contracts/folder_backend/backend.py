@@ -13,7 +13,8 @@ from typing import Any
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
-from sgpu_decl.backends.base import Backend, LaunchRequest, LogReader, Survey
+from sgpu_decl.backends.base import Backend, LogReader, Survey
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart

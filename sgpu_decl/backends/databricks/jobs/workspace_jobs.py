@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
 from sgpu_decl.backends.databricks.jobs.creation import create_once
 from sgpu_decl.backends.databricks.jobs.documents import (
@@ -23,6 +22,7 @@ from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, JobFinding, ListedJob
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout

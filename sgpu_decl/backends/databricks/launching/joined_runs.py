@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.experiment import platform_name
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, StagedTask, joined_request
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 

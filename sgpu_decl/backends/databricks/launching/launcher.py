@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
 from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of
@@ -21,6 +20,7 @@ from sgpu_decl.backends.databricks.launching.submit import submit_request
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.remote_reference import reference_facts

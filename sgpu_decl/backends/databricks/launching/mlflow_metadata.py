@@ -14,7 +14,7 @@ from sgpu_decl.tracking.run_description import KEY_LIMIT, parameters, run_tags
 from sgpu_decl.tracking.tracking_request import BATCH
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import LaunchRequest
+    from sgpu_decl.backends.launch_request import LaunchRequest
 
 _API = "/api/2.0/mlflow/runs"
 

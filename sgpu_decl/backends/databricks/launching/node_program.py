@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.node.platform import PlatformTable
-from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.command import render_command
 from sgpu_decl.backends.databricks.launching.submit import (
     ended_early,
@@ -17,6 +16,7 @@ from sgpu_decl.backends.databricks.launching.training_config import (
     render_training_config,
 )
 from sgpu_decl.backends.databricks.planning.machines import machines_of
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Kind

@@ -16,7 +16,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import LaunchRequest
+    from sgpu_decl.backends.launch_request import LaunchRequest
 
 TRAINING_CONFIG = "training_config.yaml"
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import ForcedStop, LaunchRequest
+from sgpu_decl.backends.base import ForcedStop
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.head_names import values_name
@@ -27,7 +28,7 @@ from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import is_started
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
-from sgpu_decl.backends.required_outputs import upstream_elsewhere
+from sgpu_decl.backends.required_content import upstream_elsewhere
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.backends.tracking_uri import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic

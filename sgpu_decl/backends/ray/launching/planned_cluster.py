@@ -9,7 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import BackendError, StalePlan
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import LaunchRequest
+    from sgpu_decl.backends.launch_request import LaunchRequest
     from sgpu_decl.backends.ray.api.dashboard import Dashboard
     from sgpu_decl.config.run import RunConfig
 

@@ -1,0 +1,111 @@
+"""A launch that a backend carries out, and its config, which is read from its spec."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.step_progress import Progress, Quiet
+
+if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no config
+    from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.model.call import Call
+
+__all__ = ["NO_CONFIG", "LaunchRequest", "config_of", "unknown_config"]
+
+NO_CONFIG = "unknown_config"
+"""The code of an error about an attempt whose config this sgpu cannot read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchRequest:
+    """A launch to carry out: its record, and its config, which is parsed once. `call` is the
+    called function that ranks run, if the launch is a call of one. `git` is that of the
+    plan. `earlier` are the launches of `record.wait_for` that are still active. `upstreams` are
+    those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
+    `joined` are the launches that are started as one, this one among them, if they are several.
+    `progress` is told how much of the code has been copied for this launch alone.
+    A launch that a crash left staged is completed without them."""
+
+    record: LaunchRecord
+    earlier: tuple[LaunchRecord, ...] = ()
+    upstreams: tuple[LaunchRecord, ...] = ()
+    joined: tuple[LaunchRecord, ...] = ()
+    call: "Call | None" = None
+    git: Mapping[str, str] = field(default_factory=dict)
+    progress: Progress = field(default_factory=Quiet, compare=False)
+
+    @property
+    def ref(self) -> AttemptRef:
+        return self.record.ref
+
+    @property
+    def inputs(self) -> LaunchInputs:
+        return self.record.inputs
+
+    @cached_property
+    def config(self) -> "RunConfig":
+        return config_of(self.record.ref, self.record.inputs)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the MLflow run of the attempt says of the launch, as tags `sgpu.<name>`."""
+        code = self.inputs.code_digest or "none"
+        return {"lineage": self.record.lineage, "code_digest": code}
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The user's own tags of the MLflow run."""
+        return {**self.config.tags, **(self.call.tags if self.call else {})}
+
+    def folder(self, project: Path) -> Path:
+        """The folder that paths in the run's YAML start from."""
+        return self.record.folder(project)
+
+    def code_root(self, project: Path) -> Path:
+        """The folder that its code was taken from."""
+        return self.folder(project) / (self.config.code.root or ".")
+
+
+def config_of(ref: AttemptRef, inputs: LaunchInputs) -> "RunConfig":
+    """The config that the spec of a launch is the canonical JSON of.
+
+    Raises:
+        BackendError: it is that of a newer sgpu, or something else has written the record.
+    """
+    from pydantic import ValidationError
+
+    from sgpu_decl.config.run import RunConfig
+
+    try:
+        return RunConfig.model_validate({"name": ref.address.name, **json.loads(inputs.spec)})
+    except ValidationError as error:
+        raise unknown_config(f"`{ref}`", f"sgpu state rm {ref.address}", error) from error
+
+
+def unknown_config(of: str, way_out: str, error: ValueError) -> BackendError:
+    """The error of a recorded config that cannot be read.
+
+    Args:
+        of: what the state has it of.
+        way_out: the command that lets go of that.
+    """
+    from pydantic import ValidationError
+
+    where = ""
+    with suppress(UnicodeError):  # the message has a sign that no text has
+        if isinstance(error, ValidationError):
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+    return BackendError(
+        f"the state has a config of {of} that this sgpu cannot read"
+        + (f": see `{where}` in it" if where else ""),
+        hint="upgrade sgpu, if a newer one wrote it; if something else did, "
+        f"`{way_out}` lets go of it",
+        code=NO_CONFIG,
+    )
