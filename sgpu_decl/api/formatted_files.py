@@ -10,9 +10,8 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.included_files import files_of
 from sgpu_decl.facts.location import DEFAULT_FILES
-from sgpu_decl.facts.project_file import read_bytes
+from sgpu_decl.facts.project_text import ProjectText, read_bytes
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import open_regular
 from sgpu_decl.staging.secret_files import LOOK
@@ -65,7 +64,8 @@ def format_files(paths: Iterable[str]) -> Iterator[Formatted]:
         if not os.path.isdir(path):
             files[path] = None
             continue
-        found = dict.fromkeys(file for root in _sgpu_files(path) for file in files_of(root))
+        roots = map(ProjectText, _sgpu_files(path))
+        found = dict.fromkeys(file for root in roots for file in root.files())
         if not found:
             where = "here" if text == "." else f"in `{text}`"
             raise NotFound(

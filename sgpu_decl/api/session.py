@@ -1,6 +1,5 @@
 """One opened project and target, and every call on it."""
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -325,8 +324,7 @@ class Session:
         replaced."""
         from sgpu_decl.facts.field_origins import field_origins
 
-        project = self._project
-        return field_origins(prepared.plan, project.opened, project.location, os.environ)
+        return field_origins(prepared.plan, self._project.opened, self._project.location)
 
     def save(self, prepared: "Prepared", path: Path, *, progress: "Progress | None" = None) -> None:
         """Write a plan and pin the code and the environments behind it in the local stores.

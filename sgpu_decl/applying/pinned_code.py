@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.included_files import files_of
 from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.field_changes import parse
@@ -61,7 +61,7 @@ def _rebuild(root: Path, launch: PlannedLaunch, values: Sequence[str]) -> Snapsh
         include=tuple(code.include),
         exclude=tuple(code.exclude),
         link=tuple(code.link),
-        owners=(*files_of(owner), *(root / file for file in values)),
+        owners=(*ProjectText(owner).files(), *(root / file for file in values)),
         outputs=own_outputs(),
         cache=cache,
     )

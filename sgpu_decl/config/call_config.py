@@ -13,17 +13,21 @@ caller's interpreter, as a snapshot.
 """
 
 import re
-from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Names
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 from sgpu_decl.config.backend import DEFAULT
-from sgpu_decl.config.file_reader import digest_of, loaded_run, masked_in_order, with_options
-from sgpu_decl.config.include import ReadIncluded
+from sgpu_decl.config.file_reader import (
+    Overrides,
+    digest_of,
+    loaded_run,
+    masked_in_order,
+    with_options,
+)
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import project_shape, run_shape
-from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_files
+from sgpu_decl.config.project_files import ParsedFiles, ProjectFiles
 from sgpu_decl.config.project_reader import ReadProject, read_project
 from sgpu_decl.config.run_layers import PACKAGE_FIELDS, in_full_at, merged_layers
 from sgpu_decl.config.run_reader import at_new_places, read_run
@@ -53,13 +57,8 @@ def declare_call(
     name: str,
     place: Place,
     fallback: Names[str, Json],
-    project: tuple[bytes, str] | None,
-    target: str | None,
-    variables: Sequence[tuple[str, str]],
-    sets: Sequence[tuple[str, str]],
-    environ: Names[str, str],
-    git: Callable[[], Names[str, str]],
-    read_included: ReadIncluded = nothing_included,
+    project: ParsedFiles | None,
+    overrides: Overrides,
     spelled: Names[str, str] | None = None,
     captured: bool = False,
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
@@ -72,13 +71,8 @@ def declare_call(
         name: the name of the run.
         place: where the decorator stands.
         fallback: the values of fields that neither decorator nor project sets.
-        project: text and shown name of the project file. Its errors are reported, as by a plan.
-        target: the target whose overrides apply; only a project declares targets.
-        variables: `--var` options, in order.
-        sets: `--set` options, in order; their paths are those of a project file.
-        environ: what `${env.NAME}` of the project refers to.
-        git: asked at most once for `commit`, `branch` and `dirty`.
-        read_included: reads the files of the project's `include`.
+        project: the project file. Its errors are reported, as by a plan.
+        overrides: of the project file, which alone declares targets and has references.
         spelled: the names that the decorator's parameters have, by the field that they give
             (`{"type": "gpu_type"}`); messages about them use these names.
         captured: whether ranks on another machine get a snapshot of the caller's interpreter if no
@@ -92,15 +86,14 @@ def declare_call(
     files = ProjectFiles(kind="project", file=place.file, root=empty)
     findings: tuple[Diagnostic, ...] = ()
     if project is not None:
-        text, file = project
-        project_files, findings = read_files(text, file, read_included)
+        project_files, findings = project
         if project_files is None:
             return None, masked_in_order(findings)
         files = project_files
-    root, context, new_findings = with_options(files, target, variables, sets, environ, cache(git))
+    root, context, new_findings = with_options(files, overrides)
     project_content, more = read_project(root, context)
     findings = (*findings, *new_findings, *more)
-    below, above = _layers(files.root, target, sets)
+    below, above = _layers(files.root, overrides.target, overrides.sets)
     node = _node(dict(fallback), place)
     for layer in (
         _resolved(below, project_content),
@@ -127,8 +120,8 @@ def declare_call(
         return None, ordered
     runs = tuple(loaded_run(one) for one in declared_runs)
     loaded = Loaded(
-        kind="run", file=place.file, project_name=project_content.name, target=target, runs=runs,
-        config_digest=digest_of(runs), keep_warm=_seconds(keep_warm),
+        kind="run", file=place.file, project_name=project_content.name, target=overrides.target,
+        runs=runs, config_digest=digest_of(runs), keep_warm=_seconds(keep_warm),
     )  # fmt: skip
     return loaded, ordered
 

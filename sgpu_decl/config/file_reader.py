@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from sgpu_decl.config.include import ReadIncluded
 from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.plain_values import project_shape, run_shape
-from sgpu_decl.config.project_files import ProjectFiles, nothing_included, read_files
+from sgpu_decl.config.project_files import ParsedFiles, ProjectFiles
 from sgpu_decl.config.project_reader import DeclaredJob, read_project
 from sgpu_decl.config.renames import own_name_findings
 from sgpu_decl.config.run_order import order_findings
@@ -23,6 +22,7 @@ from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.target import BASE, Mode
@@ -33,11 +33,11 @@ from sgpu_decl.text.shell_references import has_shell_references, shell_referenc
 from sgpu_decl.text.variables import GivenValues, read_variables, reference_findings
 
 __all__ = [
+    "Overrides",
     "digest_of",
     "loaded_run",
     "masked_in_order",
     "read",
-    "read_targets",
     "with_options",
 ]
 
@@ -45,106 +45,42 @@ __all__ = [
 _LACKS = frozenset({"missing_key", "no_entrypoint"})
 
 
-def read(
-    text: str | bytes,
-    file: str,
-    *,
-    target: str | None,
-    variables: Sequence[tuple[str, str]],
-    sets: Sequence[tuple[str, str]],
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
-    read_included: ReadIncluded = nothing_included,
-    variable_files: Sequence[tuple[bytes, str]] = (),
-    text_arguments: TextArguments = no_source,
-) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
-    """Read a run or project file, and the files that it includes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What the values of a file depend on, beside the file.
 
-    Args:
-        file: how the user named it, for places.
+    Attributes:
         target: the target whose overrides apply.
         variables: `--var` options, in order.
         sets: `--set` options, in order; they come after the target's overrides.
+        variable_files: the contents and names of `--var-file` files, in order.
         environ: what `${env.NAME}` refers to.
         git: asked at most once for `commit`, `branch` and `dirty`.
-        read_included: reads the files of `include`; without it, nothing is included.
-        variable_files: the contents and names of `--var-file` files, in order.
         text_arguments: tells which arguments of an entrypoint are text: they are taken as written.
+    """
+
+    target: str | None
+    variables: Sequence[tuple[str, str]] = ()
+    sets: Sequence[tuple[str, str]] = ()
+    variable_files: Sequence[tuple[bytes, str]] = ()
+    environ: Mapping[str, str]
+    git: Callable[[], Mapping[str, str]]
+    text_arguments: TextArguments = no_source
+
+
+def read(parsed: ParsedFiles, overrides: Overrides) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
+    """Validate a run or project file, and the files that it includes.
 
     Returns:
-        What was read, `None` where anything is wrong, and every finding in order. Findings never
+        What they say, `None` where anything is wrong, and every finding in order. Findings never
         repeat text that looks like a token.
     """
-    files, findings = read_files(text, file, read_included)
-    given, more = read_values(variable_files)
+    files, findings = parsed
+    values, more = read_values(overrides.variable_files)
     findings += more
-    return _read(
-        files, findings, target, tuple(variables), tuple(sets), environ, cache(git), given,
-        text_arguments,
-    )  # fmt: skip
-
-
-def read_targets(
-    text: str | bytes,
-    file: str,
-    *,
-    target: str | None,
-    variables: Sequence[tuple[str, str]],
-    sets: Sequence[tuple[str, str]],
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
-    read_included: ReadIncluded = nothing_included,
-    variable_files: Sequence[tuple[bytes, str]] = (),
-    text_arguments: TextArguments = no_source,
-) -> Mapping[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]]:
-    """Read a file as it is for each of its targets, and before them without one (`None`).
-
-    Args and what is returned for each: see `read`. The answer has an entry for `target` too if the
-    files are so wrong that nobody knows their targets.
-    """
-    files, findings = read_files(text, file, read_included)
-    given, more = read_values(variable_files)
-    findings += more
-    targets = _targets(files) if files is not None else ()
-    cached_git = cache(git)
-    return {
-        name: _read(
-            files,
-            findings,
-            name,
-            tuple(variables),
-            tuple(sets),
-            environ,
-            cached_git,
-            given,
-            text_arguments,
-        )
-        for name in dict.fromkeys((None, *targets, target))
-    }
-
-
-def _targets(files: ProjectFiles) -> tuple[str, ...]:
-    block = files.root.entries.get("targets")
-    names = block.entries if isinstance(block, yaml_nodes.Mapping) else {}
-    return tuple(name for name in names if isinstance(names[name], yaml_nodes.Mapping))
-
-
-def _read(
-    files: ProjectFiles | None,
-    findings: tuple[Diagnostic, ...],
-    target: str | None,
-    variables: Sequence[tuple[str, str]],
-    sets: Sequence[tuple[str, str]],
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
-    variable_files: tuple[yaml_nodes.Mapping, ...] = (),
-    text_arguments: TextArguments = no_source,
-) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
     loaded: Loaded | None = None
     if files is not None:
-        loaded, content_findings = _of_files(
-            files, target, variables, sets, environ, git, variable_files, text_arguments
-        )
+        loaded, content_findings = _of_files(files, overrides, values)
         if any(
             one.code == "merge_key" for one in findings
         ):  # what it would have brought is no lack
@@ -155,19 +91,10 @@ def _read(
 
 
 def _of_files(
-    files: ProjectFiles,
-    target: str | None,
-    options: Sequence[tuple[str, str]],
-    sets: Sequence[tuple[str, str]],
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
-    variable_files: tuple[yaml_nodes.Mapping, ...] = (),
-    text_arguments: TextArguments = no_source,
+    files: ProjectFiles, overrides: Overrides, values: tuple[yaml_nodes.Mapping, ...]
 ) -> tuple[Loaded, tuple[Diagnostic, ...]]:
-    root, context, findings = with_options(
-        files, target, options, sets, environ, git, variable_files
-    )
-    context = replace(context, text_arguments=text_arguments)
+    root, context, findings = with_options(files, overrides, values)
+    context = replace(context, text_arguments=overrides.text_arguments)
     name: str | None = None
     jobs: tuple[LoadedJob, ...] = ()
     removed: tuple[Address, ...] = ()
@@ -187,51 +114,48 @@ def _of_files(
     runs = tuple(loaded_run(one) for one in declared_runs)
     return (
         Loaded(
-            kind=files.kind, file=files.file, project_name=name, target=target, runs=runs,
+            kind=files.kind, file=files.file, project_name=name, target=overrides.target,
+            runs=runs,
             config_digest=digest_of(runs, jobs, mode, removed), jobs=jobs, mode=mode,
             production=production,
-            targets=_targets(files), included=files.included, removed=removed,
+            targets=files.targets, included=files.included, removed=removed,
         ),
         (*findings, *new_findings),
     )  # fmt: skip
 
 
 def with_options(
-    files: ProjectFiles,
-    target: str | None,
-    options: Sequence[tuple[str, str]],
-    sets: Sequence[tuple[str, str]],
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
-    variable_files: tuple[yaml_nodes.Mapping, ...] = (),
+    files: ProjectFiles, overrides: Overrides, values: tuple[yaml_nodes.Mapping, ...] = ()
 ) -> tuple[yaml_nodes.Mapping, ReferenceContext, tuple[Diagnostic, ...]]:
     """Lay the target and the options over the files, and read their variables.
+
+    Args:
+        values: the mappings in the files of `--var-file`.
 
     Returns:
         The root without targets and variables, what its references may refer to, and what is wrong.
     """
+    target, options, environ = overrides.target, overrides.variables, overrides.environ
     is_project = files.kind == "project"
     shape = project_shape() if is_project else run_shape()
     root, findings = with_target(files.root, target, shape, OF_TARGETS if is_project else ())
-    for path, value in sets:
+    for path, value in overrides.sets:
         root, new_findings = set_value(root, path, value, shape)
         findings += new_findings
-    texts = (*files.texts, *(value for _, value in sets))
+    texts = (*files.texts, *(value for _, value in overrides.sets))
     if any(map(has_near_references, texts)):
         findings += tuple(near_references(root, runs=is_project))
     if any(map(has_shell_references, texts)):
         findings += tuple(shell_references(root, project=is_project))
     root, block = yaml_nodes.without(root, "variables")
-    given = GivenValues(
-        options=tuple(options), environment=_of_environment(environ), files=variable_files
-    )
+    given = GivenValues(options=tuple(options), environment=_of_environment(environ), files=values)
     variables, new_findings = read_variables(block, given)
     context = ReferenceContext(
         variables=variables.values, types=variables.types,
-        target=target or BASE, project=None, environ=environ, git=git,
+        target=target or BASE, project=None, environ=environ, git=cache(overrides.git),
         references=any("${" in text for text in texts)
         or any("${" in text for _, text in options)
-        or bool(given.environment or variable_files),
+        or bool(given.environment or values),
         folders=files.folders, run_files=files.run_files,
     )  # fmt: skip
     findings += new_findings

@@ -6,7 +6,7 @@ Values keep the file that they were written in.
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from sgpu_decl.config.include import Included, ReadIncluded, include_patterns
 from sgpu_decl.config.included_run import as_fragment, is_run_file, run_name
@@ -16,7 +16,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import file_limits, yaml_nodes
 from sgpu_decl.text.yaml_reader import load_file
 
-__all__ = ["ProjectFiles", "nothing_included", "read_files"]
+__all__ = ["ParsedFiles", "ProjectFiles", "nothing_included", "read_files"]
 
 Kind = Literal["run", "project"]
 
@@ -44,23 +44,29 @@ class ProjectFiles:
     folders: Mapping[str, str] = field(default_factory=dict)
     run_files: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets that are declared."""
+        block = self.root.entries.get("targets")
+        names = block.entries if isinstance(block, yaml_nodes.Mapping) else {}
+        return tuple(name for name in names if isinstance(names[name], yaml_nodes.Mapping))
+
+
+ParsedFiles: TypeAlias = tuple[ProjectFiles | None, tuple[Diagnostic, ...]]
+"""`None` where one of the files cannot be read, and what is wrong with them so far."""
+
 
 def nothing_included(_: object) -> Included:
     """Include no files: for texts that have no folder."""
     return Included()
 
 
-def read_files(
-    text: str | bytes, file: str, read_included: ReadIncluded
-) -> tuple[ProjectFiles | None, tuple[Diagnostic, ...]]:
+def read_files(text: str | bytes, file: str, read_included: ReadIncluded) -> ParsedFiles:
     """Parse a file and the files that it includes, and join them.
 
     Args:
         file: how the user named it, for places.
         read_included: is asked once for the files of `include`, and only if there are patterns.
-
-    Returns:
-        The files, `None` where one of them cannot be read, and what is wrong with them so far.
     """
     document, findings = load_file(text, file)
     if document is None:

@@ -1,14 +1,13 @@
 """The `state` block of a project file, read by itself: before anything else of the file matters."""
 
-from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import ValidationError
 
 from sgpu_decl.config.error_messages import ErrorExplainer
-from sgpu_decl.config.file_reader import masked_in_order, with_options
-from sgpu_decl.config.include import ReadIncluded
+from sgpu_decl.config.file_reader import Overrides, masked_in_order, with_options
 from sgpu_decl.config.plain_values import Conversion, project_shape
-from sgpu_decl.config.project_files import nothing_included, read_files
+from sgpu_decl.config.project_files import ProjectFiles
 from sgpu_decl.config.state import SharedState
 from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
@@ -34,31 +33,20 @@ class DeclaredState:
 
 
 def read_state(
-    raw: bytes,
-    file: str,
-    *,
-    target: str | None,
-    variables: Sequence[tuple[str, str]],
-    environ: Mapping[str, str],
-    git: Callable[[], Mapping[str, str]],
-    read_included: ReadIncluded = nothing_included,
-    variable_files: Sequence[tuple[bytes, str]] = (),
+    files: ProjectFiles, overrides: Overrides
 ) -> tuple[DeclaredState | None, tuple[Diagnostic, ...]]:
-    """Read where the state of a target lies; see `file_reader.read` for the arguments.
+    """Read where the state of a target lies.
 
     Returns:
         None where the file names no store; and what is wrong with the block alone: whoever reads
         the whole file finds the rest.
     """
-    files, findings = read_files(raw, file, read_included)
-    if files is None:
-        return None, findings
     if files.kind != "project":
         return None, ()
-    given, findings = read_values(variable_files)
+    values, findings = read_values(overrides.variable_files)
     if has_errors(findings):
         return None, findings
-    root, context, _ = with_options(files, target, variables, (), environ, git, given)
+    root, context, _ = with_options(files, replace(overrides, sets=()), values)
     block = root.entries.get(_KEY)
     if block is None or yaml_nodes.is_nothing(block):
         return None, ()

@@ -3,16 +3,11 @@
 from collections.abc import Mapping
 
 from sgpu_decl.config.field_places import Places
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
-from sgpu_decl.config.project_files import read_files
 from sgpu_decl.config.value_origins import Chains, layer_names
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.facts.checkout import Checkout
-from sgpu_decl.facts.included_files import FileReader
-from sgpu_decl.facts.location import Location, Opened, absolute
-from sgpu_decl.facts.project_file import file_bytes, variable_files
-from sgpu_decl.facts.text_arguments import EntrypointTexts
+from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.facts.project_file import overrides_of, text_of
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.field_origin import FieldOrigin
 from sgpu_decl.model.plan import Plan
@@ -21,27 +16,12 @@ __all__ = ["field_origins"]
 
 
 def field_origins(
-    plan: Plan, opened: Opened, location: Location, environ: Mapping[str, str]
+    plan: Plan, opened: Opened, location: Location
 ) -> dict[tuple[Address, str], tuple[FieldOrigin, ...]]:
-    """What led to each field that a plan shows, by its address and path. The file is read anew:
-    what is remembered of it has no replaced values. Fields that no file gives have none.
-    """
-    assert opened.file is not None  # noqa: S101  it was planned
-    raw, reader = file_bytes(opened), FileReader(absolute(opened.file), opened.shown)
-    files, _ = read_files(raw, opened.shown, reader)
-    checkout = Checkout(opened.root)
-    loaded, _ = read(
-        raw,
-        opened.shown,
-        target=opened.target,
-        variables=location.variables,
-        sets=location.sets,
-        environ=environ,
-        git=lambda: checkout.facts,
-        read_included=reader,
-        variable_files=variable_files(location),
-        text_arguments=EntrypointTexts(absolute(opened.file).parent),
-    )
+    """What led to each field that a plan shows, by its address and path. Fields that no
+    file gives have none."""
+    text = text_of(opened)
+    (files, _), (loaded, _) = text.parsed, text.values(overrides_of(opened, location))
     if files is None or loaded is None:  # it was changed meanwhile
         return {}
     layers = layer_names(files.root)

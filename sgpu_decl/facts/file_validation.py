@@ -1,29 +1,24 @@
 """Checks of a file for each of its targets: those of planning that need neither this machine nor a
 workspace."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.config.file_reader import read, read_targets
 from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.facts.check_keys import check_key
-from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.code_facts import entrypoint_findings
-from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import (
     Validated,
-    file_bytes,
-    invalid_file,
     ordered,
-    variable_files,
+    overrides_of,
+    text_of,
 )
+from sgpu_decl.facts.project_text import invalid_file
 from sgpu_decl.facts.shared_state import misplaced_state
-from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import run_checks
@@ -46,9 +41,8 @@ def check_file(
         NotFound: there is no file.
         InvalidInput: it holds errors; all of them are in `diagnostics`.
     """
-    raw = file_bytes(opened)
+    readings = _readings(opened, location)
     assert opened.file is not None  # noqa: S101  it was read
-    readings = _readings(raw, opened, location)
     own = next(iter(readings))
     folder = absolute(opened.file).parent
     unique: dict[tuple[object, ...], Diagnostic] = {}
@@ -70,29 +64,14 @@ def check_file(
     )
 
 
-def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
-    checkout = Checkout(opened.root)
-    values = variable_files(location)
-
-    def git() -> Mapping[str, str]:
-        return checkout.facts
-
-    assert opened.file is not None  # noqa: S101  it was read
-    reader = FileReader(absolute(opened.file), opened.shown)
-    texts = EntrypointTexts(absolute(opened.file).parent)
-    variables, sets = location.variables, location.sets
-    if not opened.target_named:
-        return read_targets(
-            raw, opened.shown, target=opened.target, variables=variables, sets=sets,
-            environ=os.environ, git=git, read_included=reader, variable_files=values,
-            text_arguments=texts,
-        )  # fmt: skip
-    only = read(
-        raw, opened.shown, target=opened.target, variables=variables, sets=sets,
-        environ=os.environ, git=git, read_included=reader, variable_files=values,
-            text_arguments=texts,
-    )  # fmt: skip
-    return {opened.target: only}
+def _readings(opened: Opened, location: Location) -> Readings:
+    text, overrides = text_of(opened), overrides_of(opened, location)
+    files, _ = text.parsed
+    declared = files.targets if files is not None else ()
+    targets = (opened.target,) if opened.target_named else (None, *declared, opened.target)
+    return {
+        target: text.values(replace(overrides, target=target)) for target in dict.fromkeys(targets)
+    }
 
 
 def _identity(finding: Diagnostic) -> tuple[object, ...]:

@@ -6,15 +6,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sgpu_decl.config.include import Included, IncludedFile, IncludePattern
-from sgpu_decl.config.project_files import read_files
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.facts.file_kind import YAML_SUFFIXES, holds_plan
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.regular_files import NotRegular, is_below, open_regular, read_regular
+from sgpu_decl.regular_files import NotRegular, is_below, open_regular
 from sgpu_decl.staging.selection import never_code
 from sgpu_decl.text.file_limits import PROJECT_FILE
 
-__all__ = ["MOST_FILES", "FileReader", "files_of", "matching_paths"]
+__all__ = ["MOST_FILES", "FileReader", "matching_paths"]
 
 MOST_FILES = 2_000
 
@@ -95,18 +94,6 @@ class FileReader:
         if holds_plan(whole):
             return "it is a saved plan", "leave it out, or keep saved plans in another folder"
         return None
-
-
-def files_of(file: Path) -> tuple[Path, ...]:
-    """A run or project file, and the files that it includes now; a file that cannot be read
-    includes none."""
-    reader = FileReader(file, file.name)
-    try:
-        content = read_regular(file)
-    except OSError:
-        return (file,)
-    read_files(content, file.name, reader)
-    return (file, *(file.parent / item.path for item in reader.files))
 
 
 def matching_paths(folder: Path, pattern: str) -> tuple[str, ...]:

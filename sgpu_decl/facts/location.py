@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
-from sgpu_decl.facts.parsed_file import default_target
+from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import BASE, misnamed, target_option
 from sgpu_decl.storing.state_folder import state_folder
@@ -145,7 +145,7 @@ def _default_target(file: Path | None, root: Path) -> str | None:
     around it."""
     if file is not None and file.suffix in (".py", ".ipynb"):
         file = root / DEFAULT_FILES[0]
-    return None if file is None else default_target(file, os.fspath(file))
+    return None if file is None else ProjectText(file).default_target()
 
 
 def shell_command(words: str, opened: Opened) -> str:

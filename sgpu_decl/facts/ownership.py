@@ -6,14 +6,11 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from sgpu_decl.config.project_files import read_files
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import COMMAND_FILE, DEFAULT_FILES, Opened, absolute
+from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.address import Address
-from sgpu_decl.regular_files import read_regular
-from sgpu_decl.text.yaml_nodes import Mapping, Scalar
 
 __all__ = ["Owners", "declared_runs", "lost_files", "refuse_declared"]
 
@@ -85,19 +82,5 @@ def lost_files(root: Path, owners: Iterable[str]) -> frozenset[str]:
 
 
 def declared_runs(file: Path) -> tuple[str, ...]:
-    """The names of runs as written; none if there is no file, or it cannot be read."""
-    if file.name == COMMAND_FILE:
-        return ()
-    try:
-        raw = read_regular(file)
-    except OSError:
-        return ()
-    files, _ = read_files(raw, file.name, FileReader(file, file.name))
-    if files is None:
-        return ()
-    entries = files.root.entries
-    if files.kind == "project":
-        runs = entries.get("runs")
-        return tuple(runs.entries) if isinstance(runs, Mapping) else ()
-    name = entries.get("name")
-    return (name.text,) if isinstance(name, Scalar) else ()
+    """The names of runs as they are written in a file."""
+    return () if file.name == COMMAND_FILE else ProjectText(file).declared_runs()

@@ -9,11 +9,12 @@ from urllib.parse import quote
 
 from sgpu_decl.facts.file_kind import YAML_SUFFIXES
 from sgpu_decl.facts.location import ROOT_FILE, Location, Opened, absolute
-from sgpu_decl.facts.parsed_file import parsed
+from sgpu_decl.facts.project_text import ProjectText, invalid_file
 from sgpu_decl.model.target import Mode
 from sgpu_decl.storing.stores import SharedPlace
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.file_reader import Overrides
     from sgpu_decl.config.state_reader import DeclaredState
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
@@ -42,7 +43,6 @@ def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
 
 def _refuse(file: str, findings: "tuple[Diagnostic, ...]") -> None:
     from sgpu_decl.diagnostics.diagnostic import has_errors
-    from sgpu_decl.facts.project_file import invalid_file
 
     if has_errors(findings):
         raise invalid_file(file, findings)
@@ -77,30 +77,13 @@ def _declared(
     file: Path, opened: Opened, location: Location
 ) -> "tuple[DeclaredState | None, tuple[Diagnostic, ...]]":
     """What a file says about the state of a target."""
-    shown = os.path.relpath(file)
-    document, findings = parsed(file, shown, "state")
-    if document is None:
-        return None, findings
-    from sgpu_decl.config.target_chain import has_key
 
-    if not has_key(document.root, "state"):
-        return None, ()
-    from sgpu_decl.config.state_reader import read_state
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.included_files import FileReader
-    from sgpu_decl.facts.project_file import read_bytes, variable_files
+    def overrides() -> "Overrides":
+        from sgpu_decl.facts.project_file import overrides_of
 
-    checkout = Checkout(opened.root)
-    return read_state(
-        read_bytes(file),
-        shown,
-        target=opened.target,
-        variables=location.variables,
-        environ=os.environ,
-        git=lambda: checkout.facts,
-        read_included=FileReader(file, shown),
-        variable_files=variable_files(location),
-    )
+        return overrides_of(opened, location)
+
+    return ProjectText(file, os.path.relpath(file)).state(overrides)
 
 
 def _key(project: str, mode: Mode) -> str:

@@ -1,17 +1,14 @@
 """Whether a target exists, for commands that look at the state and read no file."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 from pathlib import Path
 
-from sgpu_decl.config.project_files import read_files
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.included_files import FileReader
 from sgpu_decl.facts.location import DEFAULT_FILES, Opened, variable_words
-from sgpu_decl.facts.project_file import invalid_file, read_bytes
+from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.target import BASE
-from sgpu_decl.text.yaml_nodes import Mapping
 
 __all__ = ["known_targets", "refuse_unknown"]
 
@@ -28,7 +25,7 @@ def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) 
         SgpuError: no file declares the target.
         InvalidInput: a file cannot be parsed, so its targets are not known.
     """
-    declared = {file: _declared(file) for file in _files(opened)}
+    declared = {file: ProjectText(file).targets() for file in _files(opened)}
     if any(target in names for names in declared.values()):
         return
     applied = [name for name in known_targets if name != BASE]
@@ -51,7 +48,7 @@ def known_targets(opened: Opened, applied: Collection[str]) -> tuple[str, ...]:
     Raises:
         InvalidInput: a file cannot be parsed.
     """
-    declared = chain.from_iterable(map(_declared, _files(opened)))
+    declared = chain.from_iterable(ProjectText(file).targets() for file in _files(opened))
     return tuple(dict.fromkeys(name for name in (*declared, *applied) if name != BASE))
 
 
@@ -63,14 +60,5 @@ def _files(opened: Opened) -> list[Path]:
     return sorted(resolved.values())
 
 
-def _declared(file: Path) -> list[str]:
-    raw, shown = read_bytes(file), str(file)
-    files, findings = read_files(raw, shown, FileReader(file, shown))
-    if files is None:
-        raise invalid_file(shown, findings)
-    block = files.root.entries.get("targets")
-    return list(block.entries) if isinstance(block, Mapping) else []
-
-
-def _listed(names: list[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.facts.included_files import FileReader
-from sgpu_decl.facts.location import Opened
-from sgpu_decl.facts.project_file import Validated, read_bytes
+from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.facts.project_file import Validated, overrides_of
+from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.functions.call_refusals import refuse
 from sgpu_decl.functions.call_settings import DEFAULT_TIMEOUT, Settings
 from sgpu_decl.functions.caller_tracking import Parent
@@ -46,8 +46,7 @@ class Declaration:
             InvalidInput: the decorator, or the project file, holds errors.
         """
         file = opened.root / PROJECT_FILE
-        shown = os.path.relpath(file)
-        project = (read_bytes(file), shown) if file.is_file() else None
+        project = ProjectText(file, os.path.relpath(file)).parsed if file.is_file() else None
         if project is None and opened.target is not None:
             raise InvalidInput(
                 f"`{self.origin.name}` cannot be called: there is no target `{opened.target}`",
@@ -61,12 +60,7 @@ class Declaration:
             spelled=self.settings.parameters,
             fallback=self._fallback(),
             project=project,
-            target=opened.target,
-            variables=(),
-            sets=(),
-            environ=os.environ,
-            git=lambda: checkout.facts,
-            read_included=FileReader(file, shown),
+            overrides=overrides_of(opened, Location(), checkout),
             captured=self.settings.remote and _as_on_nodes(),
         )
         if loaded is None:

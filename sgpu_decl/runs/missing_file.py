@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.included_files import files_of
 from sgpu_decl.facts.needed_files import OUTSIDE_HINT, folder_hint, way_out
+from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.staging.selection import exclusion_of
@@ -74,7 +74,7 @@ def _judge(
         include=_texts(rules.get("include")),
         exclude=_texts(rules.get("exclude")),
         link=_texts(rules.get("link")),
-        owners=files_of(owner),
+        owners=ProjectText(owner).files(),
     )
 
 

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgpu_decl.api.first_files import write_first_files
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.script_argument import PLACEHOLDER, EntryArguments
 from sgpu_decl.rendering.first_file import first_file, first_project
 from sgpu_decl.staging.script_arguments import entry_arguments
 from sgpu_decl.text.yaml_format import formatted
+from tests.reading import read
 
 _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(
     lambda name: not keyword.iskeyword(name) and name not in ("h", "help")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.facts.parsed_file import default_target
+from sgpu_decl.facts.project_text import ProjectText
 from tests.cli.conftest import Shell
 
 RUN = "{gpus: 1, type: CPU, command: [sh, -c, 'echo ${target.name}'], mlflow: {enabled: false}}"
@@ -126,14 +126,14 @@ def test_each_spelling_of_the_default_is_found(
 ) -> None:
     file = tmp_path / "sgpu.yml"
     file.write_text(f"project: {{name: p}}\ntargets: {targets}\n")
-    assert default_target(file, "sgpu.yml") == name
+    assert ProjectText(file, "sgpu.yml").default_target() == name
 
 
 def test_a_run_file_has_no_default(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("name: a\ntargets: {dev: {default: true}}\n")
-    assert default_target(file, "run.yaml") is None
-    assert default_target(tmp_path / "missing.yml", "missing.yml") is None
+    assert ProjectText(file, "run.yaml").default_target() is None
+    assert ProjectText(tmp_path / "missing.yml").default_target() is None
 
 
 def test_a_misspelt_target_to_extend_is_a_mistake_of_the_file(project: Shell) -> None:

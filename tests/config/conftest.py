@@ -5,23 +5,16 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.include import Included, IncludedFile, ReadIncluded
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from tests.reading import read
 
 
 def outcome(
     text: str | bytes, file: str = "run.yaml", target: str | None = None, **options: object
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
-    around: dict[str, object] = {
-        "variables": (),
-        "sets": (),
-        "environ": {},
-        "git": dict,
-        **options,
-    }
-    return read(text, file, target=target, **around)  # type: ignore[arg-type]
+    return read(text, file, target=target, **options)  # type: ignore[arg-type]
 
 
 def including(texts: Mapping[str, str]) -> ReadIncluded:

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.excerpts import excerpt
+from tests.reading import read
 
 FIELDS = [*RunConfig.model_fields, "variables", "targets", "runs", "project", "jobs", "include"]
 BLOCK_KEYS = [

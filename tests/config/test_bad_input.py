@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.excerpts import excerpt
+from tests.reading import read
 
 Bad = Callable[..., tuple[Diagnostic, ...]]
 Good = Callable[..., Loaded]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json
 from tests.config.conftest import including
+from tests.reading import read_call
 
 HERE = Place("train.py", 7, 2)
 GIVEN: dict[str, Json] = {"gpus": 2, "type": "CPU", "entrypoint": "__main__:train"}
@@ -24,19 +24,7 @@ Call = Callable[..., tuple[Loaded | None, tuple[Diagnostic, ...]]]
 def outcome(
     given: Mapping[str, Json], project: str | bytes | None = None, **options: Any
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
-    text = project.encode() if isinstance(project, str) else project
-    around: dict[str, Any] = {
-        "name": "train",
-        "place": HERE,
-        "fallback": {},
-        "target": None,
-        "variables": (),
-        "sets": (),
-        "environ": {},
-        "git": dict,
-        **options,
-    }
-    return declare_call(given, project=None if text is None else (text, "sgpu.yml"), **around)
+    return read_call(given, project, place=HERE, **options)
 
 
 def called(given: Mapping[str, Json], project: str | None = None, **options: Any) -> Loaded:

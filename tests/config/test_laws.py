@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.run_reader import spec_of
 from sgpu_decl.diagnostics.place import Place
+from tests.reading import read_call
 
 Good = Callable[..., Loaded]
 
@@ -150,11 +150,7 @@ def test_a_cell_is_the_run_that_one_would_write_for_it(
 
 
 def call(said: dict[str, Any], **options: Any) -> Loaded:
-    options = {"fallback": {}, "project": None, "target": None, **options}
-    loaded, found = declare_call(
-        said, name="train", place=Place("a.py", 1, 1), variables=(), sets=(), environ={}, git=dict,
-        **options,
-    )  # fmt: skip
+    loaded, found = read_call(said, place=Place("a.py", 1, 1), **options)
     assert found == ()
     assert loaded is not None
     return loaded
@@ -208,7 +204,7 @@ def test_what_is_said_last_wins_field_by_field(
     made = call(
         {**least, **said},
         fallback=fallback,
-        project=(json.dumps(project, ensure_ascii=False).encode(), "sgpu.yml"),
+        project=json.dumps(project, ensure_ascii=False),
         target="t",
     )
     run = {**least, "name": "train"}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.planning.fingerprint import fingerprint
+from tests.reading import read
 
 LINES = (Path(__file__).parent / "golden/specs.jsonl").read_text(encoding="utf-8").splitlines()
 CASES: list[dict[str, Any]] = [json.loads(line) for line in LINES]

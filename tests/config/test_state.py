@@ -3,9 +3,10 @@
 import pytest
 
 from sgpu_decl.config.include import Included, IncludedFile
-from sgpu_decl.config.state_reader import DeclaredState, read_state
+from sgpu_decl.config.state_reader import DeclaredState
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.target import Mode
+from tests.reading import read_store
 
 POSTGRES = "postgresql://sgpu@db.example.com/sgpu"
 
@@ -13,10 +14,7 @@ POSTGRES = "postgresql://sgpu@db.example.com/sgpu"
 def read(
     text: str, *, target: str | None = None, project: str = "project: {name: p}\n"
 ) -> tuple[DeclaredState | None, tuple[Diagnostic, ...]]:
-    return read_state(
-        f"{project}{text}".encode(), "sgpu.yml", target=target, variables=(), environ={},
-        git=dict,
-    )  # fmt: skip
+    return read_store(f"{project}{text}", target=target)
 
 
 def declared(text: str, target: str | None = None) -> DeclaredState:
@@ -82,10 +80,7 @@ def test_a_folder_of_a_bucket_is_named_with_its_server(
 def test_a_variable_of_an_included_file_is_known() -> None:
     text = "project: {name: p}\ninclude: [v.yml]\nstate: {kind: folder, path: '/mnt/${var.team}'}\n"
     fragment = IncludedFile(path="v.yml", file="v.yml", content=b"variables: {team: {default: a}}")
-    found, findings = read_state(
-        text.encode(), "sgpu.yml", target=None, variables=(), environ={}, git=dict,
-        read_included=lambda _: Included(files=(fragment,)),
-    )  # fmt: skip
+    found, findings = read_store(text, read_included=lambda _: Included(files=(fragment,)))
     assert findings == ()
     assert found is not None
     assert found.block.path == "/mnt/a"
@@ -96,10 +91,7 @@ def test_a_variable_file_gives_values() -> None:
         "project: {name: p}\nvariables: {team: a}\n"
         "state: {kind: folder, path: '/mnt/${var.team}'}\n"
     )
-    found, findings = read_state(
-        text.encode(), "sgpu.yml", target=None, variables=(), environ={}, git=dict,
-        variable_files=[(b"team: b\n", "values.yml")],
-    )  # fmt: skip
+    found, findings = read_store(text, variable_files=[(b"team: b\n", "values.yml")])
     assert findings == ()
     assert found is not None
     assert found.block.path == "/mnt/b"

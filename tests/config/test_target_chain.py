@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.jsonable import Json
 from tests.config.conftest import including, outcome
+from tests.reading import read_call
 
 ROOT = "project: {name: p}\nruns:\n  a: {gpus: 1, type: CPU, command: x, timeout: 1h}\n"
 CHAIN = """\
@@ -68,12 +68,8 @@ targets:
   prod: {extends: staging, functions: {tags: {a: b}}}
   staging: {functions: {timeout: 2h}}
 """
-    loaded, findings = declare_call(
-        {"gpus": 2, "type": "CPU", "entrypoint": "__main__:train"},
-        name="train", place=Place("train.py", 1, 1), fallback={},
-        project=(project.encode(), "sgpu.yml"), target="prod", variables=(), sets=(), environ={},
-        git=dict,
-    )  # fmt: skip
+    fields: dict[str, Json] = {"gpus": 2, "type": "CPU", "entrypoint": "__main__:train"}
+    loaded, findings = read_call(fields, project, target="prod")
     assert findings == ()
     assert loaded is not None
     value = json.loads(loaded.runs[0].spec)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.facts.check_keys import check_key
+from tests.reading import read
 
 RUN = """\
 name: train

@@ -8,7 +8,8 @@ from sgpu_decl.config.include import Included, IncludePattern
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts import included_files
-from sgpu_decl.facts.included_files import FileReader, files_of, matching_paths
+from sgpu_decl.facts.included_files import FileReader, matching_paths
+from sgpu_decl.facts.project_text import ProjectText
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_too_many_files_are_refused_before_they_are_read(
 
 def test_the_files_of_a_project_are_found_from_its_root_file(tree: Path) -> None:
     root = tree / "sgpu.yml"
-    assert files_of(root) == (root,)
+    assert ProjectText(root).files() == (root,)
     root.write_text("project: {name: p}\ninclude: [runs/*.yml, b.yml]\n")
-    assert files_of(root) == (root, tree / "runs/c.yml", tree / "b.yml")
-    assert files_of(tree / "missing.yml") == (tree / "missing.yml",)
+    assert ProjectText(root).files() == (root, tree / "runs/c.yml", tree / "b.yml")
+    assert ProjectText(tree / "missing.yml").files() == (tree / "missing.yml",)

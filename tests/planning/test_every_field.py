@@ -9,12 +9,12 @@ import pytest
 from pydantic import BaseModel
 
 from sgpu_decl.config.backend import BackendOptions, known_options
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.plan import Action, FieldEffect
 from sgpu_decl.planning.policy import FieldClass, class_of
+from tests.reading import read
 
 RUN = {"name": "train", "gpus": 1, "type": "A10", "entrypoint": "train.py:main"}
 # Two values of each field, neither of them its default. Where they are mappings, the path goes on.

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from sgpu_decl.config.file_reader import read
 from sgpu_decl.errors import Usage
 from sgpu_decl.rendering.run_file import name_of, run_file
+from tests.reading import read
 
 
 def spec(*words: str, **options: object) -> dict[str, object]:
