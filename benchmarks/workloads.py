@@ -182,8 +182,7 @@ def remember_as_succeeded(file: Path) -> None:
     """Fill the project's state as if every run of `file` had been applied and had succeeded."""
     from sgpu_decl.api import Location, Session
     from sgpu_decl.applying.launch_records import launch_of, resource_of
-    from sgpu_decl.facts.location import open_project
-    from sgpu_decl.facts.opened_project import OpenedProject
+    from sgpu_decl.facts.project import Project
     from sgpu_decl.model.attempt import AttemptState
     from sgpu_decl.model.state import Intent
 
@@ -191,7 +190,7 @@ def remember_as_succeeded(file: Path) -> None:
     with Session.open(location) as session:
         plan = session.plan().plan
     now = datetime.now(UTC)
-    store = OpenedProject(open_project(location, here=file.parent), location).states
+    store = Project(location, here=file.parent).states
     with store.lock("bench", lineage=plan.lineage) as writer:
         for change in plan.changes:
             launch = launch_of(plan, change)

@@ -9,7 +9,7 @@ from sgpu_decl.doctor import last_findings
 from sgpu_decl.doctor.machine import check_machine
 from sgpu_decl.doctor.profile_file import check_new
 from sgpu_decl.doctor.target_checks import check_target, platforms_of
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.target import BASE
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ __all__ = ["DoctorCalls", "PlatformChecks", "load_profile"]
 class DoctorCalls:
     """`Session.doctor`."""
 
-    def __init__(self, project: OpenedProject, *, in_project: bool) -> None:
+    def __init__(self, project: Project, *, in_project: bool) -> None:
         self._project = project
         self._in_project = in_project
         self._folder = project.state_dir.parent / "doctor"
-        self._target = project.opened.target or BASE
+        self._target = project.target or BASE
 
     def machine(self) -> "Generator[Finding, None, None]":
         """Check this machine and this project; yields findings as they come. Changes nothing."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import match_addresses
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class JobCalls:
     """`Session.jobs`. `read` gives the content of the project's file."""
 
-    def __init__(self, project: OpenedProject, read: "Callable[[], Loaded]") -> None:
+    def __init__(self, project: Project, read: "Callable[[], Loaded]") -> None:
         self._project = project
         self._read = read
 

@@ -10,11 +10,9 @@ from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.facts.location import (
     COMMAND_FILE,
     Location,
-    Opened,
     current_folder,
-    open_project,
 )
-from sgpu_decl.facts.opened_project import OpenedProject, now
+from sgpu_decl.facts.project import Project, now
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import BASE
@@ -49,17 +47,15 @@ class Session:
 
     def __init__(
         self,
-        opened: Opened,
-        location: Location,
-        declared: "Callable[[Opened, Checkout], Validated] | None" = None,
+        project: Project,
+        declared: "Callable[[Project, Checkout], Validated] | None" = None,
         path: tuple[str, ...] | None = None,
-        patience: Patience = AT_ONCE,
     ) -> None:
-        self.root = opened.root
-        self.notes = opened.notes
-        self.target = opened.target
-        self.state_dir = opened.state_dir
-        self._project = OpenedProject(opened, location, patience)
+        self.root = project.root
+        self.notes = project.notes
+        self.target = project.target
+        self.state_dir = project.state_dir
+        self._project = project
         self._declared = declared
         self._path = path
 
@@ -74,7 +70,7 @@ class Session:
         Raises:
             NotFound: the project folder, or the current one, does not exist.
         """
-        return cls(open_project(location, here=current_folder()), location, patience=patience)
+        return cls(Project(location, patience=patience))
 
     @classmethod
     def open_saved(
@@ -111,7 +107,7 @@ class Session:
     def for_call(
         cls,
         location: Location,
-        declared: "Callable[[Opened, Checkout], Validated]",
+        declared: "Callable[[Project, Checkout], Validated]",
         path: tuple[str, ...],
     ) -> "Session":
         """Open the project of a function that is called. The Python file of `location` defines it;
@@ -121,7 +117,7 @@ class Session:
         Raises:
             NotFound: the project folder, or the current one, does not exist.
         """
-        return cls(open_project(location, here=current_folder()), location, declared, path)
+        return cls(Project(location), declared, path)
 
     @classmethod
     def for_text(cls, text: str, location: Location, patience: Patience = AT_ONCE) -> "Session":
@@ -135,13 +131,8 @@ class Session:
 
         file = location.file or Path(COMMAND_FILE)
         target = location.target or BASE  # the text declares no targets
-        opened = open_project(replace(location, file=file, target=target), here=current_folder())
-        return cls(
-            opened,
-            location,
-            lambda opened, checkout: read_text(text, opened, location, checkout),
-            patience=patience,
-        )
+        project = Project(replace(location, file=file, target=target), patience=patience)
+        return cls(project, lambda project, checkout: read_text(text, project, checkout))
 
     def __enter__(self) -> Self:
         return self
@@ -171,17 +162,17 @@ class Session:
             return
         from sgpu_decl.facts.targets import refuse_unknown
 
-        refuse_unknown(self._project.opened, self.target, self._project.states.targets())
+        refuse_unknown(self._project, self.target, self._project.states.targets())
 
     @property
     def in_project(self) -> bool:
         """Whether there is a project here: a file with a default name, or a state."""
-        return self._project.opened.file is not None or is_folder(self.state_dir.parent)
+        return self._project.file is not None or is_folder(self.state_dir.parent)
 
     @property
     def file(self) -> Path | None:
         """The run or project file that is read if there is one."""
-        return self._project.opened.file
+        return self._project.file
 
     def targets(self) -> tuple[str, ...]:
         """The targets that a file here declares, and those that something was applied to.
@@ -191,7 +182,7 @@ class Session:
         """
         from sgpu_decl.facts.targets import known_targets
 
-        return known_targets(self._project.opened, self._project.states.targets())
+        return known_targets(self._project, self._project.states.targets())
 
     def other_targets_hint(self) -> str | None:
         """The hint for a target without runs: other targets that something was applied to."""
@@ -229,7 +220,7 @@ class Session:
 
         resources = self._project.state().resources.items()
         owners = [item.owner for address, item in resources if address.name == name]
-        refuse_declared(name, self._project.opened, owners)
+        refuse_declared(name, self._project, owners)
 
     def shell_command(self, words: str) -> str:
         """A command about this project and target that works in the current folder, in backticks:
@@ -247,15 +238,15 @@ class Session:
         """
         from sgpu_decl.facts.file_validation import check_file
 
-        return check_file(self._project.opened, self._project.location, self._project.survey)
+        return check_file(self._project)
 
     def _read(self, checkout: "Checkout") -> "Validated":
         """The content of the file for the target, with the findings about the file alone."""
         if self._declared is not None:
-            return self._declared(self._project.opened, checkout)
+            return self._declared(self._project, checkout)
         from sgpu_decl.facts.project_file import read_file
 
-        return read_file(self._project.opened, self._project.location, checkout)
+        return read_file(self._project, checkout)
 
     def graph(self) -> "ProjectGraph":
         """The runs, jobs and environments of the file for the target, and which uses which.
@@ -324,7 +315,7 @@ class Session:
         replaced."""
         from sgpu_decl.facts.field_origins import field_origins
 
-        return field_origins(prepared.plan, self._project.opened, self._project.location)
+        return field_origins(prepared.plan, self._project)
 
     def save(self, prepared: "Prepared", path: Path, *, progress: "Progress | None" = None) -> None:
         """Write a plan and pin the code and the environments behind it in the local stores.

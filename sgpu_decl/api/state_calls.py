@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class StateCalls:
     """`Session.state`."""
 
-    def __init__(self, project: OpenedProject) -> None:
+    def __init__(self, project: Project) -> None:
         self._project = project
 
     def resources(self, at: int | None = None) -> list[Resource]:

@@ -19,7 +19,7 @@ from sgpu_decl.applying.review import check_reviewed
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, Locked, OutOfTime, SgpuError, StalePlan, StateMoved
-from sgpu_decl.facts.opened_project import OpenedProject, now
+from sgpu_decl.facts.project import Project, now
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchRecord
@@ -34,7 +34,7 @@ from sgpu_decl.storing.state_store import StateStore, StateWriter
 
 
 def stage(
-    project: OpenedProject, prepared: Prepared, progress: Progress | None = None
+    project: Project, prepared: Prepared, progress: Progress | None = None
 ) -> tuple[Prepared, tuple[Diagnostic, ...]]:
     """Store the code and the environments that a plan launches, and copy them to where ranks look
     for them.
@@ -55,7 +55,7 @@ def stage(
 
 
 def apply(
-    project: OpenedProject,
+    project: Project,
     prepared: Prepared,
     *,
     sink: Callable[[ApplyEvent], None],

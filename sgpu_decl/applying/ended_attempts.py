@@ -6,7 +6,7 @@ from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import Locked, SgpuError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import is_remote
@@ -15,7 +15,7 @@ from sgpu_decl.storing.state_store import AT_ONCE
 __all__ = ["has_loose_ends", "record_ended", "record_seen"]
 
 
-def record_ended(project: OpenedProject) -> tuple[Diagnostic, ...]:
+def record_ended(project: Project) -> tuple[Diagnostic, ...]:
     """Record what has ended since the last look, and return what was noticed; left to the next
     command where another sgpu is at work, or the store takes nothing."""
     try:
@@ -30,7 +30,7 @@ def record_ended(project: OpenedProject) -> tuple[Diagnostic, ...]:
         return (unrecorded(error),)
 
 
-def record_seen(project: OpenedProject, ends: Collection[AttemptView]) -> None:
+def record_seen(project: Project, ends: Collection[AttemptView]) -> None:
     """Record ends that a command has seen, for those who cannot see them; left to the next command
     where another sgpu is at work, or this user may not write.
 
@@ -51,7 +51,7 @@ def record_seen(project: OpenedProject, ends: Collection[AttemptView]) -> None:
         return
 
 
-def has_loose_ends(project: OpenedProject) -> bool:
+def has_loose_ends(project: Project) -> bool:
     """Whether the state has open intents, or attempts that may have ended."""
     state = project.states.read()
     return state is not None and bool(state.intents or state.active)

@@ -14,7 +14,7 @@ from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.facts.environment_facts import FromLock, Recipe
 from sgpu_decl.facts.job_spec import launching_in
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.owner import Owner
@@ -28,7 +28,7 @@ Findings = tuple[Diagnostic, ...]
 
 
 def stage_environments(
-    project: OpenedProject,
+    project: Project,
     plan: Plan,
     recipes: Mapping[str, Recipe],
     progress: Progress | None = None,
@@ -73,7 +73,7 @@ def stage_environments(
 
 
 def keep_environments(
-    project: OpenedProject,
+    project: Project,
     plan: Plan,
     recipes: Mapping[str, Recipe],
     owner: Path,
@@ -129,7 +129,7 @@ def _make(store: "EnvironmentStore", recipe: Recipe, progress: Progress) -> Find
     return ()
 
 
-def _rebuild(project: OpenedProject, planned: Change | None, progress: Progress) -> "Recipe | None":
+def _rebuild(project: Project, planned: Change | None, progress: Progress) -> "Recipe | None":
     """From what a plan says alone: of another process, or another machine."""
     if planned is None or planned.launch is None:
         return None

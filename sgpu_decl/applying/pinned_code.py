@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.model.step_progress import Progress
@@ -16,7 +16,7 @@ from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
 
 def pin(
-    project: OpenedProject,
+    project: Project,
     plan: Plan,
     snapshots: Mapping[str, Snapshot],
     progress: Progress | None = None,

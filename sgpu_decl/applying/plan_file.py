@@ -22,12 +22,12 @@ from sgpu_decl.regular_files import read_regular
 from sgpu_decl.system_errors import error_text
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.opened_project import OpenedProject
+    from sgpu_decl.facts.project import Project
     from sgpu_decl.model.step_progress import Progress
 
 
 def save_plan(
-    project: "OpenedProject", prepared: "Prepared", path: Path, progress: "Progress | None"
+    project: "Project", prepared: "Prepared", path: Path, progress: "Progress | None"
 ) -> None:
     """Write a plan and pin the code and the environments behind it in the local stores.
 

@@ -17,10 +17,10 @@ from sgpu_decl.facts.earlier_outputs import earlier_outputs
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire, managers, observe_jobs
 from sgpu_decl.facts.live_state import observe
 from sgpu_decl.facts.location import absolute
-from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.facts.ownership import lost_files
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.facts.production_checks import production_checks
+from sgpu_decl.facts.project import Project, now
 from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    project: OpenedProject,
+    project: Project,
     options: PlanOptions,
     read: "Callable[[Checkout], Validated]",
     *,
@@ -87,7 +87,7 @@ def prepare(
     }
     # runs that are named to be destroyed may be those of any file, unless a file is named too
     named = bool(options.destroy and options.select and project.location.file is None)
-    owner = None if named else project.opened.owner
+    owner = None if named else project.owner
     others = {
         address
         for address, resource in state.resources.items()
@@ -95,7 +95,7 @@ def prepare(
     }
     select = _selection(options, known, others - declared)
     request = planner.PlanRequest(
-        target=project.opened.target,
+        target=project.target,
         project=os.fspath(project.root),
         rerun=_rerun(options, known, declared if select is None else declared & select),
         select=select,
@@ -151,7 +151,7 @@ class _Seen:
     now: datetime
 
     @classmethod
-    def of(cls, project: OpenedProject, state: State) -> "_Seen":
+    def of(cls, project: Project, state: State) -> "_Seen":
         observed = observe(state, project.backend)
 
         def needed() -> Mapping[AttemptRef, AttemptRef]:
@@ -208,7 +208,7 @@ def _plan(
 
 
 def _compared(
-    project: OpenedProject,
+    project: Project,
     plan: Plan,
     base: str,
     checkout: Checkout,
@@ -223,10 +223,10 @@ def _compared(
     from sgpu_decl.facts.base_files import BaseFiles
     from sgpu_decl.planning.causes import all_caused_here, with_causes
 
-    with BaseFiles(project.opened, base) as files:
-        there = project.at(files.opened, files.values(project.location.variable_files))
+    with BaseFiles(project, base) as files:
+        there = project.at(files.root, files.file, files.values(project.location.variable_files))
         try:
-            loaded = read_file(there.opened, there.location, checkout).loaded
+            loaded = read_file(there, checkout).loaded
         except InvalidInput as error:
             return planner.with_infos(all_caused_here(plan), [_base_invalid(base, error)])
         folder = absolute(files.file).parent
@@ -260,7 +260,7 @@ def _base_invalid(base: str, error: InvalidInput) -> Check:
 
 
 def _facts(
-    project: OpenedProject,
+    project: Project,
     options: PlanOptions,
     state: State,
     read: "Callable[[], Validated]",
@@ -272,7 +272,7 @@ def _facts(
 ) -> PlanFacts:
     """What the file asks for. What it was read from, ten thousand configs maybe, is let go before
     as many changes are made."""
-    if options.destroy and project.opened.file is None:
+    if options.destroy and project.file is None:
         location = project.location
         if location.variables or location.variable_files or location.sets:
             raise Usage(
@@ -310,7 +310,7 @@ def _facts(
         finding: tuple(dict.fromkeys(replace(one, key="") for one in runs))
         for finding, runs in of_runs.items()
     }
-    refused = production_checks(project.opened, project.location, loaded, checkout, planned)
+    refused = production_checks(project, loaded, checkout, planned)
     return replace(
         gathered,
         findings=(*about, *gathered.findings, *refused),
@@ -365,7 +365,7 @@ def _named(pattern: str, addresses: Collection[Address]) -> frozenset[Address]:
         return frozenset()
 
 
-def _with_resumes(project: OpenedProject, state: State, gathered: PlanFacts, plan: Plan) -> Plan:
+def _with_resumes(project: Project, state: State, gathered: PlanFacts, plan: Plan) -> Plan:
     """The plan with what its launches with `resume` find."""
     resuming = {item.address: item for item in gathered.desired if item.resumes}
     launches = [one for one in plan.changes if one.launches and one.address in resuming]
@@ -377,7 +377,7 @@ def _with_resumes(project: OpenedProject, state: State, gathered: PlanFacts, pla
 
 
 def _jobs(
-    project: OpenedProject, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
+    project: Project, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
 ) -> "_Jobs":
     """What is wanted of jobs and what is seen of them; workspaces are asked for those alone that
     are planned."""

@@ -6,7 +6,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
 from sgpu_decl.facts.live_state import is_unreachable
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.job import recorded_handle
@@ -36,7 +36,7 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
         return
 
 
-def release_destroyed(project: OpenedProject, plan: Plan) -> Sequence[Diagnostic]:
+def release_destroyed(project: Project, plan: Plan) -> Sequence[Diagnostic]:
     """Delete the code copies of all ended attempts of the runs that a plan destroyed, and what only
     they, or versions of jobs that are no more, shared. Returns warnings about platforms that do
     not answer: the runs are destroyed all the same."""

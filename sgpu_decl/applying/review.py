@@ -12,7 +12,7 @@ from sgpu_decl import __version__
 from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.codec import BadValue, JsonObject, to_json
@@ -37,7 +37,7 @@ _GZIP = 31  # the format that `gunzip` reads
 _PREFIX = 16  # of the digest of a file
 
 
-def propose(project: OpenedProject, prepared: Prepared, link: str | None) -> Proposal | None:
+def propose(project: Project, prepared: Prepared, link: str | None) -> Proposal | None:
     """Keep the effects of a plan with the state; None if it has none.
 
     Args:
@@ -74,7 +74,7 @@ def propose(project: OpenedProject, prepared: Prepared, link: str | None) -> Pro
     return proposal
 
 
-def check_reviewed(project: OpenedProject, prepared: Prepared, state: State) -> None:
+def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
     """Check that each effect of a plan stands in an open proposal of its target.
 
     Args:
@@ -119,7 +119,7 @@ class _Shown:
 class _History:
     """The attempts of each address, read once and only where an effect may be carried out."""
 
-    def __init__(self, project: OpenedProject, state: State) -> None:
+    def __init__(self, project: Project, state: State) -> None:
         self._project = project
         self._state = state
 
@@ -142,7 +142,7 @@ class _History:
 class _Contents:
     """The files and packages that the digests of a plan stand for."""
 
-    def __init__(self, project: OpenedProject, prepared: Prepared) -> None:
+    def __init__(self, project: Project, prepared: Prepared) -> None:
         self._project = project
         self._code: Mapping[str, Snapshot] = prepared.code
         self._lists: Mapping[str, PackageList] = {
@@ -229,7 +229,7 @@ def _nearest(shown: Sequence[tuple[_Shown, list[str]]]) -> str:
 
 
 def _proposals(
-    project: OpenedProject, target: str | None, state: State
+    project: Project, target: str | None, state: State
 ) -> Iterator[tuple[Proposal, datetime]]:
     """Those of the target and of this state. What another version of sgpu wrote otherwise, or is
     damaged, approves nothing."""

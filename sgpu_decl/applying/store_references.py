@@ -2,12 +2,12 @@
 
 import os
 
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.planning.needs import Needs
 
 
-def record_references(project: OpenedProject, lineage: str, needs: Needs) -> None:
+def record_references(project: Project, lineage: str, needs: Needs) -> None:
     """Record what the state of that lineage needs, so that no other project's gc takes it. The
     caller holds the lock of the state: of two callers, the later one knows more.
 

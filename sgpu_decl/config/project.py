@@ -17,7 +17,7 @@ from sgpu_decl.config.state import SharedState
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.target import Mode
 
-__all__ = ["Defaults", "Project", "ProjectFile"]
+__all__ = ["Defaults", "ProjectBlock", "ProjectFile"]
 
 
 def _run_or_job(text: str) -> str:
@@ -34,7 +34,7 @@ def _run_or_job(text: str) -> str:
     return text
 
 
-class Project(Block):
+class ProjectBlock(Block):
     name: Name = Field(description="The project's name.")
     description: str | None = Field(None, description="What the project is for.")
 
@@ -54,7 +54,7 @@ class ProjectFile(Block):
         }
     )
 
-    project: Project | None = Field(None, description="The name of the project.")
+    project: ProjectBlock | None = Field(None, description="The name of the project.")
     mode: Mode = Field(
         Mode.PRODUCTION,
         description="Usually set in a target. With `development`, names of jobs begin with `[dev "

@@ -9,7 +9,7 @@ from typing import Any
 
 from sgpu_decl.content.store.content_store import ContentStore, default_root
 from sgpu_decl.content.store.object_packs import ObjectPacks
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
 
@@ -20,7 +20,7 @@ _LARGEST = 1 << 20  # bytes of an object that is read
 _CONTENTS = 16  # that are read of each pack
 
 
-def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
+def check_content_stores(project: Project, states: tuple[State, ...]) -> Iterator[Finding]:
     """Read a sample of the objects, and check whether runs lack an object."""
     root = default_root()
     if not os.path.isdir(root):
@@ -46,7 +46,7 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
     yield ok(_CHECK, f"`{root}`: {whole} {are} whole{freed}")
 
 
-def _missing(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
+def _missing(project: Project, states: tuple[State, ...]) -> Iterator[Finding]:
     again = "the next `sgpu apply` of a changed run, or `--rerun`, stores it again"
     current = [
         resource.last

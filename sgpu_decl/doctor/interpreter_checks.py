@@ -11,7 +11,7 @@ from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.distribution import FORMER_NAME, NAME, SOURCE, pip_command
 from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.facts.location import absolute
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 
@@ -20,7 +20,7 @@ __all__ = ["check_interpreters", "rank_interpreters", "yaml_folder"]
 _CHECK = "interpreter"
 
 
-def check_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> Iterator[Finding]:
+def check_interpreters(runs: tuple[LoadedRun, ...], project: Project) -> Iterator[Finding]:
     yield from _former_names()
     own = f"Python {platform.python_version()}, `{sys.executable}`"
     if not runs:
@@ -61,7 +61,7 @@ def _former_names() -> Iterator[Finding]:
         )
 
 
-def rank_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> tuple[str, ...]:
+def rank_interpreters(runs: tuple[LoadedRun, ...], project: Project) -> tuple[str, ...]:
     """The executables that ranks use without a declared environment; that of sgpu if there are no
     runs."""
     interpreters = (
@@ -71,9 +71,9 @@ def rank_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> tu
     return tuple(dict.fromkeys(executables)) if runs else (sys.executable,)
 
 
-def yaml_folder(project: OpenedProject) -> Path:
+def yaml_folder(project: Project) -> Path:
     """The folder that relative paths in the project's file start from."""
-    file = project.opened.file
+    file = project.file
     return project.root if file is None else absolute(file).parent
 
 

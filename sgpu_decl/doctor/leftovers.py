@@ -7,7 +7,7 @@ from pathlib import Path
 from sgpu_decl.agent import attempt_files, processes
 from sgpu_decl.agent.host_record import abandoned_records, read_record
 from sgpu_decl.agent.locks import held
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.backend_kinds import DEFAULT
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
@@ -50,7 +50,7 @@ def check_processes() -> Iterator[Finding]:
         )
 
 
-def check_attempts(project: OpenedProject, state: State) -> Iterator[Finding]:
+def check_attempts(project: Project, state: State) -> Iterator[Finding]:
     """Compare the attempts that are recorded as active on this machine with their folders."""
     mine = [item for item in state.active if item.backend == DEFAULT]
     views = project.backend(DEFAULT).attempts.look([state.launch_of(item) for item in mine])

@@ -22,7 +22,7 @@ from sgpu_decl.doctor.states import check_state, readable_state
 from sgpu_decl.doctor.torch_build import check_torch
 from sgpu_decl.doctor.tracking_stores import check_tracking_stores
 from sgpu_decl.errors import InvalidInput, SgpuError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
@@ -34,11 +34,11 @@ from sgpu_decl.system_errors import advice, error_text
 __all__ = ["check_machine"]
 
 
-def check_machine(project: OpenedProject, *, in_project: bool) -> Generator[Finding, None, None]:
+def check_machine(project: Project, *, in_project: bool) -> Generator[Finding, None, None]:
     """Check what runs on this machine need. In a project, check also its file, its state and the
     needs of its runs. Nothing is changed and nothing is stopped."""
     runs: tuple[LoadedRun, ...] = ()
-    if project.opened.file is not None:
+    if project.file is not None:
         finding, runs = _file(project)
         yield finding
     elif in_project:
@@ -49,7 +49,7 @@ def check_machine(project: OpenedProject, *, in_project: bool) -> Generator[Find
 
 
 def _checks(
-    project: OpenedProject, runs: tuple[LoadedRun, ...], *, in_project: bool
+    project: Project, runs: tuple[LoadedRun, ...], *, in_project: bool
 ) -> Iterator[tuple[str, Iterator[Finding]]]:
     """The checks with their names. Each starts when its findings are read."""
     with nvml_loaded():
@@ -69,8 +69,8 @@ def _checks(
     if in_project:
         home, base = project.state_dir.parent, yaml_folder(project)
         yield "mlflow", check_tracking_stores(runs, home=home, base=base, environ=os.environ)
-        yield "state", check_state(project.states, target_option(project.opened.target))
-        if project.opened.target is None:
+        yield "state", check_state(project.states, target_option(project.target))
+        if project.target is None:
             for name in project.states.targets():
                 if name != BASE:
                     yield "state", check_state(project.states.of_target(name), target_option(name))
@@ -93,11 +93,11 @@ def _findings_of(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
         yield fail(check, f"could not be checked: {error_text(error)}", advice(error))
 
 
-def _file(project: OpenedProject) -> tuple[Finding, tuple[LoadedRun, ...]]:
+def _file(project: Project) -> tuple[Finding, tuple[LoadedRun, ...]]:
     """The project's file, and the runs of it that ranks of this machine are for."""
-    file = project.opened.shown
+    file = project.shown
     try:
-        content = read_file(project.opened, project.location)
+        content = read_file(project)
     except InvalidInput as error:
         errors = [finding for finding in error.diagnostics if finding.severity is Severity.ERROR]
         first = f": {errors[0].summary}" if errors else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.doctor.interpreter_checks import yaml_folder
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.doctor_finding import Finding, few, ok, warn
 
 __all__ = ["check_runs"]
@@ -18,7 +18,7 @@ _OF_OTHER_CHECKS = frozenset({
 })  # fmt: skip
 
 
-def check_runs(runs: tuple[LoadedRun, ...], project: OpenedProject) -> Iterator[Finding]:
+def check_runs(runs: tuple[LoadedRun, ...], project: Project) -> Iterator[Finding]:
     """All findings are warnings: a run that this machine refuses may be for another target."""
     problems: dict[tuple[str, str | None], list[str]] = {}
     for run in runs:
@@ -31,7 +31,7 @@ def check_runs(runs: tuple[LoadedRun, ...], project: OpenedProject) -> Iterator[
         yield ok(_CHECK, "this machine has what the runs need")
 
 
-def _against(run: LoadedRun, project: OpenedProject) -> Iterator[Diagnostic]:
+def _against(run: LoadedRun, project: Project) -> Iterator[Diagnostic]:
     survey = project.survey(run.config.backend.kind)
     if survey is None:
         return

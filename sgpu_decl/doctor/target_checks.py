@@ -7,7 +7,7 @@ from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.doctor.machine import check_machine
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.job_facts import DeclaredJobs
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail
@@ -15,7 +15,7 @@ from sgpu_decl.model.doctor_finding import Finding, fail
 __all__ = ["check_target", "platforms_of"]
 
 
-def check_target(project: OpenedProject, *, in_project: bool) -> Generator[Finding, None, None]:
+def check_target(project: Project, *, in_project: bool) -> Generator[Finding, None, None]:
     """Check the platforms that runs and jobs of the target use, and this machine if some run here.
     Each `backend` block is checked once."""
     try:
@@ -32,7 +32,7 @@ def check_target(project: OpenedProject, *, in_project: bool) -> Generator[Findi
             yield fail("backend", error.message, error.hint)
 
 
-def platforms_of(project: OpenedProject) -> tuple[PlatformChecks, ...]:
+def platforms_of(project: Project) -> tuple[PlatformChecks, ...]:
     """Return what can be measured of each platform that the target of the project's file uses.
 
     Raises:
@@ -44,9 +44,9 @@ def platforms_of(project: OpenedProject) -> tuple[PlatformChecks, ...]:
     return tuple(project.checks(block) for block in elsewhere or blocks)
 
 
-def _blocks(project: OpenedProject) -> tuple[list[BackendOptions], list[BackendOptions]]:
+def _blocks(project: Project) -> tuple[list[BackendOptions], list[BackendOptions]]:
     """The different `backend` blocks of the runs and jobs of the file, and those of platforms."""
-    loaded = read_file(project.opened, project.location).loaded
+    loaded = read_file(project).loaded
     jobs = DeclaredJobs.of(loaded, "")
     blocks: list[BackendOptions] = []
     for block in (

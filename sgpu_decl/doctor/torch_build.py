@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.doctor.interpreter_checks import rank_interpreters
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.gpus.health import GpuHealth
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
@@ -42,7 +42,7 @@ class TorchBuild:
 
 
 def check_torch(
-    runs: tuple[LoadedRun, ...], project: OpenedProject, gpus: GpuHealth
+    runs: tuple[LoadedRun, ...], project: Project, gpus: GpuHealth
 ) -> Iterator[Finding]:
     """Compare the torch of each interpreter with the driver and the GPUs of this machine."""
     executables = rank_interpreters(runs, project)

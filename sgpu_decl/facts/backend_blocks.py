@@ -1,31 +1,35 @@
 """The `backend` blocks that the files of a checkout name. Credentials of its user go only where
 these, the environment or a profile of the user say, whatever a state that machines share says."""
 
+import copy
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.location import ROOT_FILE, Location, Opened
+from sgpu_decl.facts.location import ROOT_FILE
 from sgpu_decl.facts.project_file import read_file
 
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.facts.project import Project
 
 __all__ = ["backend_blocks"]
 
 
-def backend_blocks(opened: Opened, location: Location, owner: str) -> "tuple[BackendOptions, ...]":
+def backend_blocks(project: "Project", owner: str) -> "tuple[BackendOptions, ...]":
     """Return the blocks of the runs and jobs in the project's file, and in the file `owner` of a
     run, for the target. A file that cannot be read names nothing."""
-    root = os.path.realpath(opened.root)
+    root = os.path.realpath(project.root)
     blocks: list[BackendOptions] = []
     for name in dict.fromkeys((ROOT_FILE, owner)):
-        file = opened.root / name
+        file = project.root / name
         if not name or not os.path.realpath(file).startswith(f"{root}{os.sep}"):
             continue
+        other = copy.copy(project)
+        other.file, other.location = file, replace(project.location, sets=())
         try:
-            loaded = read_file(replace(opened, file=file), replace(location, sets=())).loaded
+            loaded = read_file(other).loaded
         except SgpuError:
             continue
         blocks += [run.config.backend for run in loaded.runs]

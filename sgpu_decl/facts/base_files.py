@@ -8,13 +8,13 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Self
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.location import Opened, absolute
+from sgpu_decl.facts.location import absolute
+from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.ignore_rules import RULES
@@ -85,35 +85,34 @@ class BaseFiles:
     """The files at a commit, in a folder that is deleted at the end of the `with` block.
 
     Args:
-        opened: the project as it is now.
+        project: the project as it is now.
         commit: the id of the commit.
 
     Raises:
         SgpuError: the commit lacks the file of the project, or an object is not here.
     """
 
-    def __init__(self, opened: Opened, commit: str) -> None:
-        top = repository_top(opened.root)
-        assert top is not None and opened.file is not None  # noqa: S101, PT018  asked before
+    def __init__(self, project: Project, commit: str) -> None:
+        top = repository_top(project.root)
+        assert top is not None and project.file is not None  # noqa: S101, PT018  asked before
         self._top, self._commit = top, commit
         self._scratch = ExitStack()
         self._copy = self._scratch.enter_context(scratch_folder("base")) / top.name
         (self._copy / ".git").mkdir(parents=True)  # here the repository ends, for ignored files
         (self._copy / ".git" / COMMIT_COPY).touch()
-        inside = Path(os.path.realpath(opened.root)).relative_to(top)
+        inside = Path(os.path.realpath(project.root)).relative_to(top)
         above = [(folder / name).as_posix() for folder in inside.parents for name in _ABOVE]
         self._take([inside.as_posix(), *above] if above else [])
         root = self._copy / inside
-        file = root / os.path.relpath(absolute(opened.file), opened.root)
+        file = root / os.path.relpath(absolute(project.file), project.root)
         if not os.path.lexists(file):
             self._scratch.close()
             raise SgpuError(
-                f"the commit `{commit[:12]}` has no `{opened.owner}` in the folder of the project",
+                f"the commit `{commit[:12]}` has no `{project.owner}` in the folder of the project",
                 hint="leave out `--base`: all of it is new",
                 code="no_base",
             )
-        self.file = file
-        self.opened = replace(opened, root=root, file=file)
+        self.root, self.file = root, file
 
     def __enter__(self) -> Self:
         return self
@@ -128,7 +127,7 @@ class BaseFiles:
             path: where it would lie in the copy.
         """
         path = Path(os.path.normpath(path))
-        if path.is_relative_to(self._copy) and not path.is_relative_to(self.opened.root):
+        if path.is_relative_to(self._copy) and not path.is_relative_to(self.root):
             self._take([path.relative_to(self._copy).as_posix()])
 
     def values(self, files: Iterable[Path]) -> tuple[Path, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from sgpu_decl.backends.launch_request import config_of
 from sgpu_decl.errors import BackendError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.plan import Change
@@ -15,7 +15,7 @@ __all__ = ["earlier_outputs"]
 
 
 def earlier_outputs(
-    project: OpenedProject, state: State, launches: Iterable[Change]
+    project: Project, state: State, launches: Iterable[Change]
 ) -> dict[Address, AttemptRef | None]:
     """Return the newest attempt of each run that left output where a launch looks for it: on the
     same backend, in the same storage. If its backend does not answer, a run is left out.
@@ -32,7 +32,7 @@ def earlier_outputs(
     return outputs
 
 
-def _earlier_output(project: OpenedProject, state: State, change: Change) -> AttemptRef | None:
+def _earlier_output(project: Project, state: State, change: Change) -> AttemptRef | None:
     assert change.launch is not None and change.attempt is not None  # noqa: S101, PT018  it launches
     config = None
     for attempt in reversed(project.states.history(change.moved_from or change.address)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import NoPython
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.desired import Interpreter
@@ -55,7 +55,7 @@ class DeclaredEnvironments:
 
     def __init__(
         self,
-        project: OpenedProject,
+        project: Project,
         progress: Progress | None = None,
         *,
         recorded: Mapping[Address, Resource] = MappingProxyType({}),

@@ -6,7 +6,7 @@ from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.value_origins import Chains, layer_names
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_file import overrides_of, text_of
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.field_origin import FieldOrigin
@@ -16,12 +16,12 @@ __all__ = ["field_origins"]
 
 
 def field_origins(
-    plan: Plan, opened: Opened, location: Location
+    plan: Plan, project: Project
 ) -> dict[tuple[Address, str], tuple[FieldOrigin, ...]]:
     """What led to each field that a plan shows, by its address and path. Fields that no
     file gives have none."""
-    text = text_of(opened)
-    (files, _), (loaded, _) = text.parsed, text.values(overrides_of(opened, location))
+    text = text_of(project)
+    (files, _), (loaded, _) = text.parsed, text.values(overrides_of(project))
     if files is None or loaded is None:  # it was changed meanwhile
         return {}
     layers = layer_names(files.root)

@@ -10,7 +10,8 @@ from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.code_facts import entrypoint_findings
-from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.location import absolute
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_file import (
     Validated,
     ordered,
@@ -32,31 +33,29 @@ Readings = Mapping[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]]
 _LATER = frozenset({"backend_not_yet", "not_yet"})
 
 
-def check_file(
-    opened: Opened, location: Location, survey: Callable[[str], Survey | None]
-) -> Validated:
+def check_file(project: Project) -> Validated:
     """Read and check the file of a project: for the target that the command names, or for all.
 
     Raises:
         NotFound: there is no file.
         InvalidInput: it holds errors; all of them are in `diagnostics`.
     """
-    readings = _readings(opened, location)
-    assert opened.file is not None  # noqa: S101  it was read
+    readings = _readings(project)
+    assert project.file is not None  # noqa: S101  it was read
     own = next(iter(readings))
-    folder = absolute(opened.file).parent
+    folder = absolute(project.file).parent
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for target, (loaded, findings) in readings.items():
-        known = _known(loaded, folder, opened.shown, survey) if loaded is not None else ()
+        known = _known(loaded, folder, project.shown, project.survey) if loaded is not None else ()
         for finding in (*findings, *known):
             unique.setdefault(
                 _identity(finding),
                 finding if target == own else _of_target(finding, target),
             )
-    shown = ordered((*unique.values(), *misplaced_state(opened, location)), opened)
-    loaded = readings[opened.target][0]
+    shown = ordered((*unique.values(), *misplaced_state(project)), project)
+    loaded = readings[project.target][0]
     if loaded is None or has_errors(shown):
-        raise invalid_file(opened.shown, shown)
+        raise invalid_file(project.shown, shown)
     return Validated(
         loaded=loaded,
         findings=shown,
@@ -64,11 +63,11 @@ def check_file(
     )
 
 
-def _readings(opened: Opened, location: Location) -> Readings:
-    text, overrides = text_of(opened), overrides_of(opened, location)
+def _readings(project: Project) -> Readings:
+    text, overrides = text_of(project), overrides_of(project)
     files, _ = text.parsed
     declared = files.targets if files is not None else ()
-    targets = (opened.target,) if opened.target_named else (None, *declared, opened.target)
+    targets = (project.target,) if project.target_named else (None, *declared, project.target)
     return {
         target: text.values(replace(overrides, target=target)) for target in dict.fromkeys(targets)
     }

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class JobBackends(Protocol):
-    """Gives what keeps jobs; see `OpenedProject.job_backend`."""
+    """Gives what keeps jobs; see `Project.job_backend`."""
 
     def __call__(self, block: "BackendOptions", recorded_by: str | None = None) -> JobBackend: ...
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.location import COMMAND_FILE, DEFAULT_FILES, Opened, absolute
+from sgpu_decl.facts.location import COMMAND_FILE, DEFAULT_FILES, absolute
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.address import Address
 
@@ -48,7 +49,7 @@ class Owners:
         )
 
 
-def refuse_declared(name: str, opened: Opened, owners: Iterable[str]) -> None:
+def refuse_declared(name: str, project: Project, owners: Iterable[str]) -> None:
     """Check that no file declares a run of this name: neither a default file of the project or of
     the planned file's folder, nor one that such a run was applied from.
 
@@ -58,9 +59,9 @@ def refuse_declared(name: str, opened: Opened, owners: Iterable[str]) -> None:
     Raises:
         SgpuError: a file declares it.
     """
-    folders = {opened.root, absolute(opened.file).parent if opened.file else opened.root}
+    folders = {project.root, absolute(project.file).parent if project.file else project.root}
     files = {folder / default for folder in folders for default in DEFAULT_FILES}
-    for file in sorted({*files, *(opened.root / owner for owner in owners)}):
+    for file in sorted({*files, *(project.root / owner for owner in owners)}):
         if name in declared_runs(file):
             shown = os.path.relpath(file)
             raise SgpuError(

@@ -17,8 +17,8 @@ from sgpu_decl.facts.environment_facts import DeclaredEnvironments, Recipe
 from sgpu_decl.facts.finding_places import from_here, locator
 from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.location import absolute
-from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.text_arguments import EntrypointTexts, as_recorded
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
@@ -85,7 +85,7 @@ class PlanFacts:
 
 
 def gather(
-    project: OpenedProject,
+    project: Project,
     loaded: "Loaded",
     state: State,
     *,
@@ -135,7 +135,7 @@ def gather(
     reader.code_reader.save()
     return PlanFacts(
         desired=desired,
-        jobs=DeclaredJobs.of(loaded, project.opened.owner or "", desired),
+        jobs=DeclaredJobs.of(loaded, project.owner or "", desired),
         findings=findings,
         found_for=found_for,
         snapshots=reader.code_reader.by_digest,
@@ -161,7 +161,7 @@ def gather(
 class _FactReader:
     def __init__(
         self,
-        project: OpenedProject,
+        project: Project,
         state: State,
         environments: DeclaredEnvironments,
         progress: Progress | None,
@@ -169,10 +169,9 @@ class _FactReader:
         call_path: tuple[str, ...] | None,
         included: tuple[str, ...],
     ) -> None:
-        opened = project.opened
-        assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
+        assert project.file is not None and project.owner is not None  # noqa: S101, PT018  read_file refused already
         self._call_path = call_path
-        self._shown = opened.shown
+        self._shown = project.shown
         self._state = state
         self._active: dict[Address, tuple[Attempt, ...]] = {}
         for attempt in state.active:
@@ -185,15 +184,15 @@ class _FactReader:
         self._sites: dict[Hashable, str] = {}
         self._clusters: dict[Hashable, RaySize | None] = {}
         # A call takes its paths from the file of the project.
-        self._folder = opened.root if call_path is not None else absolute(opened.file).parent
+        self._folder = project.root if call_path is not None else absolute(project.file).parent
         self._checkout_folder = project.checkout_folder(self._folder)
-        self._owner = opened.owner
-        files = (absolute(opened.file), *(self._folder / path for path in included))
-        self._owners = Owners(opened.root, now=files)
+        self._owner = project.owner
+        files = (absolute(project.file), *(self._folder / path for path in included))
+        self._owners = Owners(project.root, now=files)
         self.code_reader = CodeReader(
-            opened.root,
+            project.root,
             self._folder,
-            opened.shown,
+            project.shown,
             project.store,
             progress,
             owners=files,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.location import absolute
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address
 from sgpu_decl.staging.repository import git_refusal
 
@@ -21,8 +22,7 @@ _SHOWN = 5
 
 
 def production_checks(
-    opened: Opened,
-    location: Location,
+    project: Project,
     loaded: "Loaded",
     checkout: "Checkout",
     planned: Callable[[Address], bool],
@@ -32,24 +32,24 @@ def production_checks(
     files."""
     if not loaded.production:
         return
-    for path, _ in location.sets:
+    for path, _ in project.location.sets:
         yield Diagnostic(
             code="set_in_production",
             summary=f"`--set {path}` changes a target with `mode: production` for one command",
             place=Place(f"--set {path}", 1, 1),
             hint="write it into the file and commit it, or use a variable and `--var`",
         )
-    assert opened.file is not None  # noqa: S101  it was read
-    folder = absolute(opened.file).parent
+    assert project.file is not None  # noqa: S101  it was read
+    folder = absolute(project.file).parent
     by_jobs = {job.config.run for job in loaded.jobs if planned(job.address)}
     roots = {
         (folder / (run.config.code.root or ".")).resolve()
         for run in loaded.runs
         if planned(run.address) or run.address.name in by_jobs
     }
-    changed = checkout.changes({opened.root, *roots})
+    changed = checkout.changes({project.root, *roots})
     if changed is None or changed:
-        yield _uncommitted(changed, opened.root)
+        yield _uncommitted(changed, project.root)
 
 
 def _uncommitted(changed: tuple[Path, ...] | None, root: Path) -> Diagnostic:

@@ -11,7 +11,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, i
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.location import Location, Opened, absolute, variable_words
+from sgpu_decl.facts.location import absolute, variable_words
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_text import ProjectText, invalid_file, read_bytes
 from sgpu_decl.facts.text_arguments import EntrypointTexts
 from sgpu_decl.frozen_dataclass import dataclass
@@ -46,7 +47,7 @@ class Validated:
     targets: tuple[str, ...] = ()
 
 
-def read_file(opened: Opened, location: Location, checkout: Checkout | None = None) -> Validated:
+def read_file(project: Project, checkout: Checkout | None = None) -> Validated:
     """Read and validate the file of a project.
 
     Args:
@@ -56,11 +57,11 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
         NotFound: there is no file.
         InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
-    text = text_of(opened)
-    return _valid(text.values(overrides_of(opened, location, checkout)), opened)
+    text = text_of(project)
+    return _valid(text.values(overrides_of(project, checkout)), project)
 
 
-def read_text(text: str, opened: Opened, location: Location, checkout: Checkout) -> Validated:
+def read_text(text: str, project: Project, checkout: Checkout) -> Validated:
     """Validate the text of a run file that is not there, and that includes nothing.
 
     Raises:
@@ -68,13 +69,11 @@ def read_text(text: str, opened: Opened, location: Location, checkout: Checkout)
     """
     from sgpu_decl.config.file_reader import read
 
-    overrides = overrides_of(opened, replace(location, variable_files=()), checkout)
-    return _valid(read(read_files(text, opened.shown, nothing_included), overrides), opened)
+    overrides = replace(overrides_of(project, checkout), variable_files=())
+    return _valid(read(read_files(text, project.shown, nothing_included), overrides), project)
 
 
-def overrides_of(
-    opened: Opened, location: Location, checkout: Checkout | None = None
-) -> "Overrides":
+def overrides_of(project: Project, checkout: Checkout | None = None) -> "Overrides":
     """What a command adds to the file of a project.
 
     Raises:
@@ -83,31 +82,32 @@ def overrides_of(
     """
     from sgpu_decl.config.file_reader import Overrides
 
-    checkout = checkout or Checkout(opened.root)
+    checkout = checkout or Checkout(project.root)
     return Overrides(
-        target=opened.target,
-        variables=location.variables,
-        sets=location.sets,
+        target=project.target,
+        variables=project.location.variables,
+        sets=project.location.sets,
         variable_files=tuple(
-            (read_bytes(file, holding=_VALUES), os.fspath(file)) for file in location.variable_files
+            (read_bytes(file, holding=_VALUES), os.fspath(file))
+            for file in project.location.variable_files
         ),
         environ=os.environ,
         git=lambda: checkout.facts,
-        text_arguments=EntrypointTexts(absolute(opened.file or opened.root / "run.yaml").parent),
+        text_arguments=EntrypointTexts(absolute(project.file or project.root / "run.yaml").parent),
     )
 
 
-def _valid(reading: "tuple[Loaded | None, tuple[Diagnostic, ...]]", opened: Opened) -> Validated:
+def _valid(reading: "tuple[Loaded | None, tuple[Diagnostic, ...]]", project: Project) -> Validated:
     loaded, findings = reading
-    findings = ordered(findings, opened)
+    findings = ordered(findings, project)
     if loaded is None or has_errors(findings):
-        raise invalid_file(opened.shown, findings)
+        raise invalid_file(project.shown, findings)
     return Validated(loaded=loaded, findings=findings)
 
 
-def ordered(findings: Sequence[Diagnostic], opened: Opened) -> tuple[Diagnostic, ...]:
+def ordered(findings: Sequence[Diagnostic], project: Project) -> tuple[Diagnostic, ...]:
     """The findings about a file as they are shown: sorted, and with who names a wrong target."""
-    words = variable_words(opened.target or "")
+    words = variable_words(project.target or "")
     return tuple(
         replace(one, summary=one.summary + words) if one.code == "unknown_target" else one
         for one in in_order(findings)
@@ -127,7 +127,7 @@ def refuse_warnings(validated: Validated) -> None:
         raise invalid_file(validated.loaded.file, in_order((*errors, *others)))
 
 
-def text_of(opened: Opened) -> ProjectText:
+def text_of(project: Project) -> ProjectText:
     """The run or project file of a project.
 
     Raises:
@@ -135,37 +135,37 @@ def text_of(opened: Opened) -> ProjectText:
         InvalidInput: it is a saved plan or Python.
         SgpuError: it cannot be read.
     """
-    if opened.file is None:
+    if project.file is None:
         raise NotFound(
-            f"there is no `sgpu.yml` and no `run.yaml` {_where(opened.root)}",
+            f"there is no `sgpu.yml` and no `run.yaml` {_where(project.root)}",
             hint="name a file, or write a first one with `sgpu init`",
         )
-    _refuse_link_out(opened)
-    if holds_plan(opened.file):
+    _refuse_link_out(project)
+    if holds_plan(project.file):
         raise InvalidInput(
-            f"`{opened.shown}` is a saved plan, not a run or project file",
-            hint=f"carry it out with `sgpu apply {opened.shown}`, or look at it with "
-            f"`sgpu show {opened.shown}`",
+            f"`{project.shown}` is a saved plan, not a run or project file",
+            hint=f"carry it out with `sgpu apply {project.shown}`, or look at it with "
+            f"`sgpu show {project.shown}`",
         )
-    text = ProjectText(opened.file, opened.shown)
+    text = ProjectText(project.file, project.shown)
     _ = text.content  # a wrong path is the first thing to say
-    if (kind := _NO_YAML.get(opened.file.suffix)) is not None:
+    if (kind := _NO_YAML.get(project.file.suffix)) is not None:
         raise InvalidInput(
-            f"`{opened.shown}` is {kind}, not a run or project file",
+            f"`{project.shown}` is {kind}, not a run or project file",
             hint="name a YAML file that starts it: `sgpu init` writes a first one; or decorate a "
             "function with `@distributed` and call it from Python",
         )
     return text
 
 
-def _refuse_link_out(opened: Opened) -> None:
+def _refuse_link_out(project: Project) -> None:
     """Refuse a link out of the project: the project may be somebody else's, and must not make
     sgpu show other files of this user."""
-    file = opened.file
+    file = project.file
     assert file is not None  # noqa: S101  looked at before
-    if leads_out(file, opened.root, repository_top(opened.root) or opened.root, Path.cwd()):
+    if leads_out(file, project.root, repository_top(project.root) or project.root, Path.cwd()):
         raise SgpuError(
-            f"`{opened.shown}` is a link to `{os.path.realpath(file)}`, outside of the project",
+            f"`{project.shown}` is a link to `{os.path.realpath(file)}`, outside of the project",
             hint="copy the file here, or name the real file and give the project folder with "
             "`--project`",
             code="unreadable",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sgpu_decl.facts.file_kind import YAML_SUFFIXES
-from sgpu_decl.facts.location import ROOT_FILE, Location, Opened, absolute
+from sgpu_decl.facts.location import ROOT_FILE, absolute
 from sgpu_decl.facts.project_text import ProjectText, invalid_file
 from sgpu_decl.model.target import Mode
 from sgpu_decl.storing.stores import SharedPlace
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
     from sgpu_decl.config.file_reader import Overrides
     from sgpu_decl.config.state_reader import DeclaredState
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.facts.project import Project
 
 __all__ = ["misplaced_state", "shared_place"]
 
 _BLOCK = tuple(field.name for field in fields(SharedPlace) if field.name != "project")
 
 
-def shared_place(opened: Opened, location: Location) -> SharedPlace | None:
+def shared_place(project: "Project") -> SharedPlace | None:
     """Where machines share the state of a target; None where each machine has its own.
 
     Raises:
         InvalidInput: the file names a store, and the block is wrong; or another file names one.
     """
-    misplaced = misplaced_state(opened, location)
-    file = opened.root / ROOT_FILE
-    declared, findings = _declared(file, opened, location)
+    misplaced = misplaced_state(project)
+    file = project.root / ROOT_FILE
+    declared, findings = _declared(file, project)
     if misplaced or findings:
-        _refuse(opened.shown, misplaced)
+        _refuse(project.shown, misplaced)
         _refuse(os.path.relpath(file), findings)
     if declared is None:
         return None
-    project = _key(declared.project, declared.mode)
-    return SharedPlace(project=project, **{name: getattr(declared.block, name) for name in _BLOCK})
+    key = _key(declared.project, declared.mode)
+    return SharedPlace(project=key, **{name: getattr(declared.block, name) for name in _BLOCK})
 
 
 def _refuse(file: str, findings: "tuple[Diagnostic, ...]") -> None:
@@ -48,20 +49,20 @@ def _refuse(file: str, findings: "tuple[Diagnostic, ...]") -> None:
         raise invalid_file(file, findings)
 
 
-def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ...]":
+def misplaced_state(project: "Project") -> "tuple[Diagnostic, ...]":
     """The error of a project file which names a store, and is not the one whose store counts: all
     commands of a project have to find the same state, also those that name no file."""
-    file = opened.file
-    if file is None or absolute(file) == opened.root / ROOT_FILE:
+    file = project.file
+    if file is None or absolute(file) == project.root / ROOT_FILE:
         return ()
     if file.suffix not in YAML_SUFFIXES:
         return ()
-    declared, _ = _declared(file, opened, location)
+    declared, _ = _declared(file, project)
     if declared is None:
         return ()
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
-    counts = os.path.relpath(opened.root / ROOT_FILE)
+    counts = os.path.relpath(project.root / ROOT_FILE)
     return (
         Diagnostic(
             code="misplaced_state",
@@ -74,14 +75,14 @@ def misplaced_state(opened: Opened, location: Location) -> "tuple[Diagnostic, ..
 
 
 def _declared(
-    file: Path, opened: Opened, location: Location
+    file: Path, project: "Project"
 ) -> "tuple[DeclaredState | None, tuple[Diagnostic, ...]]":
     """What a file says about the state of a target."""
 
     def overrides() -> "Overrides":
         from sgpu_decl.facts.project_file import overrides_of
 
-        return overrides_of(opened, location)
+        return overrides_of(project)
 
     return ProjectText(file, os.path.relpath(file)).state(overrides)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_file import Validated, overrides_of
 from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.functions.call_refusals import refuse
@@ -39,17 +39,17 @@ class Declaration:
     arguments: Mapping[str, Json]
     parent: Parent
 
-    def read(self, opened: Opened, checkout: "Checkout") -> "Validated":
+    def read(self, project: Project, checkout: "Checkout") -> "Validated":
         """Validate the call as a run file.
 
         Raises:
             InvalidInput: the decorator, or the project file, holds errors.
         """
-        file = opened.root / PROJECT_FILE
-        project = ProjectText(file, os.path.relpath(file)).parsed if file.is_file() else None
-        if project is None and opened.target is not None:
+        file = project.root / PROJECT_FILE
+        parsed = ProjectText(file, os.path.relpath(file)).parsed if file.is_file() else None
+        if parsed is None and project.target is not None:
             raise InvalidInput(
-                f"`{self.origin.name}` cannot be called: there is no target `{opened.target}`",
+                f"`{self.origin.name}` cannot be called: there is no target `{project.target}`",
                 hint=f"declare it under `targets` in `{file}`, or leave the target out",
                 code="unknown_target",
             )
@@ -59,8 +59,8 @@ class Declaration:
             place=self.origin.place,
             spelled=self.settings.parameters,
             fallback=self._fallback(),
-            project=project,
-            overrides=overrides_of(opened, Location(), checkout),
+            project=parsed,
+            overrides=overrides_of(project, checkout),
             captured=self.settings.remote and _as_on_nodes(),
         )
         if loaded is None:

@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import has_errors
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.job import OURS, DesiredJob, JobHandle, handle_of
 from sgpu_decl.model.jsonable import canonical, digest
@@ -18,7 +18,7 @@ from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_diff import without_defaults
 
 
-def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str) -> Resource:
+def adopt(project: Project, declared: DeclaredJobs, text: str, job_id: str) -> Resource:
     """Record the job with that id at an address. A second call changes nothing.
 
     Args:
@@ -97,9 +97,7 @@ def _declared(declared: DeclaredJobs, text: str) -> LoadedJob:
     raise NotFound(f"the file declares no job `{text}`", hint=hint)
 
 
-def _recorded(
-    project: OpenedProject, address: Address, job_id: str, workspace: str
-) -> Resource | None:
+def _recorded(project: Project, address: Address, job_id: str, workspace: str) -> Resource | None:
     """The recorded job, if it has this address and id. Raises SgpuError: one of both is taken."""
     for resource in project.state().resources.values():
         if resource.address.kind is not Kind.JOB or (handle := handle_of(resource)) is None:

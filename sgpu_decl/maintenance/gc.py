@@ -14,7 +14,7 @@ from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.content.store.references import MISSING_SECONDS
 from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.maintenance.store_garbage import (
     UnseenOwner,
     collect_store,
@@ -67,7 +67,7 @@ class _Problems:
 
 
 def collect(
-    project: OpenedProject,
+    project: Project,
     rule: GcRule,
     *,
     dry_run: bool,
@@ -127,7 +127,7 @@ def collect(
 
 
 def _garbage(
-    project: OpenedProject,
+    project: Project,
     state: State,
     attempts: Collection[Attempt],
     rule: GcRule,
@@ -162,7 +162,7 @@ def _garbage(
 
 
 def _sizes(
-    project: OpenedProject, state: State, candidates: Iterable[Attempt], problems: _Problems
+    project: Project, state: State, candidates: Iterable[Attempt], problems: _Problems
 ) -> dict[AttemptRef, int | None]:
     by_backend: dict[str, list[Attempt]] = {}
     for attempt in candidates:
@@ -177,14 +177,14 @@ def _sizes(
     return sizes
 
 
-def _output_place(project: OpenedProject, state: State, attempt: Attempt) -> str | None:
+def _output_place(project: Project, state: State, attempt: Attempt) -> str | None:
     try:
         return project.backend(attempt.backend).attempts.output_place(state.launch_of(attempt))
     except BackendError:
         return UNKNOWN
 
 
-def _elsewhere(project: OpenedProject, state: State, attempt: Attempt) -> bool | None:
+def _elsewhere(project: Project, state: State, attempt: Attempt) -> bool | None:
     """Whether an attempt cannot be asked from here; None where its platform does not answer."""
     try:
         attempts = project.backend(attempt.backend).attempts
@@ -194,7 +194,7 @@ def _elsewhere(project: OpenedProject, state: State, attempt: Attempt) -> bool |
 
 
 def _free(
-    project: OpenedProject,
+    project: Project,
     writer: StateWriter,
     attempts: Iterable[Attempt],
     found: _Garbage,

@@ -1,7 +1,7 @@
 """`sgpu state claim`: a shared state gets another repository, or another folder of it."""
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.maintenance.state_migration import no_shared_state
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.storing.stores import shared_store
@@ -9,7 +9,7 @@ from sgpu_decl.storing.stores import shared_store
 __all__ = ["claim"]
 
 
-def claim(project: OpenedProject) -> ProjectHome:
+def claim(project: Project) -> ProjectHome:
     """Record that the shared state belongs to the repository and the folder of the project.
 
     Raises:

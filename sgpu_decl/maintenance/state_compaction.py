@@ -1,6 +1,6 @@
 """`sgpu state compact`: old entries of a shared state go, and proposals that have expired."""
 
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.maintenance.state_migration import no_shared_state
 
@@ -17,7 +17,7 @@ class CompactedState:
     proposals: int
 
 
-def compact(project: OpenedProject, *, older_than: float) -> CompactedState:
+def compact(project: Project, *, older_than: float) -> CompactedState:
     """Delete what is older than `older_than` seconds, and is not needed to go on.
 
     Raises:

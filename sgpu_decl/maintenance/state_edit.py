@@ -9,7 +9,7 @@ from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import ActiveRun, NotFound, SgpuError
 from sgpu_decl.facts.live_state import refs_in_launch
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.state import Resource
@@ -25,7 +25,7 @@ from sgpu_decl.runs.selectors import (
 )
 
 
-def move(project: OpenedProject, source: str, destination: str) -> tuple[Address, Address]:
+def move(project: Project, source: str, destination: str) -> tuple[Address, Address]:
     """Rename a resource, or all runs of a matrix by its name: their history and their folders
     follow. Returns the old and the new address.
 
@@ -53,7 +53,7 @@ def move(project: OpenedProject, source: str, destination: str) -> tuple[Address
     return old, new
 
 
-def remove(project: OpenedProject, text: str) -> Address:
+def remove(project: Project, text: str) -> Address:
     """Forget a resource; its attempts stay in history.
 
     Raises:
@@ -69,7 +69,7 @@ def remove(project: OpenedProject, text: str) -> Address:
 
 
 def _sources(
-    project: OpenedProject, resources: Mapping[Address, Resource], source: str, destination: str
+    project: Project, resources: Mapping[Address, Resource], source: str, destination: str
 ) -> list[Address]:
     """What has to be moved; where nothing has the name, the error says which names there are."""
     try:
@@ -154,7 +154,7 @@ def _parse(text: str, like: Address) -> Address:
 
 
 def _refuse_active(
-    project: OpenedProject, addresses: Collection[Address], why: str, *, seen: bool = False
+    project: Project, addresses: Collection[Address], why: str, *, seen: bool = False
 ) -> None:
     """`seen` leaves those out that cannot be asked now: their place may be gone for good. Also
     those whose launch was begun, and nobody here can say whether they were started."""
@@ -176,7 +176,7 @@ def _refuse_active(
         )
 
 
-def _refuse_needed(project: OpenedProject, addresses: Collection[Address]) -> None:
+def _refuse_needed(project: Project, addresses: Collection[Address]) -> None:
     recorded = project.states.read_all()
     for needed, active in needed_by_active(recorded[1] if recorded else ()).items():
         if needed.address in addresses:
@@ -186,6 +186,6 @@ def _refuse_needed(project: OpenedProject, addresses: Collection[Address]) -> No
             )
 
 
-def _wait_for(project: OpenedProject, ref: AttemptRef) -> str:
+def _wait_for(project: Project, ref: AttemptRef) -> str:
     command = project.shell_command(f"wait {shlex.quote(str(ref))}")
     return f"wait for it with {command}, or cancel it first"

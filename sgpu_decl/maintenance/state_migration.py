@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.storing.migration import migrate as copy_to
 from sgpu_decl.storing.stores import local_store
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.migration import Migrated
 
 
-def migrate(project: OpenedProject) -> "Migrated":
+def migrate(project: Project) -> "Migrated":
     """Copy the state of this machine, with its history, to the shared store. Runs that were
     launched here are known there as runs of this machine.
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.migration import restore
 from sgpu_decl.storing.state_json import UNREADABLE, problem_of, state_from_json
@@ -21,7 +21,7 @@ class PushedState:
     attempts: int
 
 
-def push(project: OpenedProject, file: Path) -> PushedState:
+def push(project: Project, file: Path) -> PushedState:
     """Record a state that was printed, in the place of what is there.
 
     Raises:

@@ -11,7 +11,7 @@ import platformdirs
 from sgpu_decl.atomic_files import delete_left
 from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.environments.declared.build_lock import builds_in, remove_leftovers
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.scratch_folders import delete_left_scratch
 from sgpu_decl.storing.stores import open_state_store
@@ -33,7 +33,7 @@ def collect_store(store: ContentStore[Any], *, dry_run: bool) -> int:
     return store.collect(_presence, dry_run=dry_run)
 
 
-def delete_leftovers(project: OpenedProject) -> None:
+def delete_leftovers(project: Project) -> None:
     """Delete what killed processes left half-written beside the state, in caches, where
     environments are built, and in the temporary folder."""
     caches = Path(platformdirs.user_cache_path("sgpu"))

@@ -15,7 +15,7 @@ from sgpu_decl.runs.environment_lookup import environment_named
 from sgpu_decl.staging.code_diff import code_diff
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.opened_project import OpenedProject
+    from sgpu_decl.facts.project import Project
     from sgpu_decl.model.launch import LaunchInputs
     from sgpu_decl.model.run_table import RunTable
 
@@ -23,7 +23,7 @@ __all__ = ["compare_attempts"]
 
 
 def compare_attempts(
-    project: "OpenedProject",
+    project: "Project",
     table: "RunTable",
     inputs: "Sequence[LaunchInputs]",
 ) -> AttemptDiff:
@@ -60,7 +60,7 @@ def compare_attempts(
 
 
 def _code(
-    project: "OpenedProject", names: Sequence[str], inputs: "Sequence[LaunchInputs]"
+    project: "Project", names: Sequence[str], inputs: "Sequence[LaunchInputs]"
 ) -> tuple[tuple[FileDiff, ...], Sequence[str]]:
     digests = [item.code_digest for item in inputs if item.code_digest is not None]
     if len(digests) < len(inputs):  # calls on this machine import the files as they are
@@ -85,7 +85,7 @@ def _code(
 
 
 def _packages(
-    project: "OpenedProject", names: Sequence[str], inputs: "Sequence[LaunchInputs]"
+    project: "Project", names: Sequence[str], inputs: "Sequence[LaunchInputs]"
 ) -> tuple[tuple[PackageChange, ...], Sequence[str]]:
     if len({(item.environment_digest, item.packages_digest) for item in inputs}) == 1:
         return (), ()

@@ -19,7 +19,7 @@ from sgpu_decl.runs.selectors import resource_named, split_attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.content.manifest import Manifest
-    from sgpu_decl.facts.opened_project import OpenedProject
+    from sgpu_decl.facts.project import Project
 
 THIS = "this"
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{4,64})")
@@ -38,7 +38,7 @@ def in_a_project(text: str) -> bool:
     return text.startswith("environment.") or split_attempt(text)[1] is not None
 
 
-def environment_named(text: str, *, project: "OpenedProject") -> Environment:
+def environment_named(text: str, *, project: "Project") -> Environment:
     """The environment that `text` means: a base, `this`, a lock file, an attempt, a declared one,
     or the start of a staged one's digest.
 
@@ -83,7 +83,7 @@ def _locked(text: str) -> Environment:
     )
 
 
-def _staged(text: str, project: "OpenedProject") -> Environment:
+def _staged(text: str, project: "Project") -> Environment:
     digests = project.environments.digests(text.removeprefix("sha256:"))
     if len(digests) > 1:
         raise NotFound(
@@ -111,7 +111,7 @@ def _of_manifest(manifest: "Manifest", name: str, kind: EnvironmentKind) -> Envi
     )
 
 
-def _recorded(text: str, project: "OpenedProject") -> Environment:
+def _recorded(text: str, project: "Project") -> Environment:
     """A declared environment as it was applied last."""
     resource = resource_named(project.state().resources, text)
     spec = json.loads(resource.spec)
@@ -130,7 +130,7 @@ def _recorded(text: str, project: "OpenedProject") -> Environment:
     )
 
 
-def _found_by(text: str, project: "OpenedProject") -> Environment:
+def _found_by(text: str, project: "Project") -> Environment:
     """What the ranks of an attempt found, as it was recorded."""
     ref = ProjectRuns(project).find_one(text)
     attempt = next((item for item in project.states.history(ref.address) if item.ref == ref), None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.job_spec import job_backend_for
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.job_rules import JobRules, JobStart
@@ -14,7 +14,7 @@ from sgpu_decl.model.job_view import JobLaunch, JobView
 from sgpu_decl.model.state import Resource
 
 
-def describe_job(project: OpenedProject, job: Resource) -> JobView:
+def describe_job(project: Project, job: Resource) -> JobView:
     """What is recorded of a job, and what is seen where it is kept."""
     handle = recorded_handle(job) if job.remote else None
     document, last, error = _seen(project, job, handle)
@@ -60,7 +60,7 @@ def _state(start: JobStart, document: Mapping[str, Any] | None, error: BackendEr
 _Seen = tuple[dict[str, Any] | None, JobLaunch | None, BackendError | None]
 
 
-def _seen(project: OpenedProject, job: Resource, handle: JobHandle | None) -> _Seen:
+def _seen(project: Project, job: Resource, handle: JobHandle | None) -> _Seen:
     """The document of a job (`None` if it does not exist) and its newest launch; or why the
     platform cannot be asked."""
     if handle is None:

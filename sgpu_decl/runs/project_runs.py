@@ -21,7 +21,7 @@ from sgpu_decl.facts.live_state import (
     unanswered,
     unseen,
 )
-from sgpu_decl.facts.opened_project import OpenedProject
+from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
@@ -56,7 +56,7 @@ SHORTEST = 0.002  # and at first: a run may be over at once
 class ProjectRuns:
     """The attempts of one project and target, as their backends and the history know them."""
 
-    def __init__(self, project: OpenedProject) -> None:
+    def __init__(self, project: Project) -> None:
         self._project = project
         self._records: dict[AttemptRef, LaunchRecord] = {}  # they never change
         self._recorded_active: set[AttemptRef] = set()
@@ -102,7 +102,7 @@ class ProjectRuns:
                 + " says how its last launch went, and where its logs are",
             )
         if not resources:
-            hint = other_targets_hint(self._project.states, self._project.opened.target)
+            hint = other_targets_hint(self._project.states, self._project.target)
             raise NotFound(
                 f"no run matches `{name}`", hint=hint or "no run was launched from here yet"
             )
@@ -135,7 +135,7 @@ class ProjectRuns:
         resources = self._believed().resources.values()
         live = [item.last for item in resources if item.last is not None and not item.gone]
         if not live:
-            hint = other_targets_hint(self._project.states, self._project.opened.target)
+            hint = other_targets_hint(self._project.states, self._project.target)
             raise NotFound("there is no run here", hint=hint or "`sgpu apply` launches runs")
         last = max(live, key=lambda attempt: (attempt.created_at, attempt.ref))
         return last.ref, len(live) - 1
@@ -147,16 +147,16 @@ class ProjectRuns:
         Raises:
             NotFound: there are none.
         """
-        opened = self._project.opened
+        project = self._project
         resources = self._believed().resources.values()
         names = {
             item.address.name
             for item in resources
-            if item.last is not None and not item.gone and item.owner == opened.owner
+            if item.last is not None and not item.gone and item.owner == project.owner
         }
         if not names:
             raise NotFound(
-                f"no run of `{opened.shown}` was launched",
+                f"no run of `{project.shown}` was launched",
                 hint=self._project.shell_command("apply") + " launches its runs",
             )
         return tuple(sorted(names))

@@ -106,8 +106,8 @@ def test_the_same_run_applied_twice_at_once_is_launched_once(sgpu: Shell) -> Non
 AT_ONE_MOMENT = """\
 import sys
 from datetime import UTC, datetime
-from sgpu_decl.facts import opened_project
-opened_project.now = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+from sgpu_decl.facts import project
+project.now = lambda: datetime(2026, 1, 1, tzinfo=UTC)
 from sgpu_decl.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -1,5 +1,5 @@
-"""One opened project and target: its state store, the stores of code and environments, its
-backends."""
+"""One project and target: its folder, its file, its state, the stores of code and environments,
+its backends."""
 
 import copy
 import os
@@ -13,10 +13,20 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.facts.location import Location, Opened, shell_command
+from sgpu_decl.errors import BackendError, InvalidInput, NotFound, SgpuError
+from sgpu_decl.facts.location import (
+    Location,
+    absolute,
+    chosen_target,
+    current_folder,
+    default_file,
+    nearest_project,
+    refuse_unreadable_name,
+)
 from sgpu_decl.model.backend_kinds import BackendKind, kind_named, our_kinds
 from sgpu_decl.model.state import State
+from sgpu_decl.model.target import BASE, target_option
+from sgpu_decl.storing.state_folder import state_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
 from sgpu_decl.storing.stores import (
     local_proposals,
@@ -40,39 +50,74 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.proposals import ProposalStore
     from sgpu_decl.storing.stores import SharedPlace, SharedStateStore
 
-__all__ = ["OpenedProject", "now"]
+__all__ = ["Project", "now"]
 
 
-class OpenedProject:
-    """What every call works on. Cheap to make; reads what it needs when it needs it. `patience`
-    says how long a command that writes waits for the lock of the state."""
+class Project:
+    """What every call works on. Cheap to make; reads what it needs when it needs it. YAML is parsed
+    at once only if the file may name the target, and nothing else does.
 
-    def __init__(self, opened: Opened, location: Location, patience: Patience = AT_ONCE) -> None:
-        self.opened = opened
-        self.patience = patience
+    Args:
+        location: the options that choose it, and change its file.
+        here: the folder of the command; by default the current one.
+        patience: how long a command that writes waits for the lock of the state.
+
+    Attributes:
+        root: its folder, absolute.
+        file: the run or project file that is read, if there is one.
+        shown: the file as the user named it.
+        target: `None` for what is applied without a target.
+        target_named: whether `-t` or `SGPU_TARGET` names the target, and not the file.
+        guarded: whether interpreters of the project may not be run.
+
+    Raises:
+        NotFound: the folder given as project, or the current one, is not there.
+        InvalidInput: the file, which may name the target, is no YAML.
+        SgpuError: the project or its state cannot lie where they would.
+    """
+
+    def __init__(
+        self, location: Location, *, here: Path | None = None, patience: Patience = AT_ONCE
+    ) -> None:
+        if location.project is not None and not location.project.is_dir():
+            raise NotFound(
+                f"project folder `{location.project}` does not exist",
+                hint="give an existing folder",
+            )
+        here = here or current_folder()
         self.location = location
-        self.root = self._checkout = opened.root
-        self.state_dir = opened.state_dir
+        self.patience = patience
+        self.file = location.file or default_file(location.project, here)
+        self.shown = os.fspath(self.file) if self.file else ""
+        start = self.file.parent if self.file else here
+        self.root = (location.project or nearest_project(start)).resolve()
+        self._checkout = self.root
+        self.target, self.target_named = chosen_target(location, self.file, self.root)
+        self.state_dir, note = state_folder(self.root, self.target or BASE)
+        self.notes = (note,) if note else ()
+        for path in (self.root, self.state_dir, *([absolute(self.file)] if self.file else [])):
+            refuse_unreadable_name(path)
         self._states: StateStore | None = None
         self._closed = False
         self._lineage: str | None = None
         self._backends: dict[str, Backend] = {}
         self._pythons: dict[bool, Pythons] = {}
-        self.guarded = True  # whether interpreters of the project may not be run
+        self.guarded = True
         self._job_backends: dict[BackendOptions, JobBackend] = {}
 
-    def at(self, opened: Opened, variable_files: Sequence[Path]) -> "OpenedProject":
+    @property
+    def owner(self) -> str | None:
+        """The file relative to the project, as state and plans name it."""
+        return None if self.file is None else os.path.relpath(absolute(self.file), self.root)
+
+    def at(self, root: Path, file: Path, variable_files: Sequence[Path]) -> "Project":
         """The same project with other files, those of values included: its state, stores and
         backends are shared."""
         _ = self._context  # of the project, for backends that only the other files name
         other = copy.copy(self)
-        other.opened = opened
-        other.root = opened.root
+        other.root, other.file = root, file
         other.location = replace(
-            self.location,
-            file=opened.file,
-            project=opened.root,
-            variable_files=tuple(variable_files),
+            self.location, file=file, project=root, variable_files=tuple(variable_files)
         )
         return other
 
@@ -141,7 +186,7 @@ class OpenedProject:
         """
         from sgpu_decl.facts.shared_state import shared_place
 
-        return shared_place(self.opened, self.location)
+        return shared_place(self)
 
     def commit(self) -> str | None:
         """The git commit of the project."""
@@ -197,7 +242,7 @@ class OpenedProject:
     def _backend_blocks(self, owner: str) -> "tuple[BackendOptions, ...]":
         from sgpu_decl.facts.backend_blocks import backend_blocks
 
-        return backend_blocks(self.opened, self.location, owner)
+        return backend_blocks(self, owner)
 
     def job_backend(self, block: "BackendOptions", recorded_by: str | None = None) -> "JobBackend":
         """What keeps the jobs that a `backend` block names, opened once. It shares the connections
@@ -291,8 +336,28 @@ class OpenedProject:
         self._job_backends.clear()
 
     def shell_command(self, words: str) -> str:
-        """A command about this project and target, as a shell in the current folder takes it."""
-        return shell_command(words, self.opened)
+        """A command about this project and target, for a shell in the current folder: `sgpu logs
+        'train#1'`, with the target, and with the project or the file if they would not be found
+        from there."""
+        where = target_option(self.target)
+        name, *rest = words.split(" ", 2)
+        found = Location(target=self.target or BASE)
+        try:
+            project = Project(found)
+            named = self.file is not None and self.file.is_file()
+            if named and _lacks_file(name, rest) and not _same_file(project, self):
+                words = " ".join((name, shlex.quote(self.shown), *rest))
+                found = replace(found, file=self.file)
+                project = Project(found)
+            is_here = project.root == self.root
+        except NotFound:  # the current folder is gone
+            is_here = False
+        if not is_here:
+            where += f" --project {shlex.quote(os.fspath(self.root))}"
+            found = replace(found, project=self.root)
+        if self.target is None and _names_another(replace(found, target=None)):
+            where += f" -t {BASE}"
+        return f"`sgpu {words}{where}`"
 
     def close_tracked(self) -> None:
         """Close MLflow runs of this project that are still open though their attempts have
@@ -315,6 +380,24 @@ class OpenedProject:
             lineage=lineage or self.state().lineage,
             patience=patience or self.patience,
         )
+
+
+def _names_another(location: Location) -> bool:
+    """Whether a command that names no target is about one all the same."""
+    try:
+        return Project(location).target is not None
+    except (NotFound, InvalidInput):
+        return False
+
+
+def _lacks_file(name: str, rest: list[str]) -> bool:
+    """Whether a command reads the default file, as it names none."""
+    return name in ("validate", "plan", "apply") and not (rest and not rest[0].startswith("-"))
+
+
+def _same_file(one: Project, other: Project) -> bool:
+    files = [absolute(project.file) if project.file else None for project in (one, other)]
+    return files[0] == files[1]
 
 
 def _refuse_left_behind(local: Path) -> None:
