@@ -43,6 +43,7 @@ def file_options(command: Command) -> Command:
     @click.option(
         "--var-file",
         "variable_files",
+        type=Path,
         multiple=True,
         metavar="FILE",
         shell_complete=completed_by("files"),
@@ -66,7 +67,7 @@ def set_option(command: Command) -> Command:
     @project_option
     @functools.wraps(command)
     def with_source(
-        *, sets: tuple[tuple[str, str], ...], project: str | None, **values: Any
+        *, sets: tuple[tuple[str, str], ...], project: Path | None, **values: Any
     ) -> object:
         return command(source=ProjectSource(sets=sets, project=project), **values)
 

@@ -42,33 +42,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectSource:
-    """Which project and target a command is about, what overrides values of the file that it reads,
-    for how many seconds a command that writes the state waits for its lock, and whether one that
-    reads a shared state leaves its store alone."""
+class ProjectSource(Location):
+    """The options that choose the project of a command, and for how many seconds a command that
+    writes the state waits for its lock."""
 
-    target: str | None = None
-    project: str | None = None
-    variables: tuple[tuple[str, str], ...] = ()
-    variable_files: tuple[str, ...] = ()
-    sets: tuple[tuple[str, str], ...] = ()
     lock_timeout: float = 0
-    offline: bool = False
-
-    def location(self, file: str | None = None) -> "Location":
-        return Location(
-            file=Path(file) if file is not None else None,
-            project=Path(self.project) if self.project is not None else None,
-            target=self.target,
-            variables=self.variables,
-            variable_files=tuple(map(Path, self.variable_files)),
-            sets=self.sets,
-            offline=self.offline,
-        )
 
     def session(self, file: str | None = None) -> "Session":
         """Open the project until the command ends, and show the notes on where its state lies."""
-        session = _opened(Session.open(self.location(file), _patience(self.lock_timeout)))
+        session = _opened(Session.open(self._of(file), _patience(self.lock_timeout)))
         if self.offline and session.in_project:
             _note_copy(session)
         return session
@@ -77,11 +59,11 @@ class ProjectSource:
         """Open the project of a run that no file describes yet. `text` is what its file holds if
         `file` is written, or would hold."""
         patience = _patience(self.lock_timeout)
-        return _opened(Session.for_text(text, self.location(file), patience))
+        return _opened(Session.for_text(text, self._of(file), patience))
 
     def saved(self, plan: Path) -> "tuple[Session, Prepared]":
         """Load a saved plan, and open the project that it was made for."""
-        session, prepared = Session.open_saved(plan, self.location(), _patience(self.lock_timeout))
+        session, prepared = Session.open_saved(plan, self, _patience(self.lock_timeout))
         return _opened(session), prepared
 
     def recorded(self, file: str | None = None) -> "Session":
@@ -94,8 +76,11 @@ class ProjectSource:
 
     def environment(self, name: str) -> "Environment":
         """The environment of that name. The project is opened if the name needs it."""
-        with Session.open(self.location()) as session:
+        with Session.open(self) as session:
             return session.environment(name)
+
+    def _of(self, file: str | None) -> "ProjectSource":
+        return self if file is None else replace(self, file=Path(file))
 
 
 target_option = click.option(
@@ -107,6 +92,7 @@ target_option = click.option(
 )
 project_option = click.option(
     "--project",
+    type=Path,
     metavar="DIR",
     shell_complete=completed_by("folders"),
     help="The project folder; its state is in `DIR/.sgpu/`.",
@@ -119,7 +105,7 @@ def project_options(command: Command) -> Command:
     @target_option
     @project_option
     @functools.wraps(command)
-    def with_source(*, target: str | None, project: str | None, **rest: object) -> object:
+    def with_source(*, target: str | None, project: Path | None, **rest: object) -> object:
         return command(source=ProjectSource(target=target, project=project), **rest)
 
     return with_source  # type: ignore[return-value]  # click calls it by keyword
