@@ -22,12 +22,12 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience
 if TYPE_CHECKING:
     from sgpu_decl.api.doctor_calls import DoctorCalls
     from sgpu_decl.api.job_calls import JobCalls
-    from sgpu_decl.api.state_calls import StateCalls
     from sgpu_decl.applying.apply_result import Applied
     from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.project_file import Validated
+    from sgpu_decl.maintenance.project_state import ProjectState
     from sgpu_decl.model.address import Address
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.event import ApplyEvent
@@ -469,11 +469,11 @@ class Session:
         return JobCalls(self._project, lambda: self._read(Checkout(self.root)).loaded)
 
     @cached_property
-    def state(self) -> "StateCalls":
+    def state(self) -> "ProjectState":
         """The calls about the recorded state: show, move, remove, unlock."""
-        from sgpu_decl.api.state_calls import StateCalls
+        from sgpu_decl.maintenance.project_state import ProjectState
 
-        return StateCalls(self._project)
+        return ProjectState(self._project)
 
     @cached_property
     def doctor(self) -> "DoctorCalls":
