@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sgpu_decl.api.session import Session
     from sgpu_decl.applying.plan_file import load_plan, refuse_taken
     from sgpu_decl.applying.prepared import Prepared
+    from sgpu_decl.backends.platform_checks import PlatformChecks
+    from sgpu_decl.doctor.profile_file import load_profile
     from sgpu_decl.environments.package_lists.package_diff import difference
     from sgpu_decl.facts.file_kind import is_saved_plan
     from sgpu_decl.facts.location import Location, current_folder
@@ -24,6 +26,7 @@ __all__ = [
     "Location",
     "Patience",
     "PlanOptions",
+    "PlatformChecks",
     "Prepared",
     "Session",
     "base_requirements",
@@ -32,6 +35,7 @@ __all__ = [
     "is_saved_plan",
     "is_whole_name",
     "load_plan",
+    "load_profile",
     "refuse_taken",
     "refuse_warnings",
     "split_attempt",
@@ -42,6 +46,7 @@ if not TYPE_CHECKING:
         "Location": "facts.location",
         "Patience": "storing.state_store",
         "PlanOptions": "model.plan_options",
+        "PlatformChecks": "backends.platform_checks",
         "Prepared": "applying.prepared",
         "Session": "api.session",
         "base_requirements": "api.environment_calls",
@@ -50,6 +55,7 @@ if not TYPE_CHECKING:
         "is_saved_plan": "facts.file_kind",
         "is_whole_name": "runs.selectors",
         "load_plan": "applying.plan_file",
+        "load_profile": "doctor.profile_file",
         "refuse_taken": "applying.plan_file",
         "refuse_warnings": "facts.project_file",
         "split_attempt": "runs.selectors",

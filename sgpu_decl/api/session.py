@@ -20,11 +20,11 @@ from sgpu_decl.storing.state_folder import is_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
-    from sgpu_decl.api.doctor_calls import DoctorCalls
     from sgpu_decl.api.job_calls import JobCalls
     from sgpu_decl.applying.apply_result import Applied
     from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.doctor.project_doctor import ProjectDoctor
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.project_file import Validated
     from sgpu_decl.maintenance.project_state import ProjectState
@@ -167,7 +167,7 @@ class Session:
     @property
     def in_project(self) -> bool:
         """Whether there is a project here: a file with a default name, or a state."""
-        return self._project.file is not None or is_folder(self.state_dir.parent)
+        return self._project.in_project
 
     @property
     def file(self) -> Path | None:
@@ -476,11 +476,11 @@ class Session:
         return ProjectState(self._project)
 
     @cached_property
-    def doctor(self) -> "DoctorCalls":
+    def doctor(self) -> "ProjectDoctor":
         """Checks of this machine, of the project, and of the platforms of the target."""
-        from sgpu_decl.api.doctor_calls import DoctorCalls
+        from sgpu_decl.doctor.project_doctor import ProjectDoctor
 
-        return DoctorCalls(self._project, in_project=self.in_project)
+        return ProjectDoctor(self._project)
 
     def environment(self, text: str) -> "Environment":
         """The environment that `text` means: a base, `this`, a lock file, the start of a staged

@@ -96,7 +96,7 @@ def workspace_command(
     )  # fmt: skip
     measured = None
     if profile is not None:
-        from sgpu_decl.api.doctor_calls import load_profile
+        from sgpu_decl.api import load_profile
 
         measured = load_profile(Path(profile), profile)
         if measured.not_emulated:

@@ -18,8 +18,7 @@ from sgpu_decl.model.probe import ACTS, ProbeOptions
 from sgpu_decl.views.doctor_text import probe_cost_text
 
 if TYPE_CHECKING:
-    from sgpu_decl.api import Session
-    from sgpu_decl.api.doctor_calls import PlatformChecks
+    from sgpu_decl.api import PlatformChecks, Session
     from sgpu_decl.model.doctor_finding import Finding
 
 __all__ = ["probe_findings", "probe_options", "sigterm_as_interrupt"]

@@ -34,22 +34,22 @@ from sgpu_decl.system_errors import advice, error_text
 __all__ = ["check_machine"]
 
 
-def check_machine(project: Project, *, in_project: bool) -> Generator[Finding, None, None]:
+def check_machine(project: Project) -> Generator[Finding, None, None]:
     """Check what runs on this machine need. In a project, check also its file, its state and the
     needs of its runs. Nothing is changed and nothing is stopped."""
     runs: tuple[LoadedRun, ...] = ()
     if project.file is not None:
         finding, runs = _file(project)
         yield finding
-    elif in_project:
+    elif project.in_project:
         where = f"`{project.root}` has no `sgpu.yml` and no `run.yaml`"
         yield ok("file", f"{where}: the needs of its runs are not checked")
-    for check, findings in _checks(project, runs, in_project=in_project):
+    for check, findings in _checks(project, runs):
         yield from _findings_of(check, findings)
 
 
 def _checks(
-    project: Project, runs: tuple[LoadedRun, ...], *, in_project: bool
+    project: Project, runs: tuple[LoadedRun, ...]
 ) -> Iterator[tuple[str, Iterator[Finding]]]:
     """The checks with their names. Each starts when its findings are read."""
     with nvml_loaded():
@@ -66,7 +66,7 @@ def _checks(
     yield "ports", check_network()
     yield "uv", check_programs(runs, project.root)
     state = None
-    if in_project:
+    if project.in_project:
         home, base = project.state_dir.parent, yaml_folder(project)
         yield "mlflow", check_tracking_stores(runs, home=home, base=base, environ=os.environ)
         yield "state", check_state(project.states, target_option(project.target))

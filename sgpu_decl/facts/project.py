@@ -26,7 +26,7 @@ from sgpu_decl.facts.location import (
 from sgpu_decl.model.backend_kinds import BackendKind, kind_named, our_kinds
 from sgpu_decl.model.state import State
 from sgpu_decl.model.target import BASE, target_option
-from sgpu_decl.storing.state_folder import state_folder
+from sgpu_decl.storing.state_folder import is_folder, state_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
 from sgpu_decl.storing.stores import (
     local_proposals,
@@ -104,6 +104,11 @@ class Project:
         self._pythons: dict[bool, Pythons] = {}
         self.guarded = True
         self._job_backends: dict[BackendOptions, JobBackend] = {}
+
+    @property
+    def in_project(self) -> bool:
+        """Whether there is a project: a file with a default name or another one, or a state."""
+        return self.file is not None or is_folder(self.state_dir.parent)
 
     @property
     def owner(self) -> str | None:

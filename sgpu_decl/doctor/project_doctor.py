@@ -1,44 +1,54 @@
-"""The calls of `sgpu doctor`: checks of this machine, and of what a target uses."""
+"""`sgpu doctor`: checks of this machine, of a project, and of what its target uses."""
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.platform_checks import PlatformChecks
+from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.doctor import last_findings
 from sgpu_decl.doctor.machine import check_machine
 from sgpu_decl.doctor.profile_file import check_new
-from sgpu_decl.doctor.target_checks import check_target, platforms_of
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.project import Project
+from sgpu_decl.facts.project_file import read_file
+from sgpu_decl.model.backend_kinds import is_remote
+from sgpu_decl.model.doctor_finding import Finding, fail
 from sgpu_decl.model.target import BASE
 
-if TYPE_CHECKING:
-    from sgpu_decl.model.assumptions import Profile
-    from sgpu_decl.model.doctor_finding import Finding
-
-__all__ = ["DoctorCalls", "PlatformChecks", "load_profile"]
+__all__ = ["ProjectDoctor"]
 
 
-class DoctorCalls:
+class ProjectDoctor:
     """`Session.doctor`."""
 
-    def __init__(self, project: Project, *, in_project: bool) -> None:
+    def __init__(self, project: Project) -> None:
         self._project = project
-        self._in_project = in_project
         self._folder = project.state_dir.parent / "doctor"
         self._target = project.target or BASE
 
-    def machine(self) -> "Generator[Finding, None, None]":
+    def machine(self) -> Generator[Finding, None, None]:
         """Check this machine and this project; yields findings as they come. Changes nothing."""
-        return check_machine(self._project, in_project=self._in_project)
+        return check_machine(self._project)
 
-    def target(self) -> "Generator[Finding, None, None]":
+    def target(self) -> Generator[Finding, None, None]:
         """Check for free what the runs of the target are for: platforms, and this machine where
         some run here. Whoever stops early closes the generator: what is written to a workspace is
         removed again."""
-        return check_target(self._project, in_project=self._in_project)
+        try:
+            blocks, elsewhere = _blocks(self._project)
+        except SgpuError:  # the check of the machine reports it
+            yield from self.machine()
+            return
+        if len(elsewhere) < len(blocks) or not blocks:
+            yield from self.machine()
+        for block in elsewhere:
+            try:
+                yield from self._project.checks(block).free()
+            except SgpuError as error:
+                yield fail("backend", error.message, error.hint)
 
-    def platforms(self) -> "tuple[PlatformChecks, ...]":
+    def platforms(self) -> tuple[PlatformChecks, ...]:
         """What can be measured of the platforms that the target uses.
 
         Raises:
@@ -46,15 +56,16 @@ class DoctorCalls:
             InvalidInput: it holds errors.
             BackendError: all of its runs are for this machine.
         """
-        return platforms_of(self._project)
+        blocks, elsewhere = _blocks(self._project)
+        return tuple(self._project.checks(block) for block in elsewhere or blocks)
 
     def keep(
         self,
         kind: str,
-        findings: "Sequence[Finding]",
+        findings: Sequence[Finding],
         profile: Path | None = None,
         *,
-        only: "Sequence[str]" = (),
+        only: Sequence[str] = (),
     ) -> Path | None:
         """Keep what was found of a target, for a report and for the workspace emulator.
 
@@ -85,19 +96,20 @@ class DoctorCalls:
         """Refuse to check a workspace if its profile could not be written. Raises SgpuError."""
         check_new(file)
 
-    def kept(self) -> "tuple[Finding, ...]":
+    def kept(self) -> tuple[Finding, ...]:
         """What the last check of the target found. Raises NotFound: there was none."""
         return last_findings.read_findings(self._folder, self._target)
 
 
-def load_profile(file: Path, shown: str) -> "Profile":
-    """Read the profile of a workspace that a user names.
-
-    Raises:
-        NotFound: there is no file.
-        InvalidInput: it is no profile; all that is wrong is in `diagnostics`.
-        SgpuError: it cannot be read.
-    """
-    from sgpu_decl.doctor.profile_file import load_profile
-
-    return load_profile(file, shown)
+def _blocks(project: Project) -> tuple[list[BackendOptions], list[BackendOptions]]:
+    """The different `backend` blocks of the runs and jobs of the file, and those of platforms."""
+    loaded = read_file(project).loaded
+    jobs = DeclaredJobs.of(loaded, "")
+    blocks: list[BackendOptions] = []
+    for block in (
+        *(run.config.backend for run in loaded.runs),
+        *(jobs.backend_of(job) for job in loaded.jobs),
+    ):
+        if block not in blocks:  # a block with a mapping has no hash
+            blocks.append(block)
+    return blocks, [block for block in blocks if is_remote(block.kind)]
