@@ -20,13 +20,13 @@ from sgpu_decl.storing.state_folder import is_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
-    from sgpu_decl.api.job_calls import JobCalls
     from sgpu_decl.applying.apply_result import Applied
     from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.doctor.project_doctor import ProjectDoctor
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.project_file import Validated
+    from sgpu_decl.maintenance.project_jobs import ProjectJobs
     from sgpu_decl.maintenance.project_state import ProjectState
     from sgpu_decl.model.address import Address
     from sgpu_decl.model.call import Call
@@ -461,12 +461,12 @@ class Session:
         return ProjectRuns(self._project)
 
     @cached_property
-    def jobs(self) -> "JobCalls":
+    def jobs(self) -> "ProjectJobs":
         """The calls about jobs: find, show, adopt."""
-        from sgpu_decl.api.job_calls import JobCalls
         from sgpu_decl.facts.checkout import Checkout
+        from sgpu_decl.maintenance.project_jobs import ProjectJobs
 
-        return JobCalls(self._project, lambda: self._read(Checkout(self.root)).loaded)
+        return ProjectJobs(self._project, lambda: self._read(Checkout(self.root)).loaded)
 
     @cached_property
     def state(self) -> "ProjectState":

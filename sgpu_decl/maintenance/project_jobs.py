@@ -1,4 +1,4 @@
-"""The calls about jobs of a project."""
+"""The jobs of a project: found, shown and adopted."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.job_view import JobView
 
 
-class JobCalls:
+class ProjectJobs:
     """`Session.jobs`. `read` gives the content of the project's file."""
 
     def __init__(self, project: Project, read: "Callable[[], Loaded]") -> None:
