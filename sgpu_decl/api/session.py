@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -45,19 +45,12 @@ class Session:
     """A project and a target. Opening one is cheap: files, state and backends are read when a call
     needs them. Close it with `close`, or use it in a `with` block."""
 
-    def __init__(
-        self,
-        project: Project,
-        declared: "Callable[[Project, Checkout], Validated] | None" = None,
-        path: tuple[str, ...] | None = None,
-    ) -> None:
+    def __init__(self, project: Project) -> None:
         self.root = project.root
         self.notes = project.notes
         self.target = project.target
         self.state_dir = project.state_dir
         self._project = project
-        self._declared = declared
-        self._path = path
 
     @classmethod
     def open(cls, location: Location, patience: Patience = AT_ONCE) -> "Session":
@@ -117,7 +110,7 @@ class Session:
         Raises:
             NotFound: the project folder, or the current one, does not exist.
         """
-        return cls(Project(location), declared, path)
+        return cls(Project(location, declared=declared, call_path=path))
 
     @classmethod
     def for_text(cls, text: str, location: Location, patience: Patience = AT_ONCE) -> "Session":
@@ -131,8 +124,9 @@ class Session:
 
         file = location.file or Path(COMMAND_FILE)
         target = location.target or BASE  # the text declares no targets
-        project = Project(replace(location, file=file, target=target), patience=patience)
-        return cls(project, lambda project, checkout: read_text(text, project, checkout))
+        located = replace(location, file=file, target=target)
+        declared = partial(read_text, text)
+        return cls(Project(located, patience=patience, declared=declared))
 
     def __enter__(self) -> Self:
         return self
@@ -240,14 +234,6 @@ class Session:
 
         return check_file(self._project)
 
-    def _read(self, checkout: "Checkout") -> "Validated":
-        """The content of the file for the target, with the findings about the file alone."""
-        if self._declared is not None:
-            return self._declared(self._project, checkout)
-        from sgpu_decl.facts.project_file import read_file
-
-        return read_file(self._project, checkout)
-
     def graph(self) -> "ProjectGraph":
         """The runs, jobs and environments of the file for the target, and which uses which.
 
@@ -255,10 +241,9 @@ class Session:
             InvalidInput: the file holds errors.
             NotFound: there is no file.
         """
-        from sgpu_decl.facts.checkout import Checkout
         from sgpu_decl.planning.project_graph import graph_of
 
-        return graph_of(self._read(Checkout(self.root)).loaded)
+        return graph_of(self._project.read().loaded)
 
     def plan(
         self,
@@ -300,8 +285,6 @@ class Session:
         return prepare(
             self._project,
             options or PlanOptions(),
-            self._read,
-            path=self._path,
             progress=progress,
             for_apply=for_apply,
             base=commit,
@@ -463,10 +446,9 @@ class Session:
     @cached_property
     def jobs(self) -> "ProjectJobs":
         """The calls about jobs: find, show, adopt."""
-        from sgpu_decl.facts.checkout import Checkout
         from sgpu_decl.maintenance.project_jobs import ProjectJobs
 
-        return ProjectJobs(self._project, lambda: self._read(Checkout(self.root)).loaded)
+        return ProjectJobs(self._project)
 
     @cached_property
     def state(self) -> "ProjectState":

@@ -21,7 +21,6 @@ from sgpu_decl.facts.ownership import lost_files
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.facts.production_checks import production_checks
 from sgpu_decl.facts.project import Project, now
-from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
@@ -39,16 +38,13 @@ from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
-    from sgpu_decl.facts.project_file import Validated
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
 
 def prepare(
     project: Project,
     options: PlanOptions,
-    read: "Callable[[Checkout], Validated]",
     *,
-    path: tuple[str, ...] | None,
     progress: Progress | None,
     for_apply: bool,
     base: str | None = None,
@@ -56,8 +52,6 @@ def prepare(
     """Make the plan of what apply would do.
 
     Args:
-        read: gives what the file says.
-        path: the folders that modules of a called function are imported from; `None` for a file.
         for_apply: what has to be read of an environment goes into the store in the same pass.
         base: the id of a commit; each change then has a cause: this branch, or what the files at
             that commit would do as well.
@@ -73,9 +67,7 @@ def prepare(
         project,
         options,
         recorded,
-        lambda: read(checkout),
         checkout,
-        path=path,
         progress=progress,
         for_apply=for_apply,
     )
@@ -226,7 +218,7 @@ def _compared(
     with BaseFiles(project, base) as files:
         there = project.at(files.root, files.file, files.values(project.location.variable_files))
         try:
-            loaded = read_file(there, checkout).loaded
+            loaded = there.read(checkout).loaded
         except InvalidInput as error:
             return planner.with_infos(all_caused_here(plan), [_base_invalid(base, error)])
         folder = absolute(files.file).parent
@@ -263,10 +255,8 @@ def _facts(
     project: Project,
     options: PlanOptions,
     state: State,
-    read: "Callable[[], Validated]",
     checkout: Checkout,
     *,
-    path: tuple[str, ...] | None,
     progress: Progress | None,
     for_apply: bool,
 ) -> PlanFacts:
@@ -280,7 +270,7 @@ def _facts(
                 hint="leave them out, or name the file",
             )
         return PlanFacts()
-    validated = read()
+    validated = project.read(checkout)
     loaded = validated.loaded
     if options.destroy:
         return PlanFacts(
@@ -294,7 +284,6 @@ def _facts(
         project,
         loaded,
         moved(state, moves_of(renames, state)),
-        path=path,
         progress=progress,
         for_apply=for_apply,
         renames=renames,

@@ -89,7 +89,6 @@ def gather(
     loaded: "Loaded",
     state: State,
     *,
-    path: tuple[str, ...] | None = None,
     progress: Progress | None = None,
     for_apply: bool = False,
     renames: tuple[Rename, ...] = (),
@@ -102,9 +101,6 @@ def gather(
 
     Args:
         state: as it will be once what the file renames is moved.
-        path: for the call of a function in memory, the folders that the user's modules are imported
-            from. If ranks run elsewhere, these modules are the code; on this machine, ranks import
-            them from the same folders.
         progress: is told how much of the code and of an environment has been read.
         for_apply: files of an environment that have to be read go into the store in the same pass.
         planned: whether a run or a job is.
@@ -112,9 +108,7 @@ def gather(
     environments = DeclaredEnvironments(
         project, progress, recorded=state.resources, for_apply=for_apply
     )
-    reader = _FactReader(
-        project, state, environments, progress, call_path=path, included=loaded.included
-    )
+    reader = _FactReader(project, state, environments, progress, included=loaded.included)
     jobs_by_run: dict[str | None, list[Address]] = {}
     for job in loaded.jobs:
         jobs_by_run.setdefault(job.config.run, []).append(job.address)
@@ -166,11 +160,10 @@ class _FactReader:
         environments: DeclaredEnvironments,
         progress: Progress | None,
         *,
-        call_path: tuple[str, ...] | None,
         included: tuple[str, ...],
     ) -> None:
         assert project.file is not None and project.owner is not None  # noqa: S101, PT018  read_file refused already
-        self._call_path = call_path
+        self._call_path = project.call_path
         self._shown = project.shown
         self._state = state
         self._active: dict[Address, tuple[Attempt, ...]] = {}
@@ -184,7 +177,9 @@ class _FactReader:
         self._sites: dict[Hashable, str] = {}
         self._clusters: dict[Hashable, RaySize | None] = {}
         # A call takes its paths from the file of the project.
-        self._folder = project.root if call_path is not None else absolute(project.file).parent
+        self._folder = (
+            project.root if project.call_path is not None else absolute(project.file).parent
+        )
         self._checkout_folder = project.checkout_folder(self._folder)
         self._owner = project.owner
         files = (absolute(project.file), *(self._folder / path for path in included))

@@ -5,7 +5,7 @@ import copy
 import os
 import shlex
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.project_file import Validated
     from sgpu_decl.model.project_home import ProjectHome, ProjectIdentity
     from sgpu_decl.staging.code_store import CodeStore
     from sgpu_decl.storing.proposals import ProposalStore
@@ -61,6 +63,8 @@ class Project:
         location: the options that choose it, and change its file.
         here: the folder of the command; by default the current one.
         patience: how long a command that writes waits for the lock of the state.
+        declared: gives what stands for the content of the file, where no file describes the run.
+        call_path: of a called function, the folders that the user's own modules are imported from.
 
     Attributes:
         root: its folder, absolute.
@@ -77,7 +81,13 @@ class Project:
     """
 
     def __init__(
-        self, location: Location, *, here: Path | None = None, patience: Patience = AT_ONCE
+        self,
+        location: Location,
+        *,
+        here: Path | None = None,
+        patience: Patience = AT_ONCE,
+        declared: "Callable[[Project, Checkout], Validated] | None" = None,
+        call_path: tuple[str, ...] | None = None,
     ) -> None:
         if location.project is not None and not location.project.is_dir():
             raise NotFound(
@@ -87,6 +97,8 @@ class Project:
         here = here or current_folder()
         self.location = location
         self.patience = patience
+        self.call_path = call_path
+        self._declared = declared
         self.file = location.file or default_file(location.project, here)
         self.shown = os.fspath(self.file) if self.file else ""
         start = self.file.parent if self.file else here
@@ -120,11 +132,25 @@ class Project:
         backends are shared."""
         _ = self._context  # of the project, for backends that only the other files name
         other = copy.copy(self)
-        other.root, other.file = root, file
+        other.root, other.file, other._declared = root, file, None
         other.location = replace(
             self.location, file=file, project=root, variable_files=tuple(variable_files)
         )
         return other
+
+    def read(self, checkout: "Checkout | None" = None) -> "Validated":
+        """What the file says for the target, and the findings about the file alone.
+
+        Raises:
+            NotFound: there is no file.
+            InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
+        """
+        from sgpu_decl.facts.checkout import Checkout
+        from sgpu_decl.facts.project_file import read_file
+
+        if self._declared is not None:
+            return self._declared(self, checkout or Checkout(self.root))
+        return read_file(self, checkout)
 
     def checkout_folder(self, folder: Path) -> Path:
         """The folder of the checkout for one of the project: another one only if the project has

@@ -1,6 +1,5 @@
 """The jobs of a project: found, shown and adopted."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
@@ -10,16 +9,14 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
-    from sgpu_decl.config.loaded import Loaded
     from sgpu_decl.model.job_view import JobView
 
 
 class ProjectJobs:
-    """`Session.jobs`. `read` gives the content of the project's file."""
+    """`Session.jobs`."""
 
-    def __init__(self, project: Project, read: "Callable[[], Loaded]") -> None:
+    def __init__(self, project: Project) -> None:
         self._project = project
-        self._read = read
 
     def adopt(self, text: str, job_id: str) -> Resource:
         """Manage an existing job of a workspace as the job that the file declares at an address.
@@ -36,7 +33,7 @@ class ProjectJobs:
         from sgpu_decl.maintenance.adopt import adopt
 
         self._project.guarded = False
-        declared = gather(self._project, self._read(), self._project.state()).jobs
+        declared = gather(self._project, self._project.read().loaded, self._project.state()).jobs
         return adopt(self._project, declared, text, job_id)
 
     def find(self, *names: str) -> list[Resource]:
