@@ -158,7 +158,7 @@ def _touches_begun(plan: Plan, state: State) -> bool:
 
 
 def _await_ends(
-    project: OpenedProject,
+    project: Project,
     records: Collection[LaunchRecord],
     on_wait: Callable[[], None],
     progress: Progress,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from sgpu_decl.applying.launch_group import LaunchGroup
 from sgpu_decl.backends.base import Launcher
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError, OutcomeUnknown, StalePlan
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import State

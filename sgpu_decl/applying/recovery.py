@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
@@ -18,6 +17,7 @@ from sgpu_decl.facts.live_state import (
     was_staged,
 )
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.state import Intent, State

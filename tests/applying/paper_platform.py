@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field
 
 from sgpu_decl.backends.backend_context import BackendContext
-from sgpu_decl.backends.base import Backend, LaunchRequest, LogReader, NoLog, Survey
-from sgpu_decl.backends.kinds import BackendKind
+from sgpu_decl.backends.base import Backend, LogReader, NoLog, Survey
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
@@ -25,9 +25,9 @@ from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt_view import view_in
+from sgpu_decl.model.backend_kinds import BackendKind, Capabilities
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.planning.capabilities import Capabilities
 
 ENTRY_POINTS = "[sgpu.backends]\npaper = tests.applying.paper_platform:KIND\n"
 

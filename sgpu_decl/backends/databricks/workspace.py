@@ -19,8 +19,7 @@ from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.catalog import make_folder, policy_of
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
-from sgpu_decl.backends.launch_config import NO_CONFIG
-from sgpu_decl.backends.launch_request import LaunchRequest
+from sgpu_decl.backends.launch_request import NO_CONFIG, LaunchRequest
 from sgpu_decl.backends.named_hosts import not_named
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
