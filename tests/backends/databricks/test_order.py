@@ -434,7 +434,8 @@ def test_a_pipeline_whose_apply_was_killed_while_it_was_replaced_is_one_run_of_t
     next(item for item in log if item is not None)
     declare()
     planned = pipeline()
-    planned.save(planned.plan(PlanOptions(on_active="replace")), project / "saved.plan")
+    both = PlanOptions(rerun=("evaluate",), on_active="replace")
+    planned.save(planned.plan(both), project / "saved.plan")
     step = "sgpu_decl.runs.project_runs,ProjectRuns,wait,before,1"
     died = subprocess.run(
         dying(step, "apply", "--detach", "saved.plan"),
