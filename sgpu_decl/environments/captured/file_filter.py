@@ -56,7 +56,8 @@ class _Project:
     def __init__(self, path: str) -> None:
         self._path = path
         folder = path if os.path.isdir(path) else os.path.dirname(path)
-        # What was captured by older versions stays as it was.
+        # An installed package may lie in a checkout of somebody else, about which git answers
+        # nothing, so git is not asked.
         self._ignoring = IgnoreRules(Path(folder), whole_repository=False)
 
     def choice(self, folder: str) -> Callable[[str, bool], bool]:

@@ -133,7 +133,9 @@ def test_editable_packages_behind_a_finder_are_taken_without_it(
 
 def test_of_a_project_what_is_no_code_is_left_out(venv: Venv, project: Path) -> None:
     (project / ".gitignore").write_text("data/\n*.so\n_version.py\n*.tmp\n")
-    for name in (".git/x", ".env", "x.tmp", "own/pyvenv.cfg", "own/lib.py", "src/beta/run.log"):
+    (project / ".sgpuignore").write_text("!kept.tmp\n")
+    left_out = (".git/x", ".env", "x.tmp", "own/pyvenv.cfg", "own/lib.py", "src/beta/run.log")
+    for name in (*left_out, "kept.tmp"):
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text("x")
     # What git ignores and an import needs.
@@ -147,6 +149,7 @@ def test_of_a_project_what_is_no_code_is_left_out(venv: Venv, project: Path) -> 
         "src/beta/fast.so",
         "src/beta/_version.py",
         "src/solo.py",
+        "kept.tmp",
     }
 
 
