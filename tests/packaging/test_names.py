@@ -78,8 +78,9 @@ def _called_it() -> Iterator[str]:
 
 
 def test_text_names_files_that_are_there() -> None:
-    """In docstrings of modules and in ARCHITECTURE, `room/module` is a file or a folder."""
-    texts = {ROOT / "ARCHITECTURE.md": (ROOT / "ARCHITECTURE.md").read_text()}
+    """In docstrings of modules, ARCHITECTURE and its pages, `room/module` is a file or a folder."""
+    pages = [ROOT / "ARCHITECTURE.md", *(ROOT / "docs/contributing").glob("*.md")]
+    texts = {page: page.read_text() for page in pages}
     for path, text in _sources().items():
         docstring = _DOCSTRING.match(text)
         texts[path] = docstring[1] if docstring else ""
