@@ -6,6 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from sgpu_decl.backends.ray.options import RayOptions
+from sgpu_decl.backends.ray.planning.group_shape import options_of
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.errors import BackendError
 
 
 @pytest.mark.parametrize("amount", [math.inf, math.nan])
@@ -27,3 +30,10 @@ def test_a_type_of_gpu_as_a_resource_is_named_as_types_are() -> None:
         RayOptions.model_validate({"kind": "ray", "resources_per_rank": resources})
     (error,) = raised.value.errors()
     assert error["ctx"]["hint"] == "write `type: A100_80GB`"
+
+
+def test_a_record_with_the_config_of_another_backend_is_no_fault_of_sgpu() -> None:
+    config = RunConfig.model_validate({"name": "a", "gpus": 1, "type": "CPU", "command": "true"})
+    with pytest.raises(BackendError, match="a config of another backend") as refused:
+        options_of(config)
+    assert refused.value.code == "unknown_config"
