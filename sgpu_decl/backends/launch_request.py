@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no config
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.call import Call
 
-__all__ = ["NO_CONFIG", "LaunchRequest", "config_of", "unknown_config"]
+__all__ = ["NO_CONFIG", "LaunchRequest", "config_of", "foreign_config", "unknown_config"]
 
 NO_CONFIG = "unknown_config"
 """The code of an error about an attempt whose config this sgpu cannot read."""
@@ -87,6 +87,15 @@ def config_of(ref: AttemptRef, inputs: LaunchInputs) -> "RunConfig":
         return RunConfig.model_validate({"name": ref.address.name, **json.loads(inputs.spec)})
     except ValidationError as error:
         raise unknown_config(f"`{ref}`", f"sgpu state rm {ref.address}", error) from error
+
+
+def foreign_config(platform: str) -> BackendError:
+    """The error of a record of a launch on `platform` whose config is that of another backend."""
+    return BackendError(
+        f"the state has a config of another backend for what was launched on {platform}",
+        hint="something else than sgpu has written it: `sgpu state rm` removes it from the state",
+        code=NO_CONFIG,
+    )
 
 
 def unknown_config(of: str, way_out: str, error: ValueError) -> BackendError:

@@ -19,7 +19,7 @@ from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.catalog import make_folder, policy_of
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
-from sgpu_decl.backends.launch_request import NO_CONFIG, LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest, foreign_config
 from sgpu_decl.backends.named_hosts import not_named
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
@@ -187,11 +187,7 @@ class Workspaces:
         """The workspace that a block means, whoever wrote that: one that is not asked. Raises
         BackendError if it is the block of another backend."""
         if not isinstance(block, DatabricksOptions):
-            raise BackendError(
-                "the state has a config of another backend for what was launched on Databricks",
-                hint="something else than sgpu has written it: `sgpu state rm` lets go of it",
-                code=NO_CONFIG,
-            )
+            raise foreign_config("Databricks")
         return self.at(Account(block.profile, block.host), block.staging)
 
     def with_key(self, key: Mapping[str, Any]) -> Workspace:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.backends.launch_request import NO_CONFIG
+from sgpu_decl.backends.launch_request import foreign_config
 from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, divisors, launches_at_once
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.backends.ray.planning.cluster_nodes import TYPE_LABEL, ClusterNode, ClusterState
-from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
 def options_of(config: "RunConfig") -> "RayOptions":
     """The options of a run on this backend. Raises BackendError: they are another backend's."""
     if str(config.backend.kind) != "ray":
-        raise BackendError(
-            "the state has a config of another backend for what was launched on a Ray cluster",
-            hint="something else than sgpu has written it: `sgpu state rm` lets go of it",
-            code=NO_CONFIG,
-        )
+        raise foreign_config("a Ray cluster")
     return cast("RayOptions", config.backend)
 
 
