@@ -20,9 +20,9 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import become_subreaper, descendants
+from sgpu_decl.agent.host.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
+from sgpu_decl.agent.system.processes import become_subreaper, descendants
 
 NODES = 2
 MEMORY = 80 << 20  # bytes of each object store

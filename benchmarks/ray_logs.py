@@ -18,7 +18,7 @@ from pathlib import Path
 
 from measuring import Row
 
-from sgpu_decl.agent.processes import related
+from sgpu_decl.agent.system.processes import related
 from sgpu_decl.api import Location, Session
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal, get_args
 
-from sgpu_decl.agent.locks import try_lock
+from sgpu_decl.agent.system.locks import try_lock
 
 __all__ = ["delete_left_scratch", "scratch_folder"]
 

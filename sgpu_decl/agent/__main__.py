@@ -2,9 +2,9 @@
 
 `python -I -S __main__.py FOLDER` is the quickest; `python agent.zip FOLDER`, the folder itself and
 `-m sgpu_decl.agent` work as well. With options instead of a folder it is the agent of one node of
-several: see `foreground`. Other words start other programs:
+several: see `supervision/foreground`. Other words start other programs:
 
-    serve     launches many attempts: see `launch_server`
+    serve     launches many attempts: see `launching/launch_server`
     node      all that a platform starts on a node: see `node`
     hydrate   makes the tree of an environment: see `hydrate_program`
     probe     measures a node: see `probe`
@@ -28,18 +28,21 @@ if sys.argv[1:2] == ["hydrate"]:
 elif sys.argv[1:2] == ["hydrate-worker"]:
     from sgpu_decl.content.workers import main
 elif sys.argv[1:2] == ["serve"]:
-    from sgpu_decl.agent.launch_server import main
+    from sgpu_decl.agent.launching.launch_server import main
 elif sys.argv[1:2] == ["node"]:
     from sgpu_decl.agent.node.program import main
 elif sys.argv[1:2] == ["probe"]:
     from sgpu_decl.agent.probe.probe_program import main
 elif sys.argv[1:2] and sys.argv[1].startswith("--"):
-    from sgpu_decl.agent.foreground import main
+    from sgpu_decl.agent.supervision.foreground import main
 else:
-    from sgpu_decl.agent.guardian import main
+    from sgpu_decl.agent.supervision.guardian import main
 
 _code = main(sys.argv[1:])
-if main.__module__ in ("sgpu_decl.agent.guardian", "sgpu_decl.agent.launch_server"):
+if main.__module__ in (
+    "sgpu_decl.agent.supervision.guardian",
+    "sgpu_decl.agent.launching.launch_server",
+):
     # Guardian and supervisor share their memory; tearing it down would copy all of it.
     sys.stderr.flush()
     os._exit(_code)

@@ -20,8 +20,8 @@ import shutil
 import stat
 import uuid
 
-from sgpu_decl.agent.locks import create_held, open_lock, try_lock
-from sgpu_decl.agent.processes import boot_id
+from sgpu_decl.agent.system.locks import create_held, open_lock, try_lock
+from sgpu_decl.agent.system.processes import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """Numbers of bytes in words: the one way, which the agent has too."""
 
-from sgpu_decl.agent.byte_size import size
+from sgpu_decl.agent.system.byte_size import size
 
 __all__ = ["size"]

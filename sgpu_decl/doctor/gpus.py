@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sgpu_decl.agent.gpu_users import attempt_of, user_words
+from sgpu_decl.agent.host.gpu_users import attempt_of, user_words
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.gpus.devices import Devices, in_words
 from sgpu_decl.gpus.health import GpuHealth, GpuUse

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from sgpu_decl.agent.kernel_features import COSTS, OK, kernel_features
+from sgpu_decl.agent.system.kernel_features import COSTS, OK, kernel_features
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.system_errors import error_text
 

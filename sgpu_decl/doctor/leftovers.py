@@ -4,9 +4,10 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sgpu_decl.agent import attempt_files, processes
-from sgpu_decl.agent.host_record import abandoned_records, read_record
-from sgpu_decl.agent.locks import held
+from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.host_record import abandoned_records, read_record
+from sgpu_decl.agent.system import processes
+from sgpu_decl.agent.system.locks import held
 from sgpu_decl.facts.project import Project
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.backend_kinds import DEFAULT

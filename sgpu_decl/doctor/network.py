@@ -5,7 +5,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from sgpu_decl.agent import host_locks, ports
+from sgpu_decl.agent.host import ports
+from sgpu_decl.agent.system import host_locks
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
 __all__ = ["check_network", "has_infiniband"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from sgpu_decl.agent.ray_object_store import refuses_store
+from sgpu_decl.agent.ray.ray_object_store import refuses_store
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size

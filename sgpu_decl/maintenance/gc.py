@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from sgpu_decl.agent.host_record import delete_useless_records
+from sgpu_decl.agent.attempt.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references

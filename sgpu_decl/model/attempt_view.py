@@ -111,7 +111,7 @@ class AttemptView:
 
 
 def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
-    """The view that a JSON object gives: `outcome.json`, what `agent.attempt_status` reads,
+    """The view that a JSON object gives: `outcome.json`, what `agent.attempt.attempt_status` reads,
     or a `status` object."""
     failure, cause = status.get("class"), status.get("first_cause")
     files, restarts = status.get("working_files"), status.get("restarts")

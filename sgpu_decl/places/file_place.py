@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from sgpu_decl.agent.attempt_files import parse_object
+from sgpu_decl.agent.attempt.attempt_files import parse_object
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
 

@@ -170,7 +170,7 @@ class LaunchSpec:
     node needs none. `git` notes which commit the code is from. With `ray`, the run is one driver on
     the first node, beside a Ray cluster of all nodes. `after` has the folders of attempts that must
     succeed before ranks start, by their names. With `resume`, ranks find what the attempt
-    before left (`agent.previous_output`).
+    before left (`agent.attempt.previous_output`).
     """
 
     token: str

@@ -28,9 +28,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import command_line, descendants, related
+from sgpu_decl.agent.host.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
+from sgpu_decl.agent.system.processes import command_line, descendants, related
 from sgpu_decl.model.ray_size import FIRST_RAY_WITH_TOKENS
 from sgpu_decl.rank.ray_node import OTHER_COMMANDS
 

@@ -3,7 +3,7 @@
     python -m sgpu_decl.testing.refused_calls ENOSYS pidfd_open,memfd_create -- PROGRAM ARGUMENT...
 
 The filter holds for the program and for all that it starts. The names are those of
-`agent.kernel_features`.
+`agent.system.kernel_features`.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Mapping
 
-from sgpu_decl.agent import kernel_features as features
+from sgpu_decl.agent.system import kernel_features as features
 
 __all__ = ["REFUSABLE", "refuse"]
 

@@ -20,7 +20,7 @@ class TrackedOutcome:
 
 
 def outcome(truth: Mapping[str, object]) -> TrackedOutcome:
-    """Return the end of an MLflow run for the status of an attempt (`agent.attempt_status`).
+    """Return the end of an MLflow run for the status of an attempt (`agent/attempt/`).
 
     Anything but success and cancellation is a failure, also an attempt without a supervisor.
     """

@@ -25,10 +25,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sgpu_decl.agent.attempt_files import SPEC, TRACKED, TRACKER, read_json
-from sgpu_decl.agent.attempt_status import read_attempt
-from sgpu_decl.agent.metrics_file import METRICS, read_metrics
-from sgpu_decl.agent.secret_environ import receive_variables
+from sgpu_decl.agent.attempt.attempt_files import SPEC, TRACKED, TRACKER, read_json
+from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.attempt.metrics_file import METRICS, read_metrics
+from sgpu_decl.agent.system.secret_environ import receive_variables
 from sgpu_decl.tracking.mlflow_status import outcome
 from sgpu_decl.tracking.open_runs import OpenRun, close_runs
 from sgpu_decl.tracking.store_location import artifact_folder, default_uri

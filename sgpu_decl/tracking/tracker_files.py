@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from sgpu_decl.agent.attempt_files import OPEN_RUNS, TRACKED, write_atomic
-from sgpu_decl.agent.locks import held
+from sgpu_decl.agent.attempt.attempt_files import OPEN_RUNS, TRACKED, write_atomic
+from sgpu_decl.agent.system.locks import held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

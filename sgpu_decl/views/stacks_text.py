@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sgpu_decl.agent.stack_groups import StackGroup, stack_groups
+from sgpu_decl.agent.attempt.stack_groups import StackGroup, stack_groups
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import RankStack
 

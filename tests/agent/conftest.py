@@ -13,12 +13,12 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sgpu_decl.agent.agent_launch import launch
-from sgpu_decl.agent.attempt_status import clear_remains, read_attempt
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.locks import create_held, held
-from sgpu_decl.agent.loop import Loop
-from sgpu_decl.agent.processes import carriers, send_signal, start_time
+from sgpu_decl.agent.attempt.attempt_status import clear_remains, read_attempt
+from sgpu_decl.agent.launching.agent_launch import launch
+from sgpu_decl.agent.system.host_locks import host_lock_folder
+from sgpu_decl.agent.system.locks import create_held, held
+from sgpu_decl.agent.system.loop import Loop
+from sgpu_decl.agent.system.processes import carriers, send_signal, start_time
 from sgpu_decl.backends.call_files import call_entry, write_call
 from sgpu_decl.backends.entrypoint_files import write_entrypoint
 from sgpu_decl.functions.pickles import PicklePart, pickled

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import sgpu_decl.agent
-from sgpu_decl.agent.attempt_status import read_attempt
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.host.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.rendering.spec import Entry
 from tests.agent.event_log import read_events
 from tests.support import PATIENCE

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import sgpu_decl
-from sgpu_decl.agent import guardian
+import sgpu_decl.agent
 from sgpu_decl.rendering.spec import Entry, RetrySpec, TrackerSpec
 
 Make = Callable[..., Any]
@@ -294,11 +294,11 @@ def test_a_tracker_that_failed_costs_one_line(make_attempt: Make) -> None:
 
 
 def test_the_agent_runs_from_a_zip_and_from_its_folder(make_attempt: Make, tmp_path: Path) -> None:
-    folder = Path(guardian.__file__).parent
+    folder = Path(sgpu_decl.agent.__file__).parent
     archive = tmp_path / "agent.zip"
     with zipfile.ZipFile(archive, "w") as file:
-        for path in folder.glob("*.py"):
-            file.write(path, path.name)
+        for path in folder.rglob("*.py"):
+            file.write(path, path.relative_to(folder))
     for agent in (archive, folder):
         attempt = make_attempt("print('hello')", world_size=1)
         started = subprocess.run(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.attempt_status import clear_remains, read_attempt, request_cancel
-from sgpu_decl.agent.locks import create_held, held
-from sgpu_decl.agent.processes import boot_id, machine_id
+from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.attempt_status import clear_remains, read_attempt, request_cancel
+from sgpu_decl.agent.system.locks import create_held, held
+from sgpu_decl.agent.system.processes import boot_id, machine_id
 from tests.agent.event_log import read_events
 
 RANK = {"rank": 0, "node_rank": 0, "state": "running", "exit_code": None, "signal": None}

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
+from sgpu_decl.agent.system.processes import start_time
 from sgpu_decl.rendering.spec import RetrySpec, Tether, Warm
 
 Make = Callable[..., Any]
 CALLER = """
 import sys
 from pathlib import Path
-from sgpu_decl.agent.agent_launch import launch
+from sgpu_decl.agent.launching.agent_launch import launch
 launch(Path(sys.stdin.readline().strip()), secrets={})
 sys.stdin.read()
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.command_error import last_exception
+from sgpu_decl.agent.ranks.command_error import last_exception
 from sgpu_decl.rendering.spec import Entry
 from tests.support import require
 

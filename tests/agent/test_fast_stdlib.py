@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgpu_decl.agent import guardian
-from sgpu_decl.agent.fast_stdlib import dumps, loads, signal_name
+import sgpu_decl.agent
+from sgpu_decl.agent.system.fast_stdlib import dumps, loads, signal_name
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -47,14 +47,14 @@ def test_what_is_no_json_is_refused_where_json_was_never_loaded() -> None:
         "package = types.ModuleType('sgpu_decl')\n"
         "package.__path__ = [sys.argv[1]]\n"
         "sys.modules['sgpu_decl'] = package\n"
-        "from sgpu_decl.agent.fast_stdlib import loads\n"
+        "from sgpu_decl.agent.system.fast_stdlib import loads\n"
         "for text in ('', '{', '1 2', '[1,', '\"', 'nul'):\n"
         "    for name in [name for name in sys.modules if name.startswith('json')]:\n"
         "        del sys.modules[name]\n"
         "    try: loads(text)\n"
         "    except ValueError: print('refused')\n"
     )
-    folder = Path(guardian.__file__).parents[1]
+    folder = Path(sgpu_decl.agent.__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(folder)],
         capture_output=True,
@@ -72,7 +72,7 @@ def test_signals_have_their_names() -> None:
 
 def test_the_agent_starts_without_enum_and_re(make_attempt: Callable[..., Any]) -> None:
     attempt = make_attempt("pass", world_size=1)
-    agent = Path(guardian.__file__).with_name("__main__.py")
+    agent = Path(sgpu_decl.agent.__file__).with_name("__main__.py")
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-I", "-S", str(agent), str(attempt.folder)],
         input="{}",
@@ -82,5 +82,5 @@ def test_the_agent_starts_without_enum_and_re(make_attempt: Callable[..., Any]) 
     )
     assert attempt.wait()["state"] == "succeeded"
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "sgpu_decl.agent.supervisor" in loaded
+    assert "sgpu_decl.agent.supervision.supervisor" in loaded
     assert not loaded & {"enum", "re", "json", "subprocess", "signal"}

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import clear_remains
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.attempt.attempt_status import clear_remains
+from sgpu_decl.agent.system.processes import start_time
 from sgpu_decl.rendering.spec import Entry
 from tests.support import PATIENCE
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.gpu_gate import GpuGate
+from sgpu_decl.agent.host.gpu_gate import GpuGate
 
 
 class Holder:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent import host_locks
-from sgpu_decl.agent.host_locks import host_lock_folder
+from sgpu_decl.agent.system import host_locks
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 
 
 def test_locks_are_the_same_in_every_session(monkeypatch: pytest.MonkeyPatch) -> None:

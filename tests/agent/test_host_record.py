@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent import host_locks
-from sgpu_decl.agent.attempt_files import encode
-from sgpu_decl.agent.host_record import abandoned_records, delete_useless_records, record_path
+from sgpu_decl.agent.attempt.attempt_files import encode
+from sgpu_decl.agent.attempt.host_record import (
+    abandoned_records,
+    delete_useless_records,
+    record_path,
+)
+from sgpu_decl.agent.system import host_locks
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from sgpu_decl.agent.kernel_features import kernel_features
+from sgpu_decl.agent.system.kernel_features import kernel_features
 from sgpu_decl.testing.refused_calls import REFUSABLE
 
 _ASK = """
 import json, os
-from sgpu_decl.agent.kernel_features import kernel_features, shortcomings
+from sgpu_decl.agent.system.kernel_features import kernel_features, shortcomings
 found = kernel_features()
 print(json.dumps([found, shortcomings(), sorted(os.listdir(os.environ["TMPDIR"]))]))
 """

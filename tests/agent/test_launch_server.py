@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.agent_launch import LaunchServer, launch
-from sgpu_decl.agent.processes import start_time, variables
+from sgpu_decl.agent.launching.agent_launch import LaunchServer, launch
+from sgpu_decl.agent.system.processes import start_time, variables
 from tests.support import until
 
 Make = Callable[..., Any]
@@ -80,7 +80,7 @@ def test_a_launch_that_is_refused_says_why(make_faulty: Make) -> None:
 
 WITHOUT_PROCESSES = """
 import errno, os
-from sgpu_decl.agent import launch_server
+from sgpu_decl.agent.launching import launch_server
 fork = os.fork
 def no_more():
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))

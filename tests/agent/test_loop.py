@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from sgpu_decl.agent.loop import Loop
-from sgpu_decl.agent.slots import Waiters
+from sgpu_decl.agent.host.slots import Waiters
+from sgpu_decl.agent.system.loop import Loop
 
 
 def test_an_event_is_not_told_to_the_next_owner_of_its_descriptor(loop: Loop) -> None:

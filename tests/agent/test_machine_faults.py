@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import clear_remains, request_cancel
-from sgpu_decl.agent.locks import create_held
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.attempt.attempt_status import clear_remains, request_cancel
+from sgpu_decl.agent.system.locks import create_held
+from sgpu_decl.agent.system.processes import start_time
 from sgpu_decl.rendering.spec import RetrySpec
 from tests.mounts import small_disk
 
@@ -96,7 +96,8 @@ def test_one_that_hides_from_its_cookie_too_is_killed_by_its_cgroup(make_faulty:
 WITHOUT_KILL = ("unshare", "--mount", "setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill")
 WITHOUT_CGROUPS = 'umount --lazy --all --types cgroup2 && exec "$@"'
 LAUNCH = (
-    "import sys; from sgpu_decl.agent.agent_launch import launch; launch(sys.argv[1], secrets={})"
+    "import sys; from sgpu_decl.agent.launching.agent_launch import launch\n"
+    "launch(sys.argv[1], secrets={})"
 )
 
 
@@ -176,9 +177,8 @@ def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> No
     attempt.kill_both()
     attempt.until_gone()
     (tmp_path / "boot").write_text("00000000-0000-0000-0000-000000000000")
-    code = (
-        "import sys; from sgpu_decl.agent.attempt_status import *; r = read_attempt(sys.argv[1])\n"
-    )
+    code = "import sys; from sgpu_decl.agent.attempt.attempt_status import *\n"
+    code += "r = read_attempt(sys.argv[1])\n"
     code += "print(r['state'], r['class'], clear_remains(sys.argv[1]))"
     script = (
         f"mount --bind {tmp_path}/boot /proc/sys/kernel/random/boot_id || exit 9\n"
@@ -194,7 +194,7 @@ def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> No
 IN_A_TERMINAL = """
 import os, signal, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens becomes its own
-from sgpu_decl.agent.agent_launch import launch
+from sgpu_decl.agent.launching.agent_launch import launch
 if sys.argv[2]: signal.signal(signal.SIGHUP, signal.SIG_IGN)
 launch(sys.argv[1], secrets={})
 signal.pause()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.metrics_file import METRICS, read_metrics
+from sgpu_decl.agent.attempt.metrics_file import METRICS, read_metrics
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import read_attempt
-from sgpu_decl.agent.node_wire import _proof
-from sgpu_decl.agent.processes import send_signal, start_time
+from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.several_nodes.node_wire import _proof
+from sgpu_decl.agent.system.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
 from tests.support import PATIENCE, require
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.outcome import Outcome, failed, judged
-from sgpu_decl.agent.verdict import RankEnding, Verdict
+from sgpu_decl.agent.attempt.outcome import Outcome, failed, judged
+from sgpu_decl.agent.attempt.verdict import RankEnding, Verdict
 
 MS = 1_000_000
 SPEC = {"timeout": 60.0, "startup_timeout": 5.0, "progress_timeout": 9.0}

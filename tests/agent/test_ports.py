@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.rendering.spec import Entry
 
 LAUNCHES = int(os.environ.get("SGPU_LAUNCHES", "40"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.attempt.previous_output import BROUGHT, left_output, previous_output
 from sgpu_decl.agent.node.earlier_output import absent_nodes, bring_earlier_output
-from sgpu_decl.agent.previous_output import BROUGHT, left_output, previous_output
 
 
 def leave(folder: Path, *names: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import clear_remains, request_cancel
-from sgpu_decl.agent.processes import send_signal, start_time
+from sgpu_decl.agent.attempt.attempt_status import clear_remains, request_cancel
+from sgpu_decl.agent.system.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import RetrySpec
 from tests.sampling import sampled
 

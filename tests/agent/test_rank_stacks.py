@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
-from sgpu_decl.agent.processes import handles
-from sgpu_decl.agent.rank_stacks import SIGNAL, rank_stacks
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
+from sgpu_decl.agent.ranks.rank_stacks import SIGNAL, rank_stacks
+from sgpu_decl.agent.system.processes import handles
 from sgpu_decl.rendering.spec import Entry
 from tests.support import shell_program
 
@@ -135,7 +135,7 @@ def test_all_ranks_share_the_time_of_py_spy_and_keep_what_was_read(
     attempt = make_attempt(entry=command, world_size=2).launch()
     attempt.until(lambda: len(started(attempt)) == 2)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr("sgpu_decl.agent.rank_stacks._PY_SPY_SECONDS", 1)
+    monkeypatch.setattr("sgpu_decl.agent.ranks.rank_stacks._PY_SPY_SECONDS", 1)
     first, second = rank_stacks(str(attempt.folder), None)
     assert (first["stack"], first["reason"]) == ("read\n", None)
     assert second["stack"] is None

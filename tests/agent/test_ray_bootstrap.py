@@ -4,8 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sgpu_decl.agent.attempt_record import AttemptRecord
-from sgpu_decl.agent.ray_bootstrap import RayBootstrap
+from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
+from sgpu_decl.agent.ray.ray_bootstrap import RayBootstrap
 
 
 def bootstrap(record: AttemptRecord, count: int) -> RayBootstrap:

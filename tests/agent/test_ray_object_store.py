@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from sgpu_decl.agent.ray_object_store import (
+from sgpu_decl.agent.ray.ray_object_store import (
     default_store,
     refuses_store,
     shared_memory,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
-from sgpu_decl.agent.kernel_features import COSTS
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
+from sgpu_decl.agent.system.kernel_features import COSTS
+from sgpu_decl.agent.system.processes import start_time
 from sgpu_decl.rendering.spec import Tether, Warm
 from sgpu_decl.testing.refused_calls import REFUSABLE
 from tests.sampling import sampled, strided
@@ -21,7 +21,7 @@ Make = Callable[..., Any]
 _LAUNCH = """
 import sys
 from pathlib import Path
-from sgpu_decl.agent.agent_launch import launch
+from sgpu_decl.agent.launching.agent_launch import launch
 launch(Path(sys.argv[1]), secrets={"PASSWORD": "hunter2"})
 """
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.attempt.outcome import Outcome, restarts
 from sgpu_decl.agent.node.platform_attempts import why_settled
-from sgpu_decl.agent.outcome import Outcome, restarts
 from sgpu_decl.agent.retry_rule import (
     CANCELLED,
     NOT_COVERED,

@@ -21,7 +21,7 @@ def run(source: str, *arguments: object) -> str:
 
 def test_the_outcome_is_written(tmp_path: Path) -> None:
     source = (
-        "from sgpu_decl.agent.attempt_record import AttemptRecord\n"
+        "from sgpu_decl.agent.attempt.attempt_record import AttemptRecord\n"
         "record = AttemptRecord(sys.argv[1], 1, 'starting')\n"
         "open_nothing_more()\n"
         "record.state('running')\n"
@@ -35,7 +35,7 @@ def test_the_outcome_is_written(tmp_path: Path) -> None:
 
 def test_processes_that_cannot_be_seen_are_not_taken_for_gone() -> None:
     source = (
-        "from sgpu_decl.agent import processes\n"
+        "from sgpu_decl.agent.system import processes\n"
         "open_nothing_more()\n"
         "for look in (processes.descendants, processes.start_time, processes.cpu_ticks):\n"
         "    try:\n"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
-from sgpu_decl.agent.loop import Loop
-from sgpu_decl.agent.slots import Slots, Waiters
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
+from sgpu_decl.agent.host.slots import Slots, Waiters
+from sgpu_decl.agent.system.loop import Loop
 from sgpu_decl.rendering.spec import Gpus
 
 Make = Callable[..., Any]

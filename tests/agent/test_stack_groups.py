@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.agent.stack_groups import rank_list, stack_groups
+from sgpu_decl.agent.attempt.stack_groups import rank_list, stack_groups
 
 BOOT = ('File "/lib/threading.py", line 1038 in _bootstrap_inner',
         'File "/lib/threading.py", line 995 in _bootstrap')  # fmt: skip

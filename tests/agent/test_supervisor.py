@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent import guardian
-from sgpu_decl.agent.agent_launch import launch
-from sgpu_decl.agent.attempt_status import request_cancel
-from sgpu_decl.agent.locks import open_lock, try_lock
+import sgpu_decl.agent
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
+from sgpu_decl.agent.launching.agent_launch import launch
+from sgpu_decl.agent.system.locks import open_lock, try_lock
 from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, RetrySpec, TrackerSpec
 from sgpu_decl.testing.file_search import files_with
 
 Make = Callable[..., Any]
+AGENT = str(Path(sgpu_decl.agent.__file__).with_name("__main__.py"))
 STUBBORN = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -448,7 +449,7 @@ def test_an_attempt_is_launched_once(make_attempt: Make) -> None:
 @pytest.mark.parametrize("given", [b"", b'{"TOKEN": "s3'], ids=["nothing", "a part"])
 def test_nothing_is_started_when_the_launcher_dies_first(make_attempt: Make, given: bytes) -> None:
     attempt = make_attempt("")
-    argv = [sys.executable, "-I", "-S", guardian.__file__.replace("guardian.py", "__main__.py")]
+    argv = [sys.executable, "-I", "-S", AGENT]
     ended = subprocess.run([*argv, attempt.folder], input=given, capture_output=True, check=False)
     assert ended.stdout.startswith(b"no secrets were given")
     (said,) = ended.stderr.decode().splitlines()  # in `agent.log`
@@ -553,12 +554,11 @@ def test_ranks_that_tidy_up_when_told_to_stop_have_not_succeeded(
 
 def test_a_launch_survives_the_death_of_whoever_asked_for_it(make_attempt: Make) -> None:
     attempt = make_attempt("import os\nprint('ran', os.environ['RANK'])")
-    agent = str(Path(guardian.__file__).with_name("__main__.py"))
     deaf, answer = os.pipe()
     os.close(deaf)  # its end of the pipe went with it
     with open(attempt.folder / "agent.log", "wb") as log:
         subprocess.run(
-            [sys.executable, "-I", "-S", agent, str(attempt.folder)],
+            [sys.executable, "-I", "-S", AGENT, str(attempt.folder)],
             input=b"{}",
             stdout=answer,
             stderr=log,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
 from tests.agent.conftest import Attempt
 from tests.agent.test_supervisor import BLOCK, supervisor_of, up
 
@@ -24,14 +24,14 @@ while not os.path.exists("gate"): time.sleep(0.01)
 
 ENTER = """\
 import sys
-from sgpu_decl.agent.attempt_queue import AttemptQueue
-from sgpu_decl.agent.attempt_record import AttemptRecord
-from sgpu_decl.agent.loop import Loop
+from sgpu_decl.agent.host.attempt_queue import AttemptQueue
+from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
+from sgpu_decl.agent.system.loop import Loop
 spec = {"gpus": {"need": 0}, "parallel": None, "wait_for": [], "after": {"run0#1": sys.argv[1]}}
 queue = AttemptQueue(spec, 1, Loop(print), AttemptRecord(sys.argv[1], 1, "queued"))
-print("sgpu_decl.agent.attempt_status" in sys.modules)
+print("sgpu_decl.agent.attempt.attempt_status" in sys.modules)
 queue.enter()
-print("sgpu_decl.agent.attempt_status" in sys.modules)
+print("sgpu_decl.agent.attempt.attempt_status" in sys.modules)
 queue.leave()
 """
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.error_file import read_abort, read_error, read_out_of_memory
-from sgpu_decl.agent.verdict import RankEnding, Verdict
+from sgpu_decl.agent.attempt.error_file import read_abort, read_error, read_out_of_memory
+from sgpu_decl.agent.attempt.verdict import RankEnding, Verdict
 
 MS = 1_000_000
 

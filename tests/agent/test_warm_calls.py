@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent import processes
+from sgpu_decl.agent.system import processes
 from sgpu_decl.rendering.spec import Entry, Warm
 from tests.support import until
 
@@ -23,8 +23,8 @@ SECRET = "s3cr-et-value"
 CALLER = """
 import json, os, signal, sys, time
 from pathlib import Path
-from sgpu_decl.agent import warm_calls
-from sgpu_decl.agent.agent_launch import launch
+from sgpu_decl.agent.launching import warm_calls
+from sgpu_decl.agent.launching.agent_launch import launch
 
 for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):  # as under `nohup`, or by `&`
     signal.signal(ignored, signal.SIG_IGN)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
 from tests.support import require
 

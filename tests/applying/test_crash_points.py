@@ -32,8 +32,8 @@ STEPS = [
     "sgpu_decl.staging.code_store,CodeStore,materialize,after,1",
     "sgpu_decl.backends.entrypoint_files,,write_atomic,after,1",
     "sgpu_decl.backends.entrypoint_files,,write_atomic,after,2",
-    "sgpu_decl.agent.agent_launch,,launch,before,1",
-    "sgpu_decl.agent.agent_launch,,launch,after,1",
+    "sgpu_decl.agent.launching.agent_launch,,launch,before,1",
+    "sgpu_decl.agent.launching.agent_launch,,launch,after,1",
     f"{WRITER},end,before,1",
     f"{WRITER},launched,after,1",
     f"{WRITER},end,after,1",
@@ -52,7 +52,7 @@ ENVIRONMENT_STEPS = [
     "sgpu_decl.content.hydration,,install,before,1",
     "sgpu_decl.content.hydration,,install,after,1",
     f"{ENVIRONMENTS},refer,after,1",
-    "sgpu_decl.agent.agent_launch,,launch,before,1",
+    "sgpu_decl.agent.launching.agent_launch,,launch,before,1",
     f"{WRITER},end,after,1",
 ]
 
@@ -122,7 +122,7 @@ def _dies_and_converges(project: Path, step: str) -> None:
 # file of that name; folders are listed in the order of names.
 _DELETING = """\
 import os, signal, sys
-from sgpu_decl.agent import agent_launch
+from sgpu_decl.agent.launching import agent_launch
 nth, name = (int(sys.argv[1]), None) if sys.argv[1].isdigit() else (0, sys.argv[1])
 deleting = sys.argv[2] != "apply"
 deleted = []

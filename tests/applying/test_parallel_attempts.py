@@ -29,7 +29,7 @@ def states(project: Path) -> dict[int, str]:
 # Applies, and dies by SIGKILL once the agent is up: before anything else is done or recorded.
 DYING = """\
 import os, signal, sys
-from sgpu_decl.agent import agent_launch
+from sgpu_decl.agent.launching import agent_launch
 real = agent_launch.launch
 def dying(*args, **kwargs):
     real(*args, **kwargs)

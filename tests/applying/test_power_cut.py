@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.processes import carriers
+from sgpu_decl.agent.system.processes import carriers
 from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.plan import Action, Plan, Reason
@@ -81,7 +81,7 @@ def test_one_that_is_being_launched_is_not_lost(
         seen.append((other.runs.status(AttemptRef(change.address, 1)).state, change.action))
         raise OSError("enough")
 
-    monkeypatch.setattr("sgpu_decl.agent.agent_launch.launch", look)
+    monkeypatch.setattr("sgpu_decl.agent.launching.agent_launch.launch", look)
     session = open_file()
     session.apply(session.plan(PlanOptions()))
     assert seen == [(AttemptState.STAGING, Action.ADOPT)]

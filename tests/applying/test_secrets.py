@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import read_attempt
-from sgpu_decl.agent.locks import wait_until_free
+from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.system.locks import wait_until_free
 from tests.support import require, until
 
 VALUE = "canary-8c1f7e0d"
@@ -28,7 +28,7 @@ def main():
 # Meets a fault of its own right where it holds the values.
 CRASHING = """\
 import sys
-from sgpu_decl.agent import agent_launch
+from sgpu_decl.agent.launching import agent_launch
 def launch(folder, *, token, secrets, server):
     assert secrets
     raise RuntimeError("boom")

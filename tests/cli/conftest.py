@@ -30,7 +30,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
 from sgpu_decl.cli.main import main
 from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.support import PATIENCE

@@ -31,7 +31,7 @@ STEPS = (
     f"{LAUNCHER},stage,before,1",
     "sgpu_decl.staging.code_store,CodeStore,materialize,after,1",
     f"{LAUNCHER},stage,after,1",
-    "sgpu_decl.agent.agent_launch,LaunchServer,start,before,1",
+    "sgpu_decl.agent.launching.agent_launch,LaunchServer,start,before,1",
 )
 
 

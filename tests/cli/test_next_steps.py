@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.processes import carriers, send_signal
+from sgpu_decl.agent.system.processes import carriers, send_signal
 from tests.cli.conftest import AtTerminal, Shell
 
 FAILS = """\

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.processes import carriers
+from sgpu_decl.agent.system.processes import carriers
 from sgpu_decl.storing.stores import FOLDER
 from tests.cli.conftest import Shell
 from tests.cli.test_shared_state import actions, where

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.system.processes import start_time
 from sgpu_decl.testing.refused_calls import REFUSABLE, refuse
 from tests.cli.conftest import Shell
 from tests.cli.test_supervision import BLOCK, RUN

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent import host_locks
-from sgpu_decl.agent.processes import carriers, send_signal, start_time
+from sgpu_decl.agent.system import host_locks
+from sgpu_decl.agent.system.processes import carriers, send_signal, start_time
 from tests.cli.conftest import Shell
 from tests.support import PATIENCE, until
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent import processes
+from sgpu_decl.agent.system import processes
 from tests.examples.conftest import EXAMPLES
 
 Copied = Callable[[str], Any]  # gives an Example of conftest.py

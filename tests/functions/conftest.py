@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
 
 # Tracking takes seconds of processor time for each call, and is the point of `test_tracked_calls`.
 SETTINGS = "functions: {mlflow: {enabled: false}}\n"

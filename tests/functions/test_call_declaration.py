@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from sgpu_decl import distributed
-from sgpu_decl.agent import warm_calls
+from sgpu_decl.agent.launching import warm_calls
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.prepared_call import prepare
 from tests.support import until

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sgpu_decl import distributed, runtime
-from sgpu_decl.agent.processes import send_signal
+from sgpu_decl.agent.system.processes import send_signal
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions.call_results import Results
 from sgpu_decl.functions.running_call import DistributedFunctionCall

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl import distributed
-from sgpu_decl.agent.processes import carriers
+from sgpu_decl.agent.system.processes import carriers
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.call_errors import RankFailed
 from sgpu_decl.functions.call_results import Results

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from sgpu_decl.agent.processes import command_line, descendants, start_time
+from sgpu_decl.agent.system.processes import command_line, descendants, start_time
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.ray_versions import OLDEST_RAY, interpreter_with
 from tests.support import PATIENCE, until

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.host.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 from tests.cli.conftest import Shell, sgpu
 from tests.support import PATIENCE, require
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import read_attempt
+from sgpu_decl.agent.attempt.attempt_status import read_attempt
 from tests.cli.conftest import Shell
 from tests.rank.test_ray_metrics import endpoint
 from tests.support import PATIENCE, require, until

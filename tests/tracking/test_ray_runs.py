@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.processes import command_line, related
+from sgpu_decl.agent.system.processes import command_line, related
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
 from sgpu_decl.testing.file_search import files_with
 from sgpu_decl.testing.ray_cluster import RayCluster

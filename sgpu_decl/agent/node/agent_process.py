@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.attempt_record import lost_outcome
-from sgpu_decl.agent.attempt_status import read_attempt
-from sgpu_decl.agent.kernel_features import PARENT_DEATH_SIGNAL, available
-from sgpu_decl.agent.locks import wait_until_free
-from sgpu_decl.agent.processes import until_one_ends
-from sgpu_decl.agent.secret_environ import split_secrets
+from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.attempt_record import lost_outcome
+from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.system.kernel_features import PARENT_DEATH_SIGNAL, available
+from sgpu_decl.agent.system.locks import wait_until_free
+from sgpu_decl.agent.system.processes import until_one_ends
+from sgpu_decl.agent.system.secret_environ import split_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.node.log_forwarding import Echo
     from sgpu_decl.agent.node.stop_request import StopRequest
-    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.several_nodes.node_group import Node
 
 __all__ = ["ARCHIVE", "LOG", "attend", "conclude"]
 

@@ -13,7 +13,7 @@ import os
 import shutil
 from contextlib import suppress
 
-from sgpu_decl.agent.locks import try_lock
+from sgpu_decl.agent.system.locks import try_lock
 
 __all__ = ["InputFolder", "delete_unused", "folder_of_launch"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from sgpu_decl.agent.growing_log import GrowingLog, LogPart
+from sgpu_decl.agent.attempt.growing_log import GrowingLog, LogPart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

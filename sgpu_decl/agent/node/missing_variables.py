@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from sgpu_decl.agent.node.platform import PlatformTable
-    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.several_nodes.node_group import Node
 
 __all__ = ["fill_missing_variables", "interface_to"]
 

@@ -25,9 +25,9 @@ from __future__ import annotations
 import hashlib
 import os
 
-from sgpu_decl.agent.attempt_files import OUTCOME, encode, parse_object
-from sgpu_decl.agent.regular_opener import regular_opener
-from sgpu_decl.agent.report_check import is_report
+from sgpu_decl.agent.attempt.attempt_files import OUTCOME, encode, parse_object
+from sgpu_decl.agent.attempt.report_check import is_report
+from sgpu_decl.agent.system.regular_opener import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.several_nodes.node_group import Node
 
 __all__ = ["ELSEWHERE", "PlatformTable"]
 
@@ -91,7 +91,7 @@ class PlatformTable:
 
     def position(self, environ: Mapping[str, str]) -> Node:
         """Return which node this is."""
-        from sgpu_decl.agent.node_group import Node
+        from sgpu_decl.agent.several_nodes.node_group import Node
 
         return Node(
             int(environ.get(self.node_rank, "0")),

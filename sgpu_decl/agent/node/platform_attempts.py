@@ -18,8 +18,8 @@ from __future__ import annotations
 import os
 import shutil
 
-from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.attempt_files import encode, write_atomic
+from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.attempt_files import encode, write_atomic
 from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
 from sgpu_decl.agent.retry_rule import CANCELLED, why_ended
 

@@ -17,8 +17,8 @@ import argparse
 import os
 import shutil
 
-from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.command_error import user_paths
+from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.redactor import Redactor
 from sgpu_decl.agent.node.agent_process import attend, conclude
 from sgpu_decl.agent.node.download import fetch
 from sgpu_decl.agent.node.log_forwarding import Echo, say
@@ -30,9 +30,9 @@ from sgpu_decl.agent.node.run_cancellation import cancel_run
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload, await_others
-from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.agent.ranks.command_error import user_paths
 from sgpu_decl.agent.retry_rule import SUCCEEDED
-from sgpu_decl.agent.secret_environ import receive_variables, secret_names
+from sgpu_decl.agent.system.secret_environ import receive_variables, secret_names
 from sgpu_decl.content.tree_files import remove
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.several_nodes.node_group import Node
 
 __all__ = ["main"]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 
-from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.log_forwarding import say
 
 TYPE_CHECKING = False

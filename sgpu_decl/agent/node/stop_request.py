@@ -7,8 +7,8 @@ import os
 import select
 import subprocess
 
-from sgpu_decl.agent import processes
-from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.system import processes
+from sgpu_decl.agent.system.fast_stdlib import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

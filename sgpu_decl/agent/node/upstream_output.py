@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import time
 
+from sgpu_decl.agent.attempt.upstreams import refusal
 from sgpu_decl.agent.node.earlier_output import (
     DamagedOutput,
     absent_nodes,
     copy_files,
     last_output,
 )
-from sgpu_decl.agent.upstreams import refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.several_nodes.node_group import Node
 
 __all__ = ["Meeting", "collectives", "position"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from sgpu_decl.agent.marked_answer import MARK, marked_answer
+from sgpu_decl.agent.system.marked_answer import MARK, marked_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 
-from sgpu_decl.agent.kernel_features import kernel_features
 from sgpu_decl.agent.probe.managed_environment import MANAGED_PYTHON
+from sgpu_decl.agent.system.kernel_features import kernel_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import shutil
 import sys
 import time
 
+from sgpu_decl.agent.attempt.relocation import activated
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, hydrate
@@ -28,14 +29,13 @@ from sgpu_decl.agent.probe.libraries import INDEX, MLFLOW, SDK, run_program
 from sgpu_decl.agent.probe.node_facts import node_facts
 from sgpu_decl.agent.probe.probe_report import ProbeRecord, write_line
 from sgpu_decl.agent.probe.sigterm import Sigterm, hold
-from sgpu_decl.agent.relocation import activated
 from sgpu_decl.content.tree_files import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.several_nodes.node_group import Node
 
 __all__ = ["FAILURE", "main"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.system.fast_stdlib import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def _survey(context: "BackendContext") -> "Survey":
 
 def _orphans(state_dir: Path) -> "tuple[Attempt, ...]":
     """The host knows of them. How they were launched is not known any more."""
-    from sgpu_decl.agent.host_record import orphans
+    from sgpu_decl.agent.attempt.host_record import orphans
 
     records = orphans(os.fspath(state_dir / "runs"))
     if not records:

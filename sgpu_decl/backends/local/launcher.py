@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent import agent_launch as agent
-from sgpu_decl.agent import attempt_status
-from sgpu_decl.agent.forced_stop import LocalForcedStop
-from sgpu_decl.agent.host_record import read_record
-from sgpu_decl.agent.private_folder import private_folder
+from sgpu_decl.agent.attempt import attempt_status
+from sgpu_decl.agent.attempt.host_record import read_record
+from sgpu_decl.agent.launching import agent_launch as agent
+from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
+from sgpu_decl.agent.system.private_folder import private_folder
 from sgpu_decl.backends.attempt_layout import holds, launched
 from sgpu_decl.backends.base import Launcher
 from sgpu_decl.backends.call_files import write_call
@@ -42,7 +42,7 @@ from sgpu_decl.tracking.tracker_launch import tracker_spec
 from sgpu_decl.tracking.tracking_request import FILE, to_json
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.warm_calls import WarmServer
+    from sgpu_decl.agent.launching.warm_calls import WarmServer
     from sgpu_decl.backends.backend_context import BackendContext
 
 _SILENT = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
@@ -258,7 +258,7 @@ def _warm_server(
     """A process that has imported what the ranks of this call import, where calls are kept warm."""
     if launching.call is None or not launching.call.keep_warm:
         return None
-    from sgpu_decl.agent.warm_calls import warm_server
+    from sgpu_decl.agent.launching.warm_calls import warm_server
 
     spec = json.loads((folder / "spec.json").read_bytes())
     return warm_server(spec, secrets, launching.call.keep_warm)

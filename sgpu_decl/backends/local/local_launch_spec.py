@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.agent.host_locks import host_lock_folder, shared_gpu_locks
-from sgpu_decl.agent.processes import ancestors, start_time
-from sgpu_decl.agent.relocation import HIDDEN
+from sgpu_decl.agent.attempt.relocation import HIDDEN
+from sgpu_decl.agent.system.host_locks import host_lock_folder, shared_gpu_locks
+from sgpu_decl.agent.system.processes import ancestors, start_time
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent import attempt_status
-from sgpu_decl.agent.attempt_files import LAUNCH_LOCK
-from sgpu_decl.agent.locks import open_lock, try_lock
+from sgpu_decl.agent.attempt import attempt_status
+from sgpu_decl.agent.attempt.attempt_files import LAUNCH_LOCK
+from sgpu_decl.agent.system.locks import open_lock, try_lock
 from sgpu_decl.atomic_files import LEFT_AFTER
 from sgpu_decl.backends.attempt_layout import AttemptLayout, launched
 from sgpu_decl.backends.base import Storage

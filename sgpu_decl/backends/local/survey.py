@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.agent import host_locks, kernel_features
-from sgpu_decl.agent.gpu_users import gpu_users, in_words
-from sgpu_decl.agent.processes import ancestors
-from sgpu_decl.agent.ray_object_store import default_store, shared_memory
-from sgpu_decl.agent.relocation import LEADING
+from sgpu_decl.agent.attempt.relocation import LEADING
+from sgpu_decl.agent.host.gpu_users import gpu_users, in_words
+from sgpu_decl.agent.ray.ray_object_store import default_store, shared_memory
+from sgpu_decl.agent.system import host_locks, kernel_features
+from sgpu_decl.agent.system.processes import ancestors
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.program_check import ProgramCheck
 from sgpu_decl.backends.local.tracking_checks import check_tracking

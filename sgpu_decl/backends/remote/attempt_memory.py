@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.attempt_files import parse_object
+from sgpu_decl.agent.attempt.attempt_files import parse_object
 from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.model.attempt import AttemptRef

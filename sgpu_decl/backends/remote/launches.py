@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.agent.attempt_files import parse_object
+from sgpu_decl.agent.attempt.attempt_files import parse_object
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_request import config_of
 from sgpu_decl.backends.remote.attempt_memory import AttemptMemory

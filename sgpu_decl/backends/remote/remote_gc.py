@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sgpu_decl.agent.attempt_files import STATUS
+from sgpu_decl.agent.attempt.attempt_files import STATUS
 from sgpu_decl.backends.remote.lease import StaleLock, gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.remote_layout import BACK, LOGS, MARKER, Uses, uses_in, without_uses
 from sgpu_decl.backends.remote.staging_area import StagingArea

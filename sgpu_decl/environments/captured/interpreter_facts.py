@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.marked_answer import MARK, marked_answer
+from sgpu_decl.agent.system.marked_answer import MARK, marked_answer
 from sgpu_decl.content.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured import interpreter_probe

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.processes import variables
+from sgpu_decl.agent.system.processes import variables
 from sgpu_decl.rendering.spec import Entry, RaySpec
 from tests.support import PATIENCE
 

@@ -14,9 +14,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from sgpu_decl.agent.attempt_status import request_cancel
-from sgpu_decl.agent.processes import carriers, variables
-from sgpu_decl.agent.ray_object_store import default_store
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
+from sgpu_decl.agent.ray.ray_object_store import default_store
+from sgpu_decl.agent.system.processes import carriers, variables
 from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.agent.ray.conftest import answer_of_head, output, ray_folder, ray_pid

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent import ray_logs
-from sgpu_decl.agent.ray_logs import fatal_message, keep_logs, last_lines
+from sgpu_decl.agent.ray import ray_logs
+from sgpu_decl.agent.ray.ray_logs import fatal_message, keep_logs, last_lines
 
 Keep = Callable[..., dict[str, str]]
 

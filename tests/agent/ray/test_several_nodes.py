@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.processes import variables
+from sgpu_decl.agent.system.processes import variables
 from sgpu_decl.rendering.spec import RaySpec
 from tests.agent.ray.conftest import DRIVER, SMALL, answer_of_head
 from tests.ray_versions import NEWEST_RAY, OLDEST_RAY, interpreter_with

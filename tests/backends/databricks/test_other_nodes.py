@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.kernel_features import COSTS
+from sgpu_decl.agent.system.kernel_features import COSTS
 from sgpu_decl.api import Session
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.model.attempt import AttemptRef

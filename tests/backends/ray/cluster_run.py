@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.processes import command_line, related, start_time
+from sgpu_decl.agent.system.processes import command_line, related, start_time
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase

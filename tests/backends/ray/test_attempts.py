@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.ray.clusters import Clusters

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.processes import related
+from sgpu_decl.agent.system.processes import related
 from sgpu_decl.api import Location, Session
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.backends.ray.cluster import driver, key_values
 from sgpu_decl.backends.ray.cluster.driver import _unusable, main
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus

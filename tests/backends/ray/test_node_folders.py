@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.locks import create_held
+from sgpu_decl.agent.system.locks import create_held
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.ray.cluster.node_folder import delete_content
 

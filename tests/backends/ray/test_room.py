@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.host.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress

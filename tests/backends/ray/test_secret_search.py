@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.processes import related
+from sgpu_decl.agent.system.processes import related
 from sgpu_decl.testing.file_search import files_with
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun, words

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ray.exceptions import RpcError
 
-from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node import upstream_output
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster import upstream_wait

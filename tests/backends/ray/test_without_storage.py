@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.locks import try_lock
 from sgpu_decl.agent.node.input_folder import folder_of_launch
+from sgpu_decl.agent.system.locks import try_lock
 from sgpu_decl.backends.ray.cluster.node_folder import private_folder
 from sgpu_decl.backends.ray.head.head_place import _PIECE
 from sgpu_decl.backends.remote.lease import LOCK

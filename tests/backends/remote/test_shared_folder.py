@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.host.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.remote.remote_gc import collect
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.errors import BackendError, SgpuError

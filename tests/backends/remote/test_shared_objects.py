@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.host_locks import host_lock_folder
+from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.node.agent_process import ARCHIVE
 from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.remote_results import RemoteResults

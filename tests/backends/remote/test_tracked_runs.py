@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.attempt_files import OPEN_RUNS
+from sgpu_decl.agent.attempt.attempt_files import OPEN_RUNS
 from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.backends.attempt_layout import AttemptLayout

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.processes import die_with_parent
+from sgpu_decl.agent.system.processes import die_with_parent
 from sgpu_decl.atomic_files import write_atomic
 
 _PAUSE = 0.02  # seconds between two looks into the folder

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sgpu_decl.agent.attempt.upstreams import listed
 from sgpu_decl.agent.retry_rule import new_nodes
-from sgpu_decl.agent.upstreams import listed
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
 from sgpu_decl.backends.databricks.planning.machines import machines_of, refusal_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sgpu_decl.agent.upstreams import listed, refusal
+from sgpu_decl.agent.attempt.upstreams import listed, refusal
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
 from sgpu_decl.backends.databricks.watching.termination import (
     attempt_number,

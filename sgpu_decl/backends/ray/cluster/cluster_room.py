@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from sgpu_decl.agent.byte_size import size
+from sgpu_decl.agent.system.byte_size import size
 from sgpu_decl.backends.ray.cluster.bundle_counts import (
     TYPE_RESOURCE,
     bundles_in,

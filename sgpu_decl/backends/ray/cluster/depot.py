@@ -36,8 +36,8 @@ import time
 from ray.exceptions import RaySystemError, RpcError
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_list
 
-from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.locks import try_lock
+from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.system.locks import try_lock
 from sgpu_decl.backends.ray.cluster.content_limit import MOST, prune
 from sgpu_decl.backends.ray.cluster.head_folder import (
     head_folder,

@@ -22,8 +22,8 @@ import traceback
 
 import ray
 
-from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
+from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.agent.retry_rule import BLAME, pause_before

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt import attempt_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

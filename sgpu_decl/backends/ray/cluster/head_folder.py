@@ -14,7 +14,7 @@ import os
 
 from ray._private import worker
 
-from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.backends.ray.cluster.head_names import DEPOT, HEAD_FOLDER, INDEX
 
 TYPE_CHECKING = False

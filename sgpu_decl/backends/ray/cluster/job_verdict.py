@@ -21,7 +21,7 @@ client asks this of its attempts, and the driver of a run that comes after anoth
 from collections.abc import Mapping
 from typing import Any
 
-from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
+from sgpu_decl.agent.attempt.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.retry_rule import why_ended
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 

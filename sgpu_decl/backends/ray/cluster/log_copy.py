@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from sgpu_decl.agent.growing_log import GrowingLog
+from sgpu_decl.agent.attempt.growing_log import GrowingLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -55,8 +55,8 @@ class NodeActor(NodeFiles):
 
     def join(self) -> dict[str, Any]:
         """Where this node is; the first one has a port for the agents of the others."""
-        from sgpu_decl.agent.host_locks import host_lock_folder
-        from sgpu_decl.agent.ports import claim_port
+        from sgpu_decl.agent.host.ports import claim_port
+        from sgpu_decl.agent.system.host_locks import host_lock_folder
 
         port = 0
         if self._number == 0:
@@ -96,7 +96,7 @@ class NodeActor(NodeFiles):
                     self._pid = self._spawn(python, start["arguments"], variables, secrets, log)
                     self._idle.clear()
         except OSError as error:
-            from sgpu_decl.agent.rank_start import start_error
+            from sgpu_decl.agent.ranks.rank_start import start_error
 
             refused = start_error(error.errno or 0, f"`{python}` on node {here}")
             return {"refused": [refused.failure, str(refused)]}
@@ -117,7 +117,7 @@ class NodeActor(NodeFiles):
 
     def agent_status(self) -> dict[str, Any] | None:
         """What the agent of this node says of the run."""
-        from sgpu_decl.agent.attempt_status import read_attempt
+        from sgpu_decl.agent.attempt.attempt_status import read_attempt
 
         status = read_attempt(self._records)
         return status if status["state"] in ("starting", "running", "stopping") else None
@@ -158,7 +158,7 @@ class NodeActor(NodeFiles):
     ) -> int:
         """Start the node program in a session of its own, with the signals of a new process: Ray's
         workers block and ignore some. Ray's threads allow nothing between fork and exec."""
-        from sgpu_decl.agent.secret_environ import DESCRIPTOR, split_secrets
+        from sgpu_decl.agent.system.secret_environ import DESCRIPTOR, split_secrets
 
         own = {**_environment(python, self._run), **secrets, **variables}
         environment, memory = split_secrets(own, secrets)
@@ -257,9 +257,9 @@ def _add_packages(archive: str) -> None:
 
 def _sweep(above: str) -> None:
     """Delete the folders that no process uses: those below `above`, and those of outputs."""
-    from sgpu_decl.agent.attempt_files import SUPERVISOR_LOCK
-    from sgpu_decl.agent.locks import held, try_lock
+    from sgpu_decl.agent.attempt.attempt_files import SUPERVISOR_LOCK
     from sgpu_decl.agent.node.input_folder import delete_unused
+    from sgpu_decl.agent.system.locks import held, try_lock
 
     delete_unused()
     for name in os.listdir(above):
@@ -292,7 +292,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def _held_lock(run: str) -> int:
     """Hold the lock of a folder; the node program inherits it."""
-    from sgpu_decl.agent.locks import create_held
+    from sgpu_decl.agent.system.locks import create_held
 
     return create_held(run + LOCKS)
 

@@ -17,7 +17,7 @@ from sgpu_decl.backends.ray.cluster.node_folder import OBJECTS, content_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sgpu_decl.agent.growing_log import GrowingLog
+    from sgpu_decl.agent.attempt.growing_log import GrowingLog
     from sgpu_decl.agent.node.input_folder import InputFolder
 
 __all__ = ["FILLS", "OWN_FILES", "SHARES", "WAITS", "NodeFiles"]
@@ -64,7 +64,7 @@ class NodeFiles:
         """Which files are not here; the others are noted as used. `back` is the name of the folder
         that this launch brings back."""
         # The node program deletes the agent when it ends, and nothing of it can be imported then.
-        from sgpu_decl.agent.growing_log import GrowingLog
+        from sgpu_decl.agent.attempt.growing_log import GrowingLog
 
         self._log, self._back = GrowingLog(self.log), back
         for name in ("launch", back, OBJECTS):

@@ -8,7 +8,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.backends.ray.cluster import node_folder
 
 __all__ = ["free_nodes"]

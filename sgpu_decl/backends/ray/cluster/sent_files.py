@@ -16,7 +16,7 @@ from functools import partial
 
 import ray
 
-from sgpu_decl.agent import attempt_files, byte_size
+from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.earlier_output import (
     absent_nodes,
     contents,
@@ -25,6 +25,7 @@ from sgpu_decl.agent.node.earlier_output import (
 )
 from sgpu_decl.agent.node.node_report import REPORT, merged_output
 from sgpu_decl.agent.node.upstream_output import gone_output
+from sgpu_decl.agent.system import byte_size
 from sgpu_decl.backends.ray.cluster.actor_answers import (
     ANSWER,
     NO_ROOM,

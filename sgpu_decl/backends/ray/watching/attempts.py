@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sgpu_decl.agent.attempt_files import STATUS
-from sgpu_decl.agent.report_check import is_report
+from sgpu_decl.agent.attempt.attempt_files import STATUS
+from sgpu_decl.agent.attempt.report_check import is_report
 from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.named_hosts import NOT_NAMED
 from sgpu_decl.backends.ray.api.allowance import counted

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from sgpu_decl.agent.growing_log import GrowingLog
+from sgpu_decl.agent.attempt.growing_log import GrowingLog
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.remote.log_lines import NodeLine, line_of

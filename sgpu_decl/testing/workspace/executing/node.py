@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from sgpu_decl.agent import processes
+from sgpu_decl.agent.system import processes
 from sgpu_decl.testing.workspace.programs import package_home
 
 __all__ = ["NodeProcess", "NodeSpec", "can_have_root"]

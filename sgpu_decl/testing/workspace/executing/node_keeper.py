@@ -18,8 +18,8 @@ import signal
 import sys
 from contextlib import suppress
 
-from sgpu_decl.agent import processes
-from sgpu_decl.agent.process_tree import ProcessTree
+from sgpu_decl.agent.system import processes
+from sgpu_decl.agent.system.process_tree import ProcessTree
 from sgpu_decl.testing.refused_calls import refuse
 from sgpu_decl.testing.workspace.executing.namespace import enter
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.host_locks import host_lock_folder
-from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.host.ports import claim_port
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.capacity import CapacityRequest, GpuCapacity

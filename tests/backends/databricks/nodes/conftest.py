@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.host_locks import host_lock_folder
+from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.node.node_report import read_report
-from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import carriers, descendants, send_signal
+from sgpu_decl.agent.system.host_locks import host_lock_folder
+from sgpu_decl.agent.system.processes import carriers, descendants, send_signal
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.testing.workspace.executing.node_environment import Position, node_environment
 from tests.backends.launches import code_of, launching_of, workspace_files_of

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from sgpu_decl.agent.node.node_report import REPORT, unseal
-from sgpu_decl.agent.processes import carriers
+from sgpu_decl.agent.system.processes import carriers
 from sgpu_decl.backends.archives import agent_zip
 from tests.backends.launches import code_of, launching_of, workspace_files_of
 from tests.testing.workspace.conftest import client, no_profile, server, token

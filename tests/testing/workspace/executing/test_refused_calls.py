@@ -13,7 +13,7 @@ from tests.support import PATIENCE
 NODE = """
 import json, os, sys
 from pathlib import Path
-from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.system.processes import start_time
 from sgpu_decl.testing.workspace.executing.node import NodeProcess, NodeSpec
 folder = sys.argv[1]
 command = f"env -i sleep 600 & echo $! >{folder}/a; setsid sleep 600 & echo $! >{folder}/b; exit 3"

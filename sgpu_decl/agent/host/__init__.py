@@ -1,0 +1,1 @@
+"""What the attempts of one host share and wait for: the queue, slots, GPUs and ports."""

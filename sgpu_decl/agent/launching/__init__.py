@@ -1,0 +1,1 @@
+"""How a process launches attempts: an agent for each, or servers that fork it."""

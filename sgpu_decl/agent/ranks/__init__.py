@@ -1,0 +1,1 @@
+"""Ranks and what starts beside them: their environment, start, end and stacks."""

@@ -1,0 +1,1 @@
+"""The Ray cluster of a run (`ray:`)."""

@@ -1,0 +1,1 @@
+"""Several nodes as one group: who decides for all, and the wire between their agents."""

@@ -1,0 +1,1 @@
+"""The processes that carry one attempt to its outcome, and stop what it leaves."""

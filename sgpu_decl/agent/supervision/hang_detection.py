@@ -1,0 +1,97 @@
+"""Detects a hang: no rank wrote anything or used the processor for `progress_timeout`."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from sgpu_decl.agent.ranks.rank_start import rank_folder
+from sgpu_decl.agent.system import processes
+from sgpu_decl.agent.system.fast_stdlib import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sgpu_decl.agent.ranks.rank_group import RankGroup
+    from sgpu_decl.agent.system.loop import Loop
+
+__all__ = ["STACKS", "HangDetector"]
+
+# On this signal, faulthandler writes all stacks of a rank to `fault.log`, as `_air.py` sets up. No
+# program uses it by chance, and it is only sent to ranks that run `_air.py`.
+STACKS = signal.SIGRTMIN + 8
+
+_LOOKS = 4  # in one progress_timeout: a hang is reported after at most 1.25 of it
+_IDLE_SHARE = 0.01  # of one processor: threads that only wait still wake up at times
+_DUMP_TIME = 0.3
+
+
+class HangDetector:
+    """Looks at the ranks a few times in `seconds`, and calls `hung` if nothing moved. `workers()`
+    are processes that work for them, and not below them."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        group: RankGroup,
+        run_dir: str,
+        seconds: float,
+        hung: Callable[[], None],
+        workers: Callable[[], list[int]] = list,
+    ) -> None:
+        self._loop = loop
+        self._group = group
+        self._run_dir = run_dir
+        self._seconds = seconds
+        self._hung = hung
+        self._workers = workers
+
+    def begin(self, restart: int) -> None:
+        """Start looking, from now on, at the ranks of that restart."""
+        self._restart = restart
+        self._last = self._measure()
+        self._moved = time.monotonic()
+        self._again()
+
+    def _again(self) -> None:
+        self._loop.after("progress", self._seconds / _LOOKS, self._look)
+
+    def _look(self) -> None:
+        before, self._last = self._last, self._measure()
+        idle = _IDLE_SHARE * self._seconds / _LOOKS * os.sysconf("SC_CLK_TCK")
+        if (
+            before is None
+            or self._last is None
+            or before[1] != self._last[1]
+            or abs(before[0] - self._last[0]) > max(1.0, idle)
+        ):
+            self._moved = time.monotonic()
+        if time.monotonic() - self._moved < self._seconds:
+            self._again()
+            return
+        if self._group.python:
+            for pid in self._group.living.values():
+                if processes.handles(pid, STACKS):  # else it executed a program, and would die
+                    os.kill(pid, STACKS)
+        self._loop.after("progress", _DUMP_TIME, self._hung)
+
+    def _measure(self) -> tuple[int, int] | None:
+        """Return the CPU ticks of the ranks' process trees, and the bytes of their logs.
+
+        None if they cannot be read (logs deleted, no descriptor left), which is no hang.
+        """
+        try:
+            return self._sums()
+        except OSError:
+            return None
+
+    def _sums(self) -> tuple[int, int]:
+        ticks = sum(map(processes.cpu_ticks, self._workers()))
+        size = 0
+        for rank, pid in self._group.living.items():
+            ticks += sum(map(processes.cpu_ticks, [pid, *processes.descendants(pid)]))
+            folder = rank_folder(self._run_dir, rank, self._restart)
+            for name in ("stdout.log", "stderr.log"):
+                size += os.stat(os.path.join(folder, name)).st_size
+        return ticks, size

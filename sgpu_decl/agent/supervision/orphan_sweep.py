@@ -1,0 +1,84 @@
+"""Stops the processes that ranks left: children, orphans and daemons."""
+
+from __future__ import annotations
+
+from sgpu_decl.agent.system import processes
+from sgpu_decl.agent.system.fast_stdlib import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
+    from sgpu_decl.agent.system.loop import Loop
+    from sgpu_decl.agent.system.process_tree import ProcessTree
+
+__all__ = ["Sweep"]
+
+_GRACE = 5.0
+_AGAIN = 0.01
+_BLIND = 0.1  # while no descriptor is left, and if orphans are not adopted
+
+
+class Sweep:
+    """Calls `on_clean` once nothing is left of the process tree, except what `apart()` names and
+    the processes of other users (of setuid programs)."""
+
+    on_clean: Callable[[], None]
+
+    def __init__(
+        self, tree: ProcessTree, loop: Loop, record: AttemptRecord, apart: Callable[[], set[int]]
+    ) -> None:
+        self._tree = tree
+        self._loop = loop
+        self._record = record
+        self._apart = apart
+        self._termed: set[int] = set()
+        self._force = False
+        self.active = False
+
+    def remains(self) -> list[int]:
+        """Return what is left.
+
+        Raises:
+            OSError: no descriptor is left to look with.
+        """
+        apart = self._apart()
+        return [pid for pid in self._tree.pids() if pid not in apart]
+
+    def begin(self, grace: float, late: Callable[[], None]) -> None:
+        """Send TERM to all that is left; `late` is called after the grace, of 5 s at most."""
+        self.active, self._force, self._termed = True, False, set()
+        self._loop.after("kill", min(grace, _GRACE), late)
+        self._step()
+
+    def force(self) -> None:
+        """Kill what is left now."""
+        if self.active:
+            self._force = True
+            self._step()
+
+    def _step(self) -> None:
+        if not self.active:
+            return
+        try:
+            pids = list(filter(processes.may_signal, self.remains()))
+        except OSError:
+            self._loop.after("sweep", _BLIND, self._step)
+            return
+        if not pids:
+            self.active = False
+            self._loop.cancel("kill")
+            self._loop.cancel("sweep")
+            self.on_clean()
+            return
+        if not self._termed:
+            self._record.event("sweep", left=len(pids))
+        for pid in pids:
+            if self._force or pid not in self._termed:
+                number = signal.SIGKILL if self._force else signal.SIGTERM
+                processes.send_signal(pid, processes.start_time(pid), number)
+        self._termed.update(pids)
+        # The end of an orphan brings SIGCHLD; the end of a process whose parent lives does not, so
+        # look again soon. A look at all processes takes longer.
+        self._loop.after("sweep", _AGAIN if self._tree.adopts else _BLIND, self._step)

@@ -1,0 +1,1 @@
+"""What the agent needs of the operating system: processes, locks, one event loop, safe files."""
