@@ -5,7 +5,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 
 __all__ = ["LEFT_AFTER", "delete_left", "sync_folder", "write_atomic", "write_cache"]
 

@@ -4,7 +4,7 @@
 `-m sgpu_decl.agent` work as well. With options instead of a folder it is the agent of one node of
 several: see `supervision/foreground`. Other words start other programs:
 
-    serve     launches many attempts: see `launching/launch_server`
+    serve     launches many attempts: see `launching/launch_servers`
     node      all that a platform starts on a node: see `node`
     hydrate   makes the tree of an environment: see `hydrate_program`
     probe     measures a node: see `probe`
@@ -28,7 +28,7 @@ if sys.argv[1:2] == ["hydrate"]:
 elif sys.argv[1:2] == ["hydrate-worker"]:
     from sgpu_decl.content.workers import main
 elif sys.argv[1:2] == ["serve"]:
-    from sgpu_decl.agent.launching.launch_server import main
+    from sgpu_decl.agent.launching.launch_servers import main
 elif sys.argv[1:2] == ["node"]:
     from sgpu_decl.agent.node.program import main
 elif sys.argv[1:2] == ["probe"]:
@@ -41,7 +41,7 @@ else:
 _code = main(sys.argv[1:])
 if main.__module__ in (
     "sgpu_decl.agent.supervision.guardian",
-    "sgpu_decl.agent.launching.launch_server",
+    "sgpu_decl.agent.launching.launch_servers",
 ):
     # Guardian and supervisor share their memory; tearing it down would copy all of it.
     sys.stderr.flush()

@@ -1,7 +1,7 @@
 """A warm server: it imports what a call's ranks import, and later calls run in forks of it.
 
-    _air.py ─▶ run_rank ─▶ serve_calls: imports ─▶ the agent's warm_server.py ─▶ forks it for a call
-                 ▲                                                         └─▶ its warm parent
+    _air.py ─▶ run_rank ─▶ serve_calls: imports ─▶ launch_servers.serve ─▶ forks agents of calls
+                 ▲                                                     └─▶ their warm parents
                  └── in ranks: run_rank goes on ◀── fork_server ◀── serve_calls ◀──┘
 
 The caller starts it beside its first call. The warm parent of a later call is a fork of a fork of
@@ -49,7 +49,7 @@ def serve_calls(
     """Import what the spec names, then serve calls until the caller has ended.
 
     Args:
-        kept: JSON of what `agent.launching.warm_server.serve` needs, and the folder `agent`.
+        kept: JSON of what `agent.launching.launch_servers.serve` needs, and the folder `agent`.
 
     Returns:
         In ranks alone: the folder of their attempt, and what the imports printed.
@@ -140,7 +140,7 @@ def _load_agent(folder: str) -> "Any":
             module: Any = kind(name)
             module.__path__ = places
             sys.modules[name] = module
-    return __import__(_AGENT + ".launching.warm_server", {}, {}, ["serve"])
+    return __import__(_AGENT + ".launching.launch_servers", {}, {}, ["serve"])
 
 
 def _stamps(known: "Mapping[str, object] | None" = None) -> dict[str, object]:

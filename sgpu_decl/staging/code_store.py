@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.content.store.file_copies import SMALL, copy_into, read_small, write_new
 from sgpu_decl.content.store.object_packs import Read

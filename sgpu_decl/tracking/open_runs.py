@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sgpu_decl.agent.attempt.attempt_files import OPEN_RUNS
 from sgpu_decl.agent.attempt.attempt_status import read_attempt
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome, outcome
 from sgpu_decl.tracking.stores.choice import needs_no_mlflow, open_tracking_store
 from sgpu_decl.tracking.stores.store_protocol import StoreError

@@ -80,7 +80,7 @@ def test_a_launch_that_is_refused_says_why(make_faulty: Make) -> None:
 
 WITHOUT_PROCESSES = """
 import errno, os
-from sgpu_decl.agent.launching import launch_server
+from sgpu_decl.agent.launching import launch_servers
 fork = os.fork
 def no_more():
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -88,7 +88,7 @@ def once():
     os.fork = no_more
     return fork()
 os.fork = once
-launch_server.main([])
+launch_servers.main([])
 """
 
 

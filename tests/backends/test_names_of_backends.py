@@ -55,7 +55,7 @@ ALLOWED = {
     "cli/dev.py": "the emulated workspace, which is for users' own tests",
     "model/assumptions.py": "what the emulated workspace and the backend both assume",
     "agent/probe/libraries.py": "what the probe of a workspace tries on its nodes",
-    "agent/probe/managed_environment.py": "the same; the emulated workspace has it too",
+    "agent/probe/node_facts.py": "the same; the emulated workspace has it too",
 }
 """Files that may hold a name, and why."""
 

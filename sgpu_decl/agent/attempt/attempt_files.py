@@ -20,7 +20,7 @@ import time
 from binascii import crc32
 
 from sgpu_decl.agent.system.fast_stdlib import dumps, loads
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

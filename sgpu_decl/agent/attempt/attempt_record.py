@@ -7,7 +7,7 @@ import time
 
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.system.fast_stdlib import signal_name
-from sgpu_decl.agent.system.folder_handle import FolderHandle
+from sgpu_decl.agent.system.safe_files import FolderHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from sgpu_decl.agent.attempt.attempt_files import TRACKED, read_json
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 __all__ = ["GrowingLog", "LogPart"]
 

@@ -22,7 +22,7 @@ from sgpu_decl.agent.attempt.attempt_files import SUPERVISOR_LOCK, encode, parse
 from sgpu_decl.agent.system.host_locks import host_lock_folder, host_lock_home
 from sgpu_decl.agent.system.locks import held, wait_until_free
 from sgpu_decl.agent.system.processes import carriers_by_cookie
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 try:  # it loads in a tenth of the time of hashlib's OpenSSL
     from _sha256 import sha256  # type: ignore[import-not-found]

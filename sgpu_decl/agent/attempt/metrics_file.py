@@ -10,7 +10,7 @@ import math
 import os
 
 from sgpu_decl.agent.system.fast_stdlib import loads
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,24 +1,33 @@
-"""The folder that `SGPU_PREVIOUS_OUTPUT_DIR` names: what the newest earlier start of a run left.
+"""What ranks leave for the next start of a run: `SGPU_PREVIOUS_OUTPUT_DIR`, and what is not in it.
 
 Ranks that are started again find what they left themselves: on every node, as soon as one node has
 a file of them. Agent 0 decides that, or nodes would go on from different starts. Else it is the
 output of the newest earlier attempt of the same address that left something: on the machine of
 apply it lies in a folder beside, on other machines `agent.node.earlier_output` has brought it here.
+
+Files that ranks wrote into their working folder are not in it: that folder is the attempt's own
+copy of the code.
 """
 
 from __future__ import annotations
 
 import os
 
+from sgpu_decl.agent.attempt.attempt_files import SPEC
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
-__all__ = ["BROUGHT", "holds_files", "left_output", "previous_output"]
+__all__ = ["BROUGHT", "holds_files", "left_output", "previous_output", "working_files"]
 
 BROUGHT = "previous_output"
 """The folder of a run's own on a node that the files are brought to."""
+
+_SHOWN = 3
+_MOST_ENTRIES = 50_000  # larger trees are not searched to the end
+_IGNORED = ("__pycache__", ".git")
 
 
 def left_output(spec: Mapping[str, Any]) -> bool:
@@ -63,3 +72,40 @@ def _numbers(folder: str) -> list[int]:
         return [int(name) for name in os.listdir(folder) if name.isdigit()]
     except OSError:
         return []
+
+
+def working_files(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the number of files that ranks wrote into their working folder, and the first names.
+
+    None if there are none. The spec is staged last, so newer files were written by the run.
+    """
+    if spec["code_root"] is None:
+        return None  # a call works in the folder of its caller
+    try:
+        staged = os.stat(os.path.join(spec["run_dir"], SPEC)).st_mtime_ns
+    except OSError:
+        return None
+    names = sorted(_newer(spec["code_dir"], staged))
+    return {"count": len(names), "names": names[:_SHOWN]} if names else None
+
+
+def _newer(root: str, moment: int) -> Iterator[str]:
+    folders, remaining = [root], _MOST_ENTRIES
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    remaining -= 1
+                    if remaining < 0:
+                        return
+                    if entry.name in _IGNORED or entry.name.endswith(".pyc"):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                        continue
+                    changed = entry.stat(follow_symlinks=False).st_mtime_ns
+                    if changed > moment and entry.is_file(follow_symlinks=False):
+                        yield os.path.relpath(entry.path, root)
+        except OSError:
+            continue  # it was deleted meanwhile

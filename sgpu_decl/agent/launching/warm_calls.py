@@ -1,8 +1,8 @@
 """Warm calls: what the ranks of the last calls of this process imported stays imported.
 
-The first call starts a warm server (`warm_server.py`) beside itself. A later call is launched by it
-if nothing that ranks notice is different: interpreter, imports, folder, variables and limits. Else,
-and while it imports, the call is launched as usual. A server that cannot serve is not started
+The first call starts a warm server (`launch_servers.serve`) beside itself. A later call is launched
+by it if nothing that ranks notice is different: interpreter, imports, folder, variables and limits.
+Else, and while it imports, the call is launched as usual. A server that cannot serve is not started
 again: the imports are not safe to fork.
 """
 
@@ -18,7 +18,7 @@ import weakref
 from contextlib import suppress
 
 from sgpu_decl.agent.launching.agent_launch import start_agent
-from sgpu_decl.agent.launching.warm_server import ASK, IMPORTED, READY
+from sgpu_decl.agent.launching.launch_servers import ASK, IMPORTED, READY
 from sgpu_decl.agent.ranks.rank_start import argv_of, rank_environment, shared_environment
 from sgpu_decl.agent.several_nodes.node_group import FIRST
 from sgpu_decl.agent.system.processes import start_time

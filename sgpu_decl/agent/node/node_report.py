@@ -27,7 +27,7 @@ import os
 
 from sgpu_decl.agent.attempt.attempt_files import OUTCOME, encode, parse_object
 from sgpu_decl.agent.attempt.report_check import is_report
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

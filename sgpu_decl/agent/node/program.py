@@ -14,13 +14,13 @@ files are uploaded all the same. The exit code is the run's.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
+import time
 
 from sgpu_decl.agent.attempt import attempt_files
-from sgpu_decl.agent.attempt.redactor import Redactor
 from sgpu_decl.agent.node.agent_process import attend, conclude
-from sgpu_decl.agent.node.download import fetch
 from sgpu_decl.agent.node.log_forwarding import Echo, say
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.node_inputs import NodeInputs
@@ -32,7 +32,7 @@ from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload, await_others
 from sgpu_decl.agent.ranks.command_error import user_paths
 from sgpu_decl.agent.retry_rule import SUCCEEDED
-from sgpu_decl.agent.system.secret_environ import receive_variables, secret_names
+from sgpu_decl.agent.system.secret_values import Redactor, receive_variables, secret_names
 from sgpu_decl.content.tree_files import remove
 
 TYPE_CHECKING = False
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _OUTPUT = "output"
+_PATIENCE = 60.0  # seconds, for all files together
+_FIRST, _LONGEST = 0.05, 2.0  # seconds between two looks
+_CHUNK = 1 << 20
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -94,7 +97,7 @@ class _NodeRun:
 
     def run(self) -> int:
         options, node = self._options, self._node
-        problem = fetch(options.launch, dict(options.file), options.run, self._stopping)
+        problem = _fetch(options.launch, dict(options.file), options.run, self._stopping)
         spec = attempt_files.read_json(options.run, attempt_files.SPEC)
         if spec is None:
             return self._give_up(problem or "this node was asked to stop before it could begin")
@@ -212,3 +215,44 @@ def _parser() -> argparse.ArgumentParser:
         help="a file of the launch folder that the run needs",
     )  # fmt: skip
     return parser
+
+
+def _fetch(source: str, files: Mapping[str, str], folder: str, stopping: StopRequest) -> str | None:
+    """Copy files of the launch folder to the node's own disk; say which is missing, if one is.
+
+    They were uploaded a moment ago, so a node may see them late, or not whole: each is waited for.
+
+    Args:
+        files: their names, each with its SHA-256 in hex.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    pause = _FIRST
+    waiting = dict(files)
+    while True:
+        problems = {}
+        for name, digest in list(waiting.items()):
+            problem = _copy(os.path.join(source, name), os.path.join(folder, name), digest)
+            if problem is None:
+                del waiting[name]
+            else:
+                problems[name] = problem
+        if not waiting or stopping.asked:
+            return None
+        if time.monotonic() > deadline:
+            name, problem = next(iter(problems.items()))
+            return f"`{name}` of the launch folder {problem}, for {_PATIENCE:g} s"
+        stopping.wait(pause)
+        pause = min(2 * pause, _LONGEST)
+
+
+def _copy(source: str, target: str, digest: str) -> str | None:
+    """Copy a file; say what is wrong with it, if something is."""
+    hashed = hashlib.sha256()
+    try:
+        with open(source, "rb") as reading, open(target, "wb") as writing:
+            while chunk := reading.read(_CHUNK):
+                hashed.update(chunk)
+                writing.write(chunk)
+    except OSError as error:
+        return f"cannot be read here ({error.strerror})"
+    return None if hashed.hexdigest() == digest else "has another content than the one uploaded"

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 
-from sgpu_decl.agent.probe.managed_environment import MANAGED_PYTHON
 from sgpu_decl.agent.system.kernel_features import kernel_features
 
 TYPE_CHECKING = False
@@ -15,10 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["node_facts"]
+__all__ = ["MANAGED_ENVIRONMENT", "MANAGED_PYTHON", "node_facts"]
 
 _HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 _PATIENCE = 60.0  # seconds
+
+# Where nodes keep the Python environment of the bases `ai-…` (evidence: C5).
+MANAGED_ENVIRONMENT = "/opt/databricks-environments/databricks-ai"
+MANAGED_PYTHON = f"{MANAGED_ENVIRONMENT}/bin/python3"
 
 
 def node_facts(environ: Mapping[str, str], source: str, scratch: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from sgpu_decl.agent.probe.between_nodes import Meeting, collectives, position
 from sgpu_decl.agent.probe.libraries import INDEX, MLFLOW, SDK, run_program
 from sgpu_decl.agent.probe.node_facts import node_facts
 from sgpu_decl.agent.probe.probe_report import ProbeRecord, write_line
-from sgpu_decl.agent.probe.sigterm import Sigterm, hold
+from sgpu_decl.agent.system.fast_stdlib import signal
 from sgpu_decl.content.tree_files import remove
 
 TYPE_CHECKING = False
@@ -45,6 +45,7 @@ FAILURE = 3
 _LONGEST = 1 << 20  # bytes of a line: as the node agent's
 _LATEST = 120.0  # seconds until the last node has failed
 _PING = 120.0  # seconds
+_BEAT = 0.5  # seconds
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -156,3 +157,40 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--objects", default="", metavar="DIR", help="the folder of its packs")
     parser.add_argument("--platform", default="{}", metavar="JSON", help="its names")
     return parser
+
+
+class Sigterm:
+    """Notes the first SIGTERM, and does not end by it. `at` is its monotonic time."""
+
+    def __init__(self) -> None:
+        self.at: float | None = None
+        self._wakeup, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for so long, or until it comes."""
+        import select
+
+        if select.select([self._wakeup], [], [], seconds)[0]:
+            os.read(self._wakeup, 64)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        if self.at is None:
+            self.at = time.monotonic()
+        os.write(self._wake, b"!")
+
+
+def hold(record: ProbeRecord, seconds: float, sigterm: Sigterm) -> None:
+    """Go on for so long, and write an `alive` record twice a second. SIGTERM is only noted, so the
+    last of these records shows when SIGKILL came."""
+    start = time.monotonic()
+    record.say("holding", {})
+    noted = False
+    while (now := time.monotonic()) - start < seconds:
+        term = sigterm.at
+        if term is not None and not noted:
+            noted = True
+            record.say("asked", {"after": round(term - start, 2)})
+        since = {} if term is None else {"since_asked": round(now - term, 2)}
+        record.say("alive", {"for": round(now - start, 2), **since})
+        sigterm.wait(_BEAT)

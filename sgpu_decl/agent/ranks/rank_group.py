@@ -15,7 +15,6 @@ from sgpu_decl.agent.attempt.error_file import (
     shared_run_named,
 )
 from sgpu_decl.agent.attempt.previous_output import previous_output
-from sgpu_decl.agent.attempt.redactor import Redactor
 from sgpu_decl.agent.attempt.verdict import RankEnding
 from sgpu_decl.agent.ranks.rank_start import (
     LaunchError,
@@ -31,6 +30,7 @@ from sgpu_decl.agent.ranks.rank_start import (
 from sgpu_decl.agent.ranks.warm_parent import WarmParent
 from sgpu_decl.agent.system.fast_stdlib import signal
 from sgpu_decl.agent.system.oom import OomKills, shortage
+from sgpu_decl.agent.system.secret_values import Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from sgpu_decl.agent.attempt.error_file import own_frames_left_out
 from sgpu_decl.agent.ranks.rank_start import rank_folder
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.fast_stdlib import signal
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

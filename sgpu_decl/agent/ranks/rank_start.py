@@ -8,7 +8,7 @@ import os
 from sgpu_decl.agent.attempt.attempt_files import write_atomic
 from sgpu_decl.agent.system.fast_stdlib import signal
 from sgpu_decl.agent.system.processes import die_with_parent
-from sgpu_decl.agent.system.secret_environ import without_secrets
+from sgpu_decl.agent.system.secret_values import without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sgpu_decl.agent.attempt.attempt_files import TRACKED, TRACKER
 from sgpu_decl.agent.ranks.rank_start import LaunchError, spawn
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.fast_stdlib import signal
-from sgpu_decl.agent.system.secret_environ import split_secrets
+from sgpu_decl.agent.system.secret_values import split_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ themselves and the group is started cold. Once released, they are our children l
 (their parent has ended, and we adopt orphans), and the next restart is cold. The parent dies with
 the supervisor.
 
-In a warm server (`warm_server.py`), which has imported already, the parent is a fork of the
+In a warm server (`launch_servers.serve`), which has imported already, the parent is a fork of the
 supervisor: all frames of the agent are left by `BecomeParent`.
 
 Under `auto`, a failed import makes the ranks start cold, and they report it with the user's line in
@@ -28,7 +28,7 @@ from sgpu_decl.agent.ranks.rank_start import LaunchError, argv_of, exec_error, s
 from sgpu_decl.agent.system.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.system.kernel_features import CHILD_SUBREAPER, available
 from sgpu_decl.agent.system.processes import until_one_ends
-from sgpu_decl.agent.system.secret_environ import memory_file
+from sgpu_decl.agent.system.secret_values import memory_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

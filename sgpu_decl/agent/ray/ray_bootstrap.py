@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
     from sgpu_decl.agent.attempt.outcome import Outcome
-    from sgpu_decl.agent.attempt.redactor import Redactor
     from sgpu_decl.agent.ranks.tracker_process import TrackerProcess
     from sgpu_decl.agent.several_nodes.node_group import Node, Team
     from sgpu_decl.agent.system.loop import Loop
+    from sgpu_decl.agent.system.secret_values import Redactor
 
 __all__ = ["RayBootstrap"]
 

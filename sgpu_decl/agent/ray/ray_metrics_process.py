@@ -10,7 +10,7 @@ import os
 
 from sgpu_decl.agent.ranks.rank_start import LaunchError, exec_error, spawn
 from sgpu_decl.agent.system.fast_stdlib import dumps, signal
-from sgpu_decl.agent.system.secret_environ import memory_file, visible_variables
+from sgpu_decl.agent.system.secret_values import memory_file, visible_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

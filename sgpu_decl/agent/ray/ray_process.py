@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
-    from sgpu_decl.agent.attempt.redactor import Redactor
     from sgpu_decl.agent.several_nodes.node_group import Node
     from sgpu_decl.agent.system.loop import Loop
+    from sgpu_decl.agent.system.secret_values import Redactor
 
 __all__ = ["RayProcess"]
 

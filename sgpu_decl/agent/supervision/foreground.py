@@ -22,11 +22,11 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.relocation import place
 from sgpu_decl.agent.several_nodes.node_group import SILENCE, Node
 from sgpu_decl.agent.supervision.guardian import fork_supervisor, guard, supervise
-from sgpu_decl.agent.supervision.orphan_reaper import start_reaper
+from sgpu_decl.agent.supervision.orphans import start_reaper
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.locks import create_held
 from sgpu_decl.agent.system.process_tree import rank_marks
-from sgpu_decl.agent.system.secret_environ import receive_variables, secret_names
+from sgpu_decl.agent.system.secret_values import receive_variables, secret_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.attempt.host_record import HostRecord
 from sgpu_decl.agent.several_nodes.node_group import FIRST, Node
-from sgpu_decl.agent.supervision.orphan_reaper import rank_sessions, start_reaper
+from sgpu_decl.agent.supervision.orphans import rank_sessions, start_reaper
 from sgpu_decl.agent.supervision.supervisor import Supervisor
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.cgroup import rank_cgroup, remove_cgroup
 from sgpu_decl.agent.system.fast_stdlib import loads, signal
-from sgpu_decl.agent.system.folder_handle import FolderHandle
 from sgpu_decl.agent.system.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.system.process_tree import ProcessTree, rank_marks
+from sgpu_decl.agent.system.safe_files import FolderHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

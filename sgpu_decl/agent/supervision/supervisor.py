@@ -19,7 +19,7 @@ from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
 from sgpu_decl.agent.attempt.host_record import BEAT
 from sgpu_decl.agent.attempt.metrics_file import last_metrics
 from sgpu_decl.agent.attempt.outcome import CANCELLED, Outcome, failed, judged, restarts, stopped
-from sgpu_decl.agent.attempt.redactor import Redactor
+from sgpu_decl.agent.attempt.previous_output import working_files
 from sgpu_decl.agent.attempt.verdict import Verdict
 from sgpu_decl.agent.host.attempt_queue import AttemptQueue
 from sgpu_decl.agent.host.ports import claim_port, port_failure
@@ -28,16 +28,15 @@ from sgpu_decl.agent.ranks.rank_start import LaunchError
 from sgpu_decl.agent.ranks.tracker_process import TrackerProcess
 from sgpu_decl.agent.retry_rule import pause_before, starts_left
 from sgpu_decl.agent.several_nodes.node_group import FIRST, Node, join_team
-from sgpu_decl.agent.supervision.caller_watch import watch_caller
-from sgpu_decl.agent.supervision.hang_detection import HangDetector
 from sgpu_decl.agent.supervision.log_limit import LogBound
-from sgpu_decl.agent.supervision.orphan_sweep import Sweep
-from sgpu_decl.agent.supervision.working_files import working_files
+from sgpu_decl.agent.supervision.orphans import Sweep
+from sgpu_decl.agent.supervision.watches import HangDetector, watch_caller
 from sgpu_decl.agent.system.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
 from sgpu_decl.agent.system.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.system.kernel_features import in_words, shortcomings
 from sgpu_decl.agent.system.loop import Loop
 from sgpu_decl.agent.system.process_tree import ProcessTree, rank_marks
+from sgpu_decl.agent.system.secret_values import Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ call is tried once per process, and the plan and the agent's log show one line a
 
 Without pidfd, SIGCHLD says that a rank has ended. Without a subreaper, `process_tree` finds
 processes by their environment and session, and there is no warm start. Without a parent-death
-signal, `orphan_reaper` ends the ranks if guardian and supervisor are both killed.
+signal, `supervision/orphans` ends the ranks if guardian and supervisor are both killed.
 """
 
 from __future__ import annotations

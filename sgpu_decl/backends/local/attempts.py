@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.agent.attempt import attempt_status
 from sgpu_decl.agent.attempt.previous_output import holds_files
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
 from sgpu_decl.backends.local.cause_files import read_spec, with_files
@@ -73,8 +73,8 @@ class LocalAttempts(Attempts):
         }
 
     def stacks(self, record: LaunchRecord, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
-        from sgpu_decl.agent.attempt.redactor import Redactor
         from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
+        from sgpu_decl.agent.system.secret_values import Redactor
         from sgpu_decl.model.rank_output import RankStack
 
         hide = Redactor(self._secrets(record)[0])
@@ -127,8 +127,8 @@ class LocalAttempts(Attempts):
         follow: bool,
         restart: int | None = None,
     ) -> LogReader:
-        from sgpu_decl.agent.attempt.redactor import Redactor
         from sgpu_decl.agent.ranks.command_error import user_paths
+        from sgpu_decl.agent.system.secret_values import Redactor
         from sgpu_decl.backends.local.logs import LocalLog
 
         folder = self._folder(record)

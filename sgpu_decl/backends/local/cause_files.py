@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent.attempt.attempt_files import SPEC, read_json
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 
 if TYPE_CHECKING:
     from typing import Any

@@ -12,7 +12,7 @@ from sgpu_decl.agent.attempt import attempt_status
 from sgpu_decl.agent.attempt.host_record import read_record
 from sgpu_decl.agent.launching import agent_launch as agent
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.backends.attempt_layout import holds, launched
 from sgpu_decl.backends.base import Launcher
 from sgpu_decl.backends.call_files import write_call

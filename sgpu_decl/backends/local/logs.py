@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sgpu_decl.agent.attempt.growing_log import GrowingLog
-from sgpu_decl.agent.system.regular_opener import regular_opener
+from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.node.node_report import merged_output
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent

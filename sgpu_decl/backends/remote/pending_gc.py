@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.system_errors import FULL

@@ -26,7 +26,7 @@ from sgpu_decl.agent.node.node_report import (
 )
 from sgpu_decl.agent.node.platform import ELSEWHERE
 from sgpu_decl.agent.node.upload import NOT_UPLOADED
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.output_download import alone, fetch_files, fetch_output

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import delete_left, write_atomic
 from sgpu_decl.content.store.object_packs import ObjectPacks
 from sgpu_decl.content.store.references import References, json_files

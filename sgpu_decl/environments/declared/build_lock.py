@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 
 _LOCK = ".lock"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.model.jsonable import Json, canonical, digest

@@ -20,7 +20,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.content.hydration import DamagedObjects, InterpreterMismatch, hydrate
 from sgpu_decl.content.manifest import BadManifest, File, FileKind, Manifest

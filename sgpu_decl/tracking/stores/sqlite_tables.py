@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.tracking.stores.sqlite import ARTIFACTS, revision
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 

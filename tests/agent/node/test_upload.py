@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.attempt.redactor import Redactor
 from sgpu_decl.agent.node.node_report import read_report
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
-from sgpu_decl.agent.system.secret_environ import secret_names
+from sgpu_decl.agent.system.secret_values import Redactor, secret_names
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from sgpu_decl.agent.node.platform import PlatformTable
-from sgpu_decl.agent.probe.managed_environment import MANAGED_PYTHON
+from sgpu_decl.agent.probe.node_facts import MANAGED_PYTHON
 from sgpu_decl.backends.remote.launch_folder import FILES, NodeStart
 from sgpu_decl.backends.remote.remote_layout import BACK
 from sgpu_decl.rendering.templates import render

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from sgpu_decl.agent.system.private_folder import private_folder
+from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.job_table import list_jobs

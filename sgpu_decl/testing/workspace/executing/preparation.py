@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.probe.managed_environment import MANAGED_ENVIRONMENT
+from sgpu_decl.agent.probe.node_facts import MANAGED_ENVIRONMENT
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.refused_calls import REFUSABLE
 from sgpu_decl.testing.workspace.executing import code_source

@@ -1,4 +1,4 @@
-"""Detects a hang: no rank wrote anything or used the processor for `progress_timeout`."""
+"""What ends an attempt though its ranks go on: a hang, and the end of the process it is tied to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sgpu_decl.agent.system.fast_stdlib import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sgpu_decl.agent.ranks.rank_group import RankGroup
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["STACKS", "HangDetector"]
+__all__ = ["STACKS", "HangDetector", "watch_caller"]
 
 # On this signal, faulthandler writes all stacks of a rank to `fault.log`, as `_air.py` sets up. No
 # program uses it by chance, and it is only sent to ranks that run `_air.py`.
@@ -25,11 +25,15 @@ STACKS = signal.SIGRTMIN + 8
 _LOOKS = 4  # in one progress_timeout: a hang is reported after at most 1.25 of it
 _IDLE_SHARE = 0.01  # of one processor: threads that only wait still wake up at times
 _DUMP_TIME = 0.3
+_CALLER_LOOK = 0.2  # seconds between two looks, if the kernel does not report the end of a process
 
 
 class HangDetector:
-    """Looks at the ranks a few times in `seconds`, and calls `hung` if nothing moved. `workers()`
-    are processes that work for them, and not below them."""
+    """Detects a hang: no rank wrote or used the processor for `seconds` (`progress_timeout`).
+
+    Looks a few times in that time, and then calls `hung`. `workers()` are processes that work for
+    the ranks, and not below them.
+    """
 
     def __init__(
         self,
@@ -95,3 +99,37 @@ class HangDetector:
             for name in ("stdout.log", "stderr.log"):
                 size += os.stat(os.path.join(folder, name)).st_size
         return ticks, size
+
+
+def watch_caller(tether: Mapping[str, int], loop: Loop, gone: Callable[[], None]) -> None:
+    """Call `gone` once this very process has ended; at once if it has already.
+
+    The start time is read while the pidfd is open, so a new process of the same pid never counts.
+
+    Raises:
+        OSError: there is no descriptor left to watch it with.
+    """
+    pid, started = tether["pid"], tether["start"]
+    try:
+        handle = processes.open_process(pid)
+    except ProcessLookupError:
+        gone()
+        return
+
+    def look() -> None:
+        if processes.alive(pid, started):
+            loop.after("tether", _CALLER_LOOK, look)
+        else:
+            gone()
+
+    def ended() -> None:
+        loop.forget(handle)
+        gone()
+
+    if handle < 0:
+        look()
+    elif processes.alive(pid, started):
+        loop.read(handle, ended)
+    else:
+        os.close(handle)
+        gone()

@@ -1,15 +1,19 @@
-"""The launch server of a caller's next calls: it has imported what their ranks import.
+"""Servers that fork agents, each for a process that launches attempts.
+
+`main` is the server of many launches (`agent_launch.LaunchServer` is its other side). Its stdin is
+a socket. Each message is the folder of an attempt, and brings the stdin, stdout and stderr of its
+agent.
+
+`serve` is the warm server of a caller's next calls: it has imported what their ranks import.
 
     caller ─▶ warm server ─▶ guardian ─▶ supervisor ─▶ warm parent ─▶ ranks
               imported once     └──── forks, a new one of each for every call ────┘
 
 `rank/kept_imports.py` is the program: it imports, then calls `serve` here. The warm parent of an
 attempt is then a fork of its supervisor instead of a new interpreter, and all else of the attempt
-is as usual. The server has no secrets: they come with each launch, after the fork.
-
-It ends with its caller, after some time without a call, and if a file that it imported has changed.
-`warm_calls.py` is the other side.
-"""
+is as usual. The server has no secrets: they come with each launch, after the fork. It ends with its
+caller, after some time without a call, and if a file that it imported has changed. `warm_calls.py`
+is the other side."""
 
 from __future__ import annotations
 
@@ -28,14 +32,33 @@ from sgpu_decl.agent.system.locks import held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-__all__ = ["ASK", "IMPORTED", "READY", "serve"]
+__all__ = ["ASK", "IMPORTED", "READY", "main", "serve"]
 
 IMPORTED, ASK, READY = b"imported", b"?", b"ready"
 _LOOK = 1.0  # seconds between two looks at the caller and at calls that have ended
 _LONGEST = 4096  # bytes of a path
+_IDLE = 1.0  # seconds without a launch
+
+
+def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of the agent
+    """Fork an agent for each message, until there are no more. It returns in each agent too."""
+    if os.fork():
+        os._exit(0)  # the client waits for this process only
+    shortcomings()  # tried out once, for all that are forked
+    channel = socket.socket(fileno=0)
+    while True:
+        if not select.select([channel], [], [], _IDLE)[0]:
+            # What was sent before is still received; whoever sends from now on gets an error.
+            channel.shutdown(socket.SHUT_RD)
+        folder, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 3)
+        if not folder:
+            return 0
+        processes.reap()
+        if fork_guardian(descriptors):
+            return run(os.fsdecode(folder))
 
 
 def serve(

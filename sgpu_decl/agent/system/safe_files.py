@@ -1,7 +1,9 @@
-"""The folder of an attempt, held open: its path may become that of another attempt.
+"""Files and folders that somebody else may read, replace or delete: opened and made safely.
 
-If a user deletes the state while a run is active and applies again, a new folder gets the same
-name. The old run must not write to it.
+A FIFO in the place of a file blocks whoever opens it until somebody writes; a device may never end.
+The path of a folder that is open may become that of another one: if a user deletes the state while
+a run is active and applies again, a new folder gets the same name. The old run must not write to
+it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,43 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 
-__all__ = ["FolderHandle"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["FolderHandle", "private_folder", "regular_opener"]
+
+
+def regular_opener(path: str, flags: int) -> int:
+    """Open a regular file, never waiting: an `opener` for `open`.
+
+    Raises:
+        OSError: it cannot be opened, or is a FIFO, a device, a socket or a folder.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only its owner may enter, unless it is there. Those above it that are
+    missing become the same: `Path.mkdir` makes them as the umask says. Raises OSError."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileNotFoundError:
+        private_folder(folder.parent)
+        private_folder(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
 
 
 class FolderHandle:
-    """`path` must be there when this is made."""
+    """A folder held open: its path may become that of another one. `path` must be there."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Environment variables that `/proc/PID/environ` must not show.
+"""Secret values: kept out of `/proc/PID/environ`, and out of texts that are reported or shown.
 
 That file shows the variables that a process was started with, as long as the process lives. So the
 agent gets the caller's variables by a socket. The tracker, forked ranks, and the programs of a node
@@ -8,17 +8,19 @@ get what may be secret in a file without a name. They set the variables themselv
 from __future__ import annotations
 
 import os
+from binascii import b2a_base64
 
 from sgpu_decl.agent.system.fast_stdlib import dumps, loads
 from sgpu_decl.agent.system.kernel_features import MEMFD_CREATE, available
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 __all__ = [
     "DESCRIPTOR",
+    "Redactor",
     "memory_file",
     "receive_variables",
     "secret_names",
@@ -36,6 +38,9 @@ DESCRIPTOR = "SGPU_ENVIRON_FD"
 """The variable that has the number of the descriptor which `split_secrets` passes to a program."""
 
 _MEMORY = "/dev/shm"  # noqa: S108
+# Shorter values are ordinary words of logs, and not secrets.
+_SHORTEST = 4
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 
 
 def secret_names(spec: Mapping[str, Any]) -> list[str]:
@@ -123,3 +128,35 @@ def _nameless() -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.unlink(path)
     return descriptor
+
+
+class Redactor:
+    """Replaces values by `***`, in plain form, in base64, and as in a URL.
+
+    Each line of a long value (a private key) is replaced, since logs are read line by line.
+    """
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms: set[str] = set()
+        for value in values:
+            for part in (value, *value.splitlines()):
+                if len(part.strip()) >= _SHORTEST:
+                    forms.update(_spellings(part.strip()))
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    @property
+    def in_lines(self) -> list[str]:
+        """The spellings without a newline, which can be masked line by line."""
+        return [form for form in self._forms if "\n" not in form]
+
+    def __call__(self, text: str) -> str:
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, "***")
+        return text
+
+
+def _spellings(value: str) -> tuple[str, str, str]:
+    data = value.encode("utf-8", "surrogateescape")
+    quoted = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in data)
+    return value, b2a_base64(data, newline=False).decode().rstrip("="), quoted
