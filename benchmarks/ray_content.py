@@ -57,7 +57,7 @@ SEND = """
 import sys, time, ray
 from ray.util.placement_group import placement_group
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder
-from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import NodeGroup
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
 address, archive, folder = sys.argv[1:]

@@ -16,8 +16,17 @@ from sgpu_decl.model.step_progress import Progress, Quiet
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no config
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.call import Call
+    from sgpu_decl.staging.code_store import CodeStore
 
-__all__ = ["NO_CONFIG", "LaunchRequest", "config_of", "foreign_config", "unknown_config"]
+__all__ = [
+    "NO_CONFIG",
+    "LaunchRequest",
+    "config_of",
+    "output_gone",
+    "require_code",
+    "unknown_config",
+    "upstream_elsewhere",
+]
 
 NO_CONFIG = "unknown_config"
 """The code of an error about an attempt whose config this sgpu cannot read."""
@@ -117,4 +126,45 @@ def unknown_config(of: str, way_out: str, error: ValueError) -> BackendError:
         hint="upgrade sgpu, if a newer one wrote it; if something else did, "
         f"`{way_out}` lets go of it",
         code=NO_CONFIG,
+    )
+
+
+def require_code(store: "CodeStore", launching: LaunchRequest) -> None:
+    """See that the code of a launch is in the store of this machine.
+
+    Raises:
+        BackendError: it is not.
+    """
+    digest = launching.inputs.code_digest
+    if digest is not None and store.manifest(digest) is None:
+        raise BackendError(
+            f"the code of `{launching.ref}` ({digest[:19]}) is not in the store",
+            hint="plan again on this machine",
+            code="code_missing",
+        )
+
+
+def output_gone(ref: AttemptRef, upstream: AttemptRef) -> BackendError:
+    return BackendError(
+        f"`{ref}` reads the output of `{upstream}`, which is gone",
+        hint=f"`--rerun {upstream.address}` makes it again; `sgpu gc` without `--all` keeps the "
+        "newest success of each run",
+        code="output_gone",
+    )
+
+
+def upstream_elsewhere(
+    ref: AttemptRef, upstream: AttemptRef, elsewhere: str, *, waits: bool
+) -> BackendError:
+    """The error for an upstream whose launch folder the nodes of a run do not see.
+
+    Args:
+        elsewhere: where it was launched, such as `on another cluster`.
+        waits: whether it may go on.
+    """
+    again = f"`--rerun {upstream.address}` launches it again, where this run will be"
+    return BackendError(
+        f"`{ref}` comes after `{upstream}`, which was launched {elsewhere}",
+        hint=f"apply again once `{upstream}` has ended" if waits else again,
+        code="upstream_elsewhere",
     )

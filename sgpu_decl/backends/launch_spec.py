@@ -1,17 +1,23 @@
-"""The spec of an attempt: what the node agent and `_air.py` read of it, on every backend."""
+"""The spec of an attempt: what the node agent and `_air.py` read of it, on every backend.
 
+Of a called function, also the pickles in the folder of its attempt.
+"""
+
+import os
 import secrets
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.call_files import call_entry
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.preimports import warm_call, warm_start
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import with_folders
+from sgpu_decl.rendering import spec
 from sgpu_decl.rendering.entrypoint import declared_entry
 from sgpu_decl.rendering.parameters import render_parameters
 from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec, RetrySpec, Warm
@@ -19,6 +25,8 @@ from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec, RetrySpec, Warm
 if TYPE_CHECKING:
     from sgpu_decl.config.ray import Ray
     from sgpu_decl.config.run import RunConfig
+
+ALIGNED = 64  # bytes; what vector instructions like best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +150,56 @@ def _locate(path: str, root: Path) -> str:
     whole = (root / path).resolve()
     base = root.resolve()
     return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)
+
+
+def write_call(folder: Path, call: Call) -> None:
+    """Write the pickles; buffers go from the caller's memory into their file.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    for name, pickled in (("func", call.function), ("inputs", call.inputs)):
+        _write(folder / f"{name}.pkl", [pickled.stream])
+        if pickled.buffers:
+            _write(folder / f"{name}.bin", _padded(pickled.buffers))
+
+
+def call_entry(call: Call) -> spec.Entry:
+    """What the spec says of a call."""
+    return spec.Entry(
+        kind="pickle",
+        function=call.name,
+        call=spec.CallSpec(
+            name=call.name,
+            python=call.python,
+            cloudpickle=call.cloudpickle,
+            path=call.path,
+            fill=call.fill,
+            group=call.group,
+            function_crc=zlib.crc32(call.function.stream),
+            inputs_crc=zlib.crc32(call.inputs.stream),
+            function_buffers=tuple(_layout(call.function)),
+            inputs_buffers=tuple(_layout(call.inputs)),
+        ),
+    )
+
+
+def _layout(pickled: Pickled) -> Iterator[tuple[int, int]]:
+    offset = 0
+    for buffer in pickled.buffers:
+        yield offset, buffer.nbytes
+        offset += buffer.nbytes + -buffer.nbytes % ALIGNED
+
+
+def _padded(buffers: Sequence[memoryview]) -> Iterator[memoryview | bytes]:
+    for buffer in buffers:
+        yield buffer
+        yield bytes(-buffer.nbytes % ALIGNED)
+
+
+def _write(path: Path, parts: "Sequence[bytes] | Iterator[memoryview | bytes]") -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", 0) as file:
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                rest = rest[file.write(rest) :]

@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sgpu_decl.backends.archives import tracker_zip
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.tracker_request import tracker_request
-from sgpu_decl.backends.tracking_uri import store_of, uri_findings
+from sgpu_decl.backends.tracker_request import store_of, tracker_request, uri_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place

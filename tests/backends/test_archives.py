@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.archives import agent_zip, rank_zip, tracker_zip
-from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.launching.jobs import job_package
 
 ROOT = Path(__file__).parents[2]
 OTHERS = """

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.databricks.conformance import free_checks
+from sgpu_decl.backends.databricks.conformance import workspace_checks
 from sgpu_decl.model.assumptions import Measure, Profile, Value, assumptions
 from sgpu_decl.testing.workspace import Capacity, Effect, Fault, Offers, WorkspaceServer
 from sgpu_decl.testing.workspace.clock import ahead
@@ -273,7 +273,9 @@ def test_a_target_that_names_no_workspace_is_a_finding(sgpu: Shell, serve: Serve
 def test_a_workspace_that_falls_silent_is_given_up(
     sgpu: Shell, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_checks, "_BRIEF", replace(free_checks._BRIEF, silence=4.0))  # of 10 s
+    monkeypatch.setattr(
+        workspace_checks, "_BRIEF", replace(workspace_checks._BRIEF, silence=4.0)
+    )  # of 10 s
     with serve() as server:
         pattern = "POST /api/2.0/ai-training/config:validate"
         server.faults.add(Fault(pattern=pattern, effect=Effect.DELAY, seconds=60, times=0))
@@ -302,7 +304,7 @@ def test_a_slow_login_is_a_warning(sgpu: Shell, serve: Serve) -> None:
 def test_what_the_time_of_a_check_does_not_suffice_for_is_said(
     sgpu: Shell, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_checks, "_LIMIT", 6.0)  # of 30 s
+    monkeypatch.setattr(workspace_checks, "_LIMIT", 6.0)  # of 30 s
     with serve() as server:
         server.faults.add(Fault(pattern="*", effect=Effect.DELAY, seconds=0.8, times=0))
         began = time.monotonic()

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier, Literal
 
-from sgpu_decl.backends.databricks.api.database_token import database_token
+from sgpu_decl.backends.databricks.api.workspace_state import database_token
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.owner import Presence

@@ -51,7 +51,7 @@ def _state_root(place: "SharedPlace") -> "StateRoot":
 
 
 def _database_token() -> str:
-    from sgpu_decl.backends.databricks.api.database_token import database_token
+    from sgpu_decl.backends.databricks.api.workspace_state import database_token
 
     return database_token()
 

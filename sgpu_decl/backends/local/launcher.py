@@ -15,17 +15,15 @@ from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
 from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.backends.attempt_layout import holds, launched
 from sgpu_decl.backends.base import Launcher
-from sgpu_decl.backends.call_files import write_call
 from sgpu_decl.backends.entrypoint_files import write_entrypoint
-from sgpu_decl.backends.launch_request import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest, output_gone, require_code
+from sgpu_decl.backends.launch_spec import write_call
 from sgpu_decl.backends.local.launch_site import attempt_folder, make_site, site_in
 from sgpu_decl.backends.local.local_launch_spec import earlier_folder, local_launch_spec
 from sgpu_decl.backends.local.storage import DRAFT, give_up
 from sgpu_decl.backends.local.survey import LocalSurvey
-from sgpu_decl.backends.required_content import output_gone, require_code
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.backends.tracker_request import tracker_request
-from sgpu_decl.backends.tracking_uri import require_uri
+from sgpu_decl.backends.tracker_request import require_uri, tracker_request
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.tracking_uri import uri_findings
+from sgpu_decl.backends.tracker_request import uri_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.distribution import extra_command

@@ -1,10 +1,12 @@
 """The Ray backend: what its parts share, opened for one project and target."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.ray.clusters import Clusters
@@ -15,14 +17,41 @@ from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.options import RayOptions
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.survey import RaySurvey
-from sgpu_decl.backends.ray.storage import RayStorage
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.folder import FolderPlace
+
+_EXIT = 10.0  # seconds in which a driver exits that has written its outcome
+_PAUSE = 0.1
+
+
+class RayStorage(RemoteStorage):
+    """Nothing is deleted of an attempt whose driver has not exited: a job that goes on without a
+    launch folder is a launch whose driver has not written that yet (`RayLaunches.marker`)."""
+
+    def __init__(
+        self,
+        layout: AttemptLayout,
+        attempts: RayAttempts,
+        pending_gc: PendingGc,
+        area_with: Callable[[Mapping[str, Any]], StagingArea],
+    ) -> None:
+        super().__init__(layout, attempts, pending_gc, area_with)
+        self._exits = attempts.exits
+
+    def free(self, record: LaunchRecord) -> int:
+        deadline = time.monotonic() + _EXIT
+        while self._exits(record):
+            if time.monotonic() > deadline:
+                return 0  # the next gc does it
+            time.sleep(_PAUSE)
+        return super().free(record)
 
 
 def open_ray(context: BackendContext) -> Backend:

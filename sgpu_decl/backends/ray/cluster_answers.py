@@ -5,9 +5,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from sgpu_decl.backends.ray.api.cluster_tables import find_job, head_among, list_jobs, list_nodes
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.job_table import find_job, list_jobs
-from sgpu_decl.backends.ray.api.node_table import head_among, list_nodes
 
 __all__ = ["ClusterAnswers"]
 

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sgpu_decl.backends.named_hosts import not_named
-from sgpu_decl.backends.ray.api.allowance import Allowance, counted
 from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import (
@@ -16,9 +14,10 @@ from sgpu_decl.backends.ray.api.dashboard_address import (
     DashboardAddress,
     address_of,
 )
+from sgpu_decl.backends.ray.api.dashboard_connection import TimeBudget, budgeted
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.planning.group_shape import options_of
-from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
+from sgpu_decl.backends.remote.launch_hosts import LaunchHosts, not_named
 from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:
@@ -30,13 +29,13 @@ __all__ = ["Clusters"]
 class Clusters:
     """The dashboards that plans and attempts of one project and target use."""
 
-    allowance = 10.0
+    budget = 10.0
     """The seconds that the answers of one dashboard to a command may take together."""
 
     def __init__(self) -> None:
         self._dashboards: dict[str, Dashboard] = {}
         self._answers: dict[str, ClusterAnswers] = {}
-        self._allowances: list[Allowance] = []
+        self._budgets: list[TimeBudget] = []
         self._questions: set[str] = set()
         self._lock = threading.Lock()
         self._credentials: Credentials | None = None
@@ -116,8 +115,8 @@ class Clusters:
         with self._lock:
             if address.url not in self._dashboards:
                 credentials = self._known_credentials()
-                self._allowances.append(Allowance(self.allowance))
-                dashboard = Dashboard(address, credentials, self._allowances[-1])
+                self._budgets.append(TimeBudget(self.budget))
+                dashboard = Dashboard(address, credentials, self._budgets[-1])
                 self._dashboards[address.url] = dashboard
                 self._answers[address.url] = ClusterAnswers(dashboard)
             return self._dashboards[address.url]
@@ -133,16 +132,16 @@ class Clusters:
         return self._answers[dashboard.address.url]
 
     def asking(self, questions: Iterable[str]) -> AbstractContextManager[None]:
-        """Have the requests of a block count in the allowance of their dashboard. Whoever asks
-        something for the second time, as who follows an attempt does, gets a new allowance."""
+        """Have the requests of a block count in the budget of their dashboard. Whoever asks
+        something for the second time, as who follows an attempt does, gets a new budget."""
         asked = frozenset(questions)
         with self._lock:
             if not self._questions.isdisjoint(asked):
                 self._questions.clear()
-                for allowance in self._allowances:
-                    allowance.renew()
+                for budget in self._budgets:
+                    budget.renew()
             self._questions |= asked
-        return counted()
+        return budgeted()
 
     def close(self) -> None:
         for dashboard in self._dashboards.values():

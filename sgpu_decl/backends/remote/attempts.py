@@ -3,30 +3,32 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
 from sgpu_decl.backends.launch_request import NO_CONFIG
+from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
-from sgpu_decl.backends.remote.tracked_runs import note_open_run, with_tracking
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.attempt_view import AttemptView, status_fields
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.file_place import PlaceMissing
+from sgpu_decl.tracking.mlflow_status import outcome
+from sgpu_decl.tracking.open_runs import OpenRun
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.remote.launches import RemoteLaunches
     from sgpu_decl.backends.remote.remote_results import RemoteResults
     from sgpu_decl.backends.remote.staging_area import StagingArea
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["LaunchPlace", "RemoteAttempts"]
+__all__ = ["LaunchPlace", "RemoteAttempts", "note_open_run", "with_tracking"]
 
 _LOOKS = 8  # attempts that are asked about at once
 
@@ -300,3 +302,31 @@ class RemoteAttempts(Attempts):
         if status is None or status.brought is None:
             return None
         return _ReturnedFiles(self._launches.results(record), status.brought, status.view)
+
+
+def with_tracking(status: RemoteStatus) -> RemoteStatus:
+    """Return a status whose links name the MLflow run."""
+    if not status.tracked:
+        return status
+    links = {**status.view.links, "mlflow": dict(status.tracked)}
+    return replace(status, view=replace(status.view, links=links))
+
+
+def note_open_run(launches: RemoteLaunches, record: LaunchRecord, status: RemoteStatus) -> None:
+    """Have the next command close the MLflow run of an attempt that has ended, if its tracker could
+    not: the server did not answer, or the node was lost."""
+    tracked = status.tracked or {}
+    run_id, uri = tracked.get("run_id"), tracked.get("tracking_uri")
+    if not (isinstance(run_id, str) and isinstance(uri, str)):
+        return
+    results, attempt = launches.results(record), status.brought
+    report = results.report(attempt, 0) if attempt is not None else {}
+    if report and not report["open_run"]:
+        return
+    failure = str(status.view.failure) if status.view.failure else None
+    with (
+        suppress(OSError),  # a project that cannot be written: the run stays open
+        OpenRun.begin(launches.home, record.token, launches.kept(record)) as entry,
+    ):
+        entry.note_created(run_id, uri)
+        entry.note_end(outcome({**status_fields(status.view), "class": failure}))

@@ -52,9 +52,8 @@ from typing import Protocol
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.archives import agent_zip, rank_zip
-from sgpu_decl.backends.call_files import write_call
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
+from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs, write_call
 from sgpu_decl.backends.node_tracker import ARCHIVE, node_tracker
 from sgpu_decl.backends.remote.remote_layout import BACK, INPUTS, RemoteLayout
 from sgpu_decl.model.attempt import AttemptRef

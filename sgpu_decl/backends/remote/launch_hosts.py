@@ -1,12 +1,16 @@
 """The hosts that launches of this machine were sent to. The user named them then, in a file, by
-`--var` or in the environment, so later commands may send credentials there too."""
+`--var` or in the environment, so later commands may send credentials there too. They are not sent
+to a host that only a record of a shared state names."""
 
 import json
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_cache
+from sgpu_decl.errors import BackendError
 
-__all__ = ["LaunchHosts"]
+__all__ = ["NOT_NAMED", "LaunchHosts", "not_named"]
+
+NOT_NAMED = "address_not_named"
 
 
 class LaunchHosts:
@@ -31,3 +35,18 @@ class LaunchHosts:
         except (OSError, ValueError):
             hosts = ()
         return self._added.union(hosts if isinstance(hosts, list) else ())
+
+
+def not_named(url: str, *, record: str, hint: str) -> BackendError:
+    """The error about a host.
+
+    Args:
+        record: what the record is of, for the message: "run".
+        hint: where its user can name it.
+    """
+    return BackendError(
+        f"only the record of the {record} names {url}: no file of this project, no variable and no "
+        "profile does, so your credentials are not sent there",
+        hint=hint,
+        code=NOT_NAMED,
+    )

@@ -6,13 +6,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgpu_decl.backends.base import Launcher
-from sgpu_decl.backends.launch_request import LaunchRequest
+from sgpu_decl.backends.launch_request import (
+    LaunchRequest,
+    output_gone,
+    require_code,
+    upstream_elsewhere,
+)
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import Uses
 from sgpu_decl.backends.remote.uploader import Uploader
-from sgpu_decl.backends.required_content import output_gone, require_code, upstream_elsewhere
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.attempt import AttemptRef

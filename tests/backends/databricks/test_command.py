@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.databricks.launching.command import render_command
-from sgpu_decl.backends.databricks.launching.node_program import platform_table
+from sgpu_decl.backends.databricks.launching.node_program import platform_table, render_command
 from sgpu_decl.backends.remote.launch_folder import FILES, NodeStart, ReadOutput
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef

@@ -27,7 +27,7 @@ STEPS = [
     f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,1",
     f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,3",
     f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,5",
-    "sgpu_decl.backends.remote.uploads,,fill_launch_folder,after,1",
+    "sgpu_decl.backends.remote.uploader,,fill_launch_folder,after,1",
     f"{LAUNCHES},mark,before,1",
     f"{LAUNCHES},mark,after,1",
     f"{DATABRICKS}.launching.launcher,DatabricksLauncher,start,after,1",

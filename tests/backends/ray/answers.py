@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.backends.ray.api.allowance import Allowance
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_connection import TimeBudget
 from tests.http_servers import QuietThreadingServer
 
 FILE, NAMES, NODES = "/api/v0/logs/file", "/api/v0/logs", "/api/v0/nodes"
@@ -45,7 +45,7 @@ class Answers:
 
     def dashboard(self, credentials: Credentials | None = None) -> Dashboard:
         address = DashboardAddress(url=self.url, source="backend.address")
-        return Dashboard(address, credentials or Credentials(), Allowance(10.0))
+        return Dashboard(address, credentials or Credentials(), TimeBudget(10.0))
 
 
 def recorded(version: str) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from uuid import uuid4
 from sgpu_decl.backends.ray.cluster.head_names import DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader
-from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
-from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.launching.jobs import job_package, put_value, submit_job
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.support import until

@@ -113,7 +113,7 @@ def test_who_holds_the_room_is_asked_together_with_the_attempts(
 def test_a_silent_dashboard_is_waited_for_once(
     project: Path, cluster: Answers, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(Clusters, "allowance", 0.5)
+    monkeypatch.setattr(Clusters, "budget", 0.5)
     cluster.delay = LATE
     begun = time.monotonic()
     with Session.open(Location(project=project)) as session:

@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from sgpu_decl.backends.ray.api import dashboard_connection
-from sgpu_decl.backends.ray.api.allowance import Allowance, counted
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_connection import TimeBudget, budgeted
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.places.file_place import PlaceMissing
 from tests.backends.ray.answers import answering
@@ -161,8 +161,8 @@ def test_a_connection_that_the_other_side_ended_is_made_again() -> None:
 
 def test_only_the_time_of_requests_counts() -> None:
     with answering({"/y": VERSION}) as answers:
-        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), Allowance(0.5))
-        with closing(ray), counted():
+        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), TimeBudget(0.5))
+        with closing(ray), budgeted():
             ray.get("/y")
             time.sleep(0.6)  # a plan reads files meanwhile
             assert ray.get("/y") == VERSION
@@ -170,8 +170,8 @@ def test_only_the_time_of_requests_counts() -> None:
 
 def test_a_connection_is_open_and_no_time_is_left() -> None:
     with answering({"/y": VERSION}) as answers:
-        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), Allowance(0.5))
-        with closing(ray), counted():
+        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), TimeBudget(0.5))
+        with closing(ray), budgeted():
             ray.get("/y")
             answers.delay = 0.6
             with pytest.raises(BackendError, match="no answer came in"):
@@ -183,9 +183,9 @@ def test_a_connection_is_open_and_no_time_is_left() -> None:
 def test_what_does_not_count_may_take_longer() -> None:
     with answering({"/y": VERSION}) as answers:
         answers.delay = 0.2
-        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), Allowance(0.1))
-        with closing(ray), counted():
-            with counted(on=False):
+        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), TimeBudget(0.1))
+        with closing(ray), budgeted():
+            with budgeted(on=False):
                 assert ray.get("/y") == VERSION
             with pytest.raises(BackendError, match=r"no answer came in 0\.1 s"):
                 ray.get("/y")
@@ -240,8 +240,8 @@ def test_a_hint_says_where_the_address_is_from(source: str | None, url: str, nam
 def test_a_host_that_is_not_there_or_silent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        ray = Dashboard(DashboardAddress(url=url), Credentials(), Allowance(0.2))
-        with counted(), pytest.raises(BackendError, match=r"no answer came in 0\.2 s") as raised:
+        ray = Dashboard(DashboardAddress(url=url), Credentials(), TimeBudget(0.2))
+        with budgeted(), pytest.raises(BackendError, match=r"no answer came in 0\.2 s") as raised:
             ray.get("/api/version")
         assert raised.value.code == "host_unreachable"
         assert raised.value.retryable

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.attempt import attempt_files
-from sgpu_decl.backends.ray.cluster import driver, key_values
+from sgpu_decl.backends.ray.cluster import driver, own_job
 from sgpu_decl.backends.ray.cluster.driver import _unusable, main
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
-from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 from sgpu_decl.backends.ray.cluster.head_folder import write_launch
+from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE
 
 
 @contextmanager
@@ -109,8 +109,8 @@ def test_a_driver_that_cannot_use_its_launch_folder_leaves_nothing_in_the_store(
     store = {b"gcs://t.values": b'{"secrets": {"WORD": "w"}}', b"gcs://t.cancel": b"{}"}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ray.init", lambda **_: None)
-    monkeypatch.setattr(key_values, "_internal_kv_get", store.get)
-    monkeypatch.setattr(key_values, "_internal_kv_del", store.pop)
+    monkeypatch.setattr(own_job, "_internal_kv_get", store.get)
+    monkeypatch.setattr(own_job, "_internal_kv_del", store.pop)
     # As on a head whose disk is full.
     monkeypatch.setattr(driver, "head_folder", lambda: str(tmp_path))
     monkeypatch.setattr(driver, "write_launch", full)

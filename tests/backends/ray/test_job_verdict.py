@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
-from sgpu_decl.backends.ray.cluster.job_verdict import judge, settled_outcome
+from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE, judge, settled_outcome
 
 RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
 SUCCEEDED = {"state": "succeeded", "exit_code": 0, "class": None}

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from sgpu_decl.backends.ray.cluster.log_chunks import CHUNK, LogChunks
+from sgpu_decl.backends.ray.cluster.log_copies import CHUNK, LogChunks
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.watching.logs import HeadLogs
 from sgpu_decl.errors import BackendError

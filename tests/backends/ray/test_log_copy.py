@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 
 
 def test_the_log_of_a_job_ends_at_its_limit_and_says_so(

@@ -7,8 +7,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from sgpu_decl.backends.ray.cluster import exit_codes
-from sgpu_decl.backends.ray.launching.package import ENTRYPOINT, job_package
+from sgpu_decl.backends.ray.cluster import job_verdict
+from sgpu_decl.backends.ray.launching.jobs import ENTRYPOINT, job_package
 from tests.support import until
 
 
@@ -22,7 +22,7 @@ def test_it_holds_all_programs_of_the_cluster_and_little_else() -> None:
 
     names = set(zipfile.ZipFile(io.BytesIO(content)).namelist())
 
-    programs = {path.name for path in Path(exit_codes.__file__).parent.glob("*.py")}
+    programs = {path.name for path in Path(job_verdict.__file__).parent.glob("*.py")}
     assert names == {*programs, "agent.zip", "launch.json"}
     assert len(content) < 300_000
 

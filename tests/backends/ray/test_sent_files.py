@@ -18,7 +18,7 @@ from sgpu_decl.agent.node.input_folder import InputFolder
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster.actor_answers import SilentNode
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder
-from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import _not_sent, _not_taken
 from sgpu_decl.backends.ray.cluster.node_files import NodeFiles
 from sgpu_decl.backends.ray.cluster.sent_files import (

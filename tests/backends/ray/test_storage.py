@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.ray import storage
+from sgpu_decl.backends.ray import backend
+from sgpu_decl.backends.ray.backend import RayStorage
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
-from sgpu_decl.backends.ray.storage import RayStorage
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout, Uses
@@ -87,7 +87,7 @@ def test_what_was_freed_right_after_its_end_is_not_taken_for_a_launch_that_start
 def test_a_driver_that_does_not_exit_keeps_what_its_attempt_left(
     answers: Answers, opened: tuple[RayStorage, RayLaunches], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_EXIT", 0.0)
+    monkeypatch.setattr(backend, "_EXIT", 0.0)
     storage_of_ray, launches = opened
     has_job(answers, "RUNNING")
 

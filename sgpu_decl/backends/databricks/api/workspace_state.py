@@ -1,4 +1,8 @@
-"""The files of a workspace that keep a state."""
+"""A state in a workspace: the files of a folder, or the login to a PostgreSQL server.
+
+The password of a server of the platform is a token of the workspace, which lives an hour and is
+looked at when somebody logs in (evidence: A19).
+"""
 
 import shlex
 from collections.abc import Mapping
@@ -6,16 +10,17 @@ from collections.abc import Mapping
 from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection, TimeLimits
 from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES, VolumePlace, WorkspacePlace
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.storing.state_root import StateRoot
 from sgpu_decl.storing.stores import SharedPlace
 
-__all__ = ["making", "open_state_root"]
+__all__ = ["database_token", "making", "open_state_root"]
 
 _IN_FOLDER = 100  # entries
 _LIMITS = TimeLimits(silence=20.0, retries=1)
 """Whoever holds a lock that ends in a minute must not wait long for one answer: the state has its
 own way of trying again."""
+_LOGIN_LIMITS = TimeLimits(silence=20.0, retries=1)
 
 
 def open_state_root(place: SharedPlace) -> StateRoot:
@@ -89,3 +94,22 @@ def making(place: SharedPlace) -> str:
 
 def _on_volume(place: SharedPlace) -> bool:
     return f"{place.address}/".startswith(VOLUMES)
+
+
+def database_token() -> str:
+    """A token of the login that the SDK finds.
+
+    Raises:
+        BackendError: there is none, or the login is by a token that is no OAuth token.
+    """
+    connection = Connection(Account(None, None, block="state"), _LOGIN_LIMITS)
+    config = connection.client.config
+    try:
+        return config.oauth_token().access_token
+    except ValueError as error:
+        raise BackendError(
+            f"the login to `{connection.host}` is of the kind `{config.auth_type}`, which has no "
+            "OAuth token",
+            hint="log in with `databricks auth login`, or as a service principal "
+            "(DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET)",
+        ) from error

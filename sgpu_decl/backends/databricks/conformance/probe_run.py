@@ -6,16 +6,18 @@ gets the body that the engine makes. There are two differences: `command.sh` sta
 """
 
 import json
+import re
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.probe.probe_report import LINE
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE, Rejected
-from sgpu_decl.backends.databricks.conformance.probe_command import render_probe
 from sgpu_decl.backends.databricks.conformance.probe_tree import pack_tree
 from sgpu_decl.backends.databricks.launching.node_program import platform_table, secret_sidecar
 from sgpu_decl.backends.databricks.launching.submit import (
@@ -34,12 +36,14 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.places.file_place import PlaceMissing
+from sgpu_decl.rendering.templates import render
 from sgpu_decl.scratch_folders import scratch_folder
 
 Record = dict[str, Any]
 
 _PAUSE = 0.25  # seconds between two looks
 _ENDING = 300.0  # seconds that a cancelled run may take to end
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,4 +281,50 @@ def _config(act: Act, token: str) -> RunConfig:
             "mlflow": {"experiment": token},  # nobody else's: it is deleted
             "backend": {"kind": "databricks"},
         }
+    )
+
+
+def render_probe(
+    agent: str,
+    act: str,
+    *,
+    launch: str,
+    objects: str,
+    out: str,
+    platform: PlatformTable,
+    seconds: float,
+    secret: str = "",
+    environment: str = "",
+) -> str:
+    """Return the bash script that measures one node, which gets its agent as any run does.
+
+    Args:
+        agent: the SHA-256 of the archive with the node agent.
+        act: one of those that `agent.probe.probe_program` knows.
+        launch: the folder that the script lies in.
+        objects: the folder of shared objects, with the agent.
+        out: where records go.
+        platform: what the platform calls things.
+        seconds: how long the act may take, where it waits for something.
+        secret: the variable of a secret, if one is to be resolved.
+        environment: the hex of an environment's digest, if one is to be made.
+
+    Raises:
+        ValueError: `agent` is no SHA-256.
+    """
+    if not _SHA256.fullmatch(agent):
+        raise ValueError(f"not a SHA-256 in hex: {agent!r}")
+    return render(
+        "databricks",
+        "probe.sh.j2",
+        agent=agent,
+        launch=shlex.quote(launch),
+        objects=shlex.quote(objects),
+        out=shlex.quote(out),
+        managed="",  # what the PATH has is measured
+        platform=shlex.quote(platform.to_json()),
+        act=shlex.quote(act),
+        seconds=f"{seconds:g}",
+        secret=shlex.quote(secret) if secret else "",
+        environment=shlex.quote(environment) if environment else "",
     )

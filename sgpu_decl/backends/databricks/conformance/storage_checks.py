@@ -11,8 +11,13 @@ from uuid import uuid4
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES, VolumePlace, WorkspacePlace
-from sgpu_decl.backends.databricks.conformance.comparison import compared
-from sgpu_decl.backends.databricks.conformance.refusal import Refusal, attempt, lacks_api, request
+from sgpu_decl.backends.databricks.conformance.comparison import (
+    Refusal,
+    attempt,
+    compared,
+    lacks_api,
+    request,
+)
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.places.file_place import FilePlace

@@ -6,8 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES
-from sgpu_decl.backends.databricks.conformance.comparison import compared
-from sgpu_decl.backends.databricks.conformance.refusal import Refusal, lacks_api, request
+from sgpu_decl.backends.databricks.conformance.comparison import (
+    Refusal,
+    compared,
+    lacks_api,
+    request,
+)
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.planning.remote_checks import VALIDATION, validation_body
 from sgpu_decl.backends.databricks.workspace import Workspace

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
 from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of
-from sgpu_decl.backends.databricks.launching.experiment_access import share_experiment
 from sgpu_decl.backends.databricks.launching.joined_runs import (
     joined_submission,
     joined_token,
     read_submission,
     submission_path,
 )
-from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
 from sgpu_decl.backends.databricks.launching.submit import submit_request
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
+from sgpu_decl.backends.databricks.launching.workspace_tracking import (
+    mlflow_metadata,
+    share_experiment,
+)
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.launch_request import LaunchRequest

@@ -6,7 +6,6 @@ from typing import Any
 
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, without_refusals
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of
-from sgpu_decl.backends.databricks.launching.experiment_access import LEVELS, shared_with
 from sgpu_decl.backends.databricks.launching.submit import (
     YAML_FIELDS,
     StagedLaunch,
@@ -16,6 +15,7 @@ from sgpu_decl.backends.databricks.launching.submit import (
     task_of,
     timeout_of,
 )
+from sgpu_decl.backends.databricks.launching.workspace_tracking import LEVELS, shared_with
 from sgpu_decl.backends.databricks.planning.catalog import (
     FOLDER,
     Catalog,

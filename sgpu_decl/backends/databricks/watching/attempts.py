@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
 from sgpu_decl.backends.databricks.api.sdk_errors import FINAL, without_refusals
-from sgpu_decl.backends.databricks.launching.mlflow_metadata import write_metadata
 from sgpu_decl.backends.databricks.launching.submit import (
     ENDING,
     LONGEST,
@@ -17,6 +16,7 @@ from sgpu_decl.backends.databricks.launching.submit import (
     timeout_of,
 )
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
+from sgpu_decl.backends.databricks.launching.workspace_tracking import write_metadata
 from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
@@ -30,8 +30,8 @@ from sgpu_decl.backends.databricks.watching.run_status import (
 from sgpu_decl.backends.databricks.watching.termination import state_of
 from sgpu_decl.backends.databricks.watching.workspace_metrics import WorkspaceMetrics
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.named_hosts import NOT_NAMED
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
+from sgpu_decl.backends.remote.launch_hosts import NOT_NAMED
 from sgpu_decl.backends.remote.remote_reference import reference_facts
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError

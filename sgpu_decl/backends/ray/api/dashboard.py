@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from sgpu_decl import __version__
-from sgpu_decl.backends.ray.api.allowance import Allowance, is_counted
 from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES, Credentials
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
 from sgpu_decl.backends.ray.api.dashboard_connection import (
@@ -24,6 +23,8 @@ from sgpu_decl.backends.ray.api.dashboard_connection import (
     ConnectionLost,
     DashboardConnection,
     Deadline,
+    TimeBudget,
+    is_budgeted,
 )
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
@@ -67,13 +68,13 @@ class Dashboard:
         self,
         address: DashboardAddress,
         credentials: Credentials,
-        allowance: Allowance | None = None,
+        budget: TimeBudget | None = None,
     ) -> None:
-        """Nothing is asked yet. Requests that do not count in an allowance have no limit but 60 s
+        """Nothing is asked yet. Requests that do not count in a budget have no limit but 60 s
         without a byte."""
         self.address = address
         self.credentials = credentials
-        self.allowance = allowance
+        self.budget = budget
         self._lock = threading.RLock()
         self._connection = DashboardConnection(address)
         self._requires_token: bool | None = None
@@ -217,18 +218,18 @@ class Dashboard:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold the lock for one caller, and take the time of its requests off the allowance."""
+        """Hold the lock for one caller, and take the time of its requests off the budget."""
         with self._lock:
             started = time.monotonic()
-            allowance = self.allowance if is_counted() else None
+            budget = self.budget if is_budgeted() else None
             self._deadline = None
-            if allowance is not None:
-                self._deadline = Deadline(at=started + allowance.left, seconds=allowance.seconds)
+            if budget is not None:
+                self._deadline = Deadline(at=started + budget.left, seconds=budget.seconds)
             try:
                 yield
             finally:
-                if allowance is not None:
-                    allowance.left -= time.monotonic() - started
+                if budget is not None:
+                    budget.left -= time.monotonic() - started
 
     def _deliver(self, method: str, target: str, content: bytes | None, kind: str | None) -> Answer:
         """Send a request once, with the token if that is known to be required, and name what became

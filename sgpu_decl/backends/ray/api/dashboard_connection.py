@@ -1,5 +1,6 @@
 """The HTTP connection to a dashboard, with the standard library: made when it is needed, through a
-proxy where there is one, and once more if the other side has ended it."""
+proxy where there is one, and once more if the other side has ended it. A `TimeBudget` bounds the
+seconds that all answers to one command take, whoever of it asks."""
 
 import http.client
 import os
@@ -7,18 +8,54 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.api.proxy import Proxy, proxy_of
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Answer", "ConnectionLost", "DashboardConnection", "Deadline"]
+__all__ = [
+    "Answer",
+    "ConnectionLost",
+    "DashboardConnection",
+    "Deadline",
+    "TimeBudget",
+    "budgeted",
+    "is_budgeted",
+]
 
 _SILENCE = 60.0  # seconds without a byte
 _CONNECT = 10.0  # seconds until a connection is made
 _PIECE = 1 << 20
+_budgeted: ContextVar[bool] = ContextVar("budgeted", default=False)
+
+
+class TimeBudget:
+    """The `seconds` that requests to one dashboard may take together. Only requests count that are
+    made where `is_budgeted`: uploads, and what is brought here, may take longer."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.left = seconds
+
+    def renew(self) -> None:
+        self.left = self.seconds
+
+
+@contextmanager
+def budgeted(*, on: bool = True) -> Iterator[None]:
+    """Have requests that are made in this block count, or not."""
+    before = _budgeted.set(on)
+    try:
+        yield
+    finally:
+        _budgeted.reset(before)
+
+
+def is_budgeted() -> bool:
+    return _budgeted.get()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

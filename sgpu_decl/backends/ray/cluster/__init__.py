@@ -1,7 +1,7 @@
 """The programs that run on a Ray cluster: the driver of a launch, and the actor of each node. Only
 these import Ray, in whatever version the cluster has, and beside it the node agent alone. Their
-oldest Python is 3.10. (`bundle_counts`, `exit_codes`, `head_names` and `job_verdict` do not import
-Ray: the client has them too.)
+oldest Python is 3.10. (`bundle_counts`, `head_names` and `job_verdict` do not import Ray: the
+client has them too.)
 
     driver ─▶ placement group ─▶ one actor for each node ─▶ node program ─▶ agent ─▶ ranks
 

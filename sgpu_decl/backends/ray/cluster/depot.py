@@ -33,11 +33,14 @@ import re
 import shutil
 import time
 
-from ray.exceptions import RaySystemError, RpcError
+import ray
+from ray.exceptions import RayError, RaySystemError, RpcError
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_list
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.system.locks import try_lock
+from sgpu_decl.backends.ray.cluster import node_folder
 from sgpu_decl.backends.ray.cluster.content_limit import MOST, prune
 from sgpu_decl.backends.ray.cluster.head_folder import (
     head_folder,
@@ -46,14 +49,13 @@ from sgpu_decl.backends.ray.cluster.head_folder import (
     make_folder,
 )
 from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
-from sgpu_decl.backends.ray.cluster.node_gc import free_nodes
 from sgpu_decl.backends.ray.cluster.own_job import empty_folder, join_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["main"]
+__all__ = ["free_nodes", "main"]
 
 _KEYS = f"gcs://{DEPOT_ID}"
 _NAME = re.compile(r"[0-9a-f][0-9a-f-]{0,99}")
@@ -67,6 +69,10 @@ _NO_MESSAGE = (
 _BUSY_PAUSE, _IDLE_PAUSE = 0.01, 0.2  # seconds between two looks
 _TRIES = 5
 _TURN = 60.0  # seconds between two looks for what is old, or too much
+_NODES_ANSWER = 30.0  # seconds until all nodes must have answered
+
+# Nodes have no copy of this package.
+ray.cloudpickle.register_pickle_by_value(node_folder)
 
 
 def main(folder: str) -> int:
@@ -301,3 +307,33 @@ def _unlink(path: str) -> None:
         os.unlink(path)
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+def free_nodes(objects: str) -> int:
+    """Delete content on all nodes that are alive, but for what the folder `objects` of the head
+    has; return the bytes. A node that does not answer keeps its content until a later gc."""
+    kept = frozenset(
+        os.path.relpath(os.path.join(place, name), objects)
+        for place, _, names in os.walk(objects)
+        for name in names
+    )
+    task = ray.remote(node_folder.delete_content)
+    answers = [
+        task.options(
+            num_cpus=0,
+            max_retries=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+        ).remote(kept)
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+    ready, late = ray.wait(answers, num_returns=len(answers), timeout=_NODES_ANSWER)
+    if late:
+        attempt_files.say(f"{len(late)} nodes did not answer, and keep their content")
+    size = 0
+    for answer in ready:
+        try:
+            size += ray.get(answer)
+        except RayError as error:
+            attempt_files.say(f"a node keeps its content: {' '.join(str(error).split())[:500]}")
+    return size

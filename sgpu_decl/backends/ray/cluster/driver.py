@@ -28,14 +28,12 @@ from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.agent.retry_rule import BLAME, pause_before
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
-from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
 from sgpu_decl.backends.ray.cluster.head_names import cancel_name, values_name
-from sgpu_decl.backends.ray.cluster.job_verdict import settles
-from sgpu_decl.backends.ray.cluster.key_values import find_job, pop_value
-from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE, settles
+from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
-from sgpu_decl.backends.ray.cluster.own_job import empty_folder, join_cluster
+from sgpu_decl.backends.ray.cluster.own_job import empty_folder, find_job, join_cluster, pop_value
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
 from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams, copy_outputs

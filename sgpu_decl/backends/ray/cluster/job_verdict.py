@@ -23,7 +23,6 @@ from typing import Any
 
 from sgpu_decl.agent.attempt.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.retry_rule import why_ended
-from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 
 ACTIVE = ("PENDING", "RUNNING")
 """States of jobs that go on."""
@@ -31,6 +30,8 @@ ACTIVE = ("PENDING", "RUNNING")
 _OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
 _VISIBLE = 60.0  # seconds until this machine sees what the driver wrote last
 _SLOW = 20.0  # seconds in which Ray usually starts a driver
+NO_STORAGE = 72  # sysexits.h: EX_OSFILE
+"""The exit code of a driver that cannot use the launch folder: not one of the run."""
 
 
 def settles(outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 0) -> bool:

@@ -38,7 +38,7 @@ from sgpu_decl.backends.ray.cluster.content_check import damaged_content
 from sgpu_decl.backends.ray.cluster.content_limit import NEEDED, use
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder, index_tree
 from sgpu_decl.backends.ray.cluster.head_names import INDEX
-from sgpu_decl.backends.ray.cluster.log_chunks import LogChunks
+from sgpu_decl.backends.ray.cluster.log_copies import LogChunks
 from sgpu_decl.backends.ray.cluster.node_files import FILLS, WAITS
 from sgpu_decl.content.code_tree import archive_name
 from sgpu_decl.content.packs import BadPack, Index, index_name
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from sgpu_decl.agent.node.node_report import Piece
-    from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+    from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 
 __all__ = ["SentFiles"]
 

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from sgpu_decl.backends.ray.api.job_table import find_job
-from sgpu_decl.backends.ray.api.node_table import living_nodes
+from sgpu_decl.backends.ray.api.cluster_tables import find_job, living_nodes
 from sgpu_decl.backends.ray.cluster.head_names import ANSWERS, DEPOT, DEPOT_FILE, DEPOT_ID
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_reader import ROOT, HeadReader, below_root
-from sgpu_decl.backends.ray.launching.jobs import put_value, submit_job
-from sgpu_decl.backends.ray.launching.package import job_package
+from sgpu_decl.backends.ray.launching.jobs import job_package, put_value, submit_job
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.places.file_place import PlaceMissing

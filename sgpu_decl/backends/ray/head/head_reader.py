@@ -6,8 +6,8 @@ import threading
 import time
 from typing import Any
 
+from sgpu_decl.backends.ray.api.cluster_tables import head_node
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
-from sgpu_decl.backends.ray.api.node_table import head_node
 from sgpu_decl.backends.ray.cluster.head_names import HEAD_FOLDER
 from sgpu_decl.errors import BackendError
 from sgpu_decl.places.file_place import PlaceMissing

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.backends.ray.api.cluster_tables import list_jobs
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.job_table import list_jobs
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_place import SMALL, HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT

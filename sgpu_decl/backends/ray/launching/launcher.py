@@ -8,31 +8,32 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import ForcedStop
-from sgpu_decl.backends.launch_request import LaunchRequest
+from sgpu_decl.backends.launch_request import LaunchRequest, upstream_elsewhere
 from sgpu_decl.backends.node_tracker import tracking_credentials
-from sgpu_decl.backends.ray.api.job_table import find_job, session_of
+from sgpu_decl.backends.ray.api.cluster_tables import find_job, session_of
 from sgpu_decl.backends.ray.cluster.head_names import values_name
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
-from sgpu_decl.backends.ray.launching.jobs import cancel_job, put_value, stop_job, submit_job
-from sgpu_decl.backends.ray.launching.node_program import LAUNCH, RayNodes
-from sgpu_decl.backends.ray.launching.package import job_package
-from sgpu_decl.backends.ray.launching.planned_cluster import (
-    require_planned_cluster,
-    require_private,
+from sgpu_decl.backends.ray.launching.jobs import (
+    cancel_job,
+    job_package,
+    put_value,
+    stop_job,
+    submit_job,
 )
+from sgpu_decl.backends.ray.launching.node_program import LAUNCH, RayNodes, planned_placement
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
+from sgpu_decl.backends.ray.planning.cluster_checks import access_findings
 from sgpu_decl.backends.ray.watching.attempts import RayAttempts
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import is_started
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
-from sgpu_decl.backends.required_content import upstream_elsewhere
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.backends.tracking_uri import require_uri
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.backends.tracker_request import require_uri
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.errors import BackendError, OutcomeUnknown, StalePlan
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
@@ -41,7 +42,9 @@ from sgpu_decl.places.file_place import PlaceMissing, get_object
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.ray.api.dashboard import Dashboard
+    from sgpu_decl.config.run import RunConfig
 
+__all__ = ["require_planned_cluster", "require_private"]
 
 _CLUSTER = "cluster.json"
 _ELSEWHERE = "on another cluster or with another `storage`"
@@ -243,3 +246,58 @@ def _metadata(record: LaunchRecord) -> dict[str, str]:
         "sgpu.address": str(record.ref.address),
         "sgpu.attempt": str(record.ref.number),
     }
+
+
+def require_planned_cluster(
+    launching: "LaunchRequest", dashboard: "Dashboard", head: Callable[[], str | None]
+) -> None:
+    """Refuse a launch on another cluster than that of its plan: its ranks were placed on the nodes
+    of that one, whose versions and access were checked. `RAY_ADDRESS` may lead elsewhere since a
+    plan was saved. So may the same address: it may be that of a forwarded port, or of another
+    machine.
+
+    Args:
+        dashboard: that of the cluster which the settings lead to now.
+        head: gives the id of its head.
+
+    Raises:
+        StalePlan: it is another one.
+        BackendError: the plan does not say which one it was, or the cluster does not answer.
+    """
+    placement, address = planned_placement(launching), dashboard.address
+    if placement.address is None:
+        error = BackendError(
+            f"the Ray cluster did not answer when `{launching.ref}` was planned, so its ranks have "
+            "no place there",
+            hint="apply again: that plans again; make a saved plan anew",
+            code="unavailable",
+        )
+        error.retryable = True
+        raise error
+    if placement.address != address.url:
+        variable = address.source or "RAY_ADDRESS"
+        raise StalePlan(
+            f"`{launching.ref}` was planned for the Ray cluster at `{placement.address}`, and the "
+            f"settings here lead to `{address.url}`",
+            hint=f"plan again; or set `{variable}` to `{placement.address}` and apply this plan",
+            code="other_cluster",
+        )
+    if head() != placement.head:
+        raise StalePlan(
+            f"`{launching.ref}` was planned for another Ray cluster than the one that answers at "
+            f"`{address.url}` now, or its head was started again since the plan",
+            hint="plan again",
+            code="other_cluster",
+        )
+
+
+def require_private(config: "RunConfig", dashboard: "Dashboard") -> None:
+    """Refuse to send code and secrets where anyone on the network path can read them. The
+    dashboard has answered.
+
+    Raises:
+        BackendError: `ray_insecure`, see `access_findings`.
+    """
+    for finding in access_findings(config, {}, dashboard):
+        if finding.severity is Severity.ERROR:
+            raise BackendError(finding.summary, hint=finding.hint, code="ray_insecure")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.ray.api.cluster_tables import find_job, session_of
 from sgpu_decl.backends.ray.api.dashboard_address import address_of
-from sgpu_decl.backends.ray.api.job_table import find_job, session_of
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles

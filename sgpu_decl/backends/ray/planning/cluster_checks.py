@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.ray.api.cluster_tables import NO_JOBS_HINT
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.job_table import NO_JOBS_HINT
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from sgpu_decl.backends.ray.api.cluster_tables import NODES, has_jobs, list_nodes
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.job_table import has_jobs
-from sgpu_decl.backends.ray.api.node_table import NODES, list_nodes
 from sgpu_decl.backends.ray.cluster.bundle_counts import TYPE_RESOURCE
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device

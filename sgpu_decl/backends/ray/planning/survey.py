@@ -1,17 +1,18 @@
 """Checks at plan time whether a run can work on a Ray cluster."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.node_tracker import tracking_findings
-from sgpu_decl.backends.ray.api.allowance import counted
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress, address_of
+from sgpu_decl.backends.ray.api.dashboard_connection import budgeted
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.placement import whole_cpus
@@ -32,7 +33,6 @@ from sgpu_decl.backends.ray.planning.group_shape import (
 from sgpu_decl.backends.ray.planning.launch_placement import placement_of
 from sgpu_decl.backends.ray.planning.launch_room import room_of
 from sgpu_decl.backends.ray.planning.room_checks import room_findings
-from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -182,7 +182,7 @@ class RaySurvey(RemoteSurvey):
         if lineage is None:
             return ()
         try:
-            with counted():
+            with budgeted():
                 return running_attempts(answered.answers.jobs(), lineage)
         except BackendError:
             return ()  # what is free is known without them
@@ -211,7 +211,7 @@ class _Question(Thread):
 
     def answer(self) -> _Answered:
         """Wait for the answer. Raises BackendError."""
-        patience = self._clusters.allowance
+        patience = self._clusters.budget
         self.join(patience + 1)  # a name server may be silent for longer than any socket
         if self._error is not None:
             raise self._error
@@ -222,3 +222,16 @@ class _Question(Thread):
                 code="host_unreachable",
             )
         return self._answered
+
+
+def running_attempts(jobs: Iterable[Mapping[str, Any]], lineage: str) -> tuple[str, ...]:
+    """The attempts that are active there, such as `` `run.train#3` ``: those of the state with this
+    lineage. Other projects have runs with the same names."""
+    names = []
+    for job in jobs:
+        metadata = job.get("metadata") or {}
+        address, attempt = metadata.get("sgpu.address"), metadata.get("sgpu.attempt")
+        own = metadata.get("sgpu.lineage") == lineage
+        if own and address and attempt and job["status"] in ACTIVE:
+            names.append(f"`{address}#{attempt}`")
+    return tuple(sorted(names))

@@ -10,14 +10,14 @@ from typing import Any
 from sgpu_decl.agent.attempt.attempt_files import STATUS
 from sgpu_decl.agent.attempt.report_check import is_report
 from sgpu_decl.backends.base import Elsewhere, LogReader
-from sgpu_decl.backends.named_hosts import NOT_NAMED
-from sgpu_decl.backends.ray.api.allowance import counted
-from sgpu_decl.backends.ray.api.job_table import find_job, session_of
+from sgpu_decl.backends.ray.api.cluster_tables import find_job, session_of
+from sgpu_decl.backends.ray.api.dashboard_connection import budgeted
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.watching.logs import HeadLogs, RayLog, SharedLogs
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
+from sgpu_decl.backends.remote.launch_hosts import NOT_NAMED
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.remote_layout import LOGS
 from sgpu_decl.backends.remote.remote_reference import reference_facts
@@ -213,7 +213,7 @@ class RayAttempts(RemoteAttempts):
         """Bring the results here that would end with the session of Ray."""
         if isinstance(self._launches.area(record).files, HeadPlace):
             results = self._launches.results(record)
-            with counted(on=False):  # they may be large
+            with budgeted(on=False):  # they may be large
                 results.values(brought, [(rank.rank, rank.node_rank or 0) for rank in view.ranks])
 
     def _last_driver_status(self, record: LaunchRecord) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""Access to the MLflow experiment of a run, which has its logs and metrics, for everyone in the
-`permissions` of the run. The platform gives access to the owner alone.
+"""What this machine writes to the MLflow of a workspace: who may see an experiment, and what a run
+says of its attempt.
 
-Both official clients use these levels (evidence: D1).
+The platform makes the MLflow run, one for each of its own attempts. Nodes need not have credentials
+for anything, so whoever follows the attempt, or looks at it, writes name, parameters and tags, as
+they are on this machine (evidence: D2).
 """
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -16,9 +19,12 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.tracking.run_description import KEY_LIMIT, parameters, run_tags
+from sgpu_decl.tracking.tracking_request import BATCH
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.workspace import Workspace
+    from sgpu_decl.backends.launch_request import LaunchRequest
 
 LEVELS: Mapping[str, str] = MappingProxyType(
     {"view": "CAN_READ", "run": "CAN_EDIT", "manage": "CAN_MANAGE"}
@@ -27,6 +33,7 @@ LEVELS: Mapping[str, str] = MappingProxyType(
 of jobs."""
 
 _API = "/api/2.0/mlflow/experiments"
+_RUNS_API = "/api/2.0/mlflow/runs"
 
 
 def shared_with(config: RunConfig) -> tuple[Permission, ...]:
@@ -76,3 +83,44 @@ def _experiment(connection: Connection, experiment: Experiment, location: str | 
     if location is not None:
         body["artifact_location"] = artifact_uri(location)
     return str(connection.tell(doing, f"{_API}/create", body)["experiment_id"])
+
+
+def mlflow_metadata(launching: "LaunchRequest") -> dict[str, Json]:
+    """Return what is to be written: `run_name`, and lists of `params` and `tags`."""
+    tags = run_tags(
+        ref=launching.ref,
+        token=launching.record.token,
+        facts=launching.facts,
+        git=launching.git,
+        tags=launching.tags,
+    )
+    return {
+        "run_name": (launching.config.mlflow.run_name or str(launching.ref))[:KEY_LIMIT],
+        "params": _pairs(parameters(json.loads(launching.inputs.spec), launching.ref.address.key)),
+        "tags": _pairs(tags),
+    }
+
+
+def write_metadata(connection: Connection, run_id: str, metadata: Mapping[str, Json]) -> None:
+    """Write it to an MLflow run; a second time changes nothing.
+
+    Raises:
+        BackendError: the workspace does not take it.
+    """
+    doing = f"describing the MLflow run {run_id}"
+    params, tags = metadata["params"], metadata["tags"]
+    assert isinstance(params, list) and isinstance(tags, list)  # noqa: S101, PT018  as made above
+    for start in range(0, max(len(params), len(tags)), BATCH):
+        batch: dict[str, Json] = {
+            "run_id": run_id,
+            "params": params[start : start + BATCH],
+            "tags": tags[start : start + BATCH],
+        }
+        connection.tell(doing, f"{_RUNS_API}/log-batch", batch)
+    connection.tell(
+        doing, f"{_RUNS_API}/update", {"run_id": run_id, "run_name": metadata["run_name"]}
+    )
+
+
+def _pairs(named: Mapping[str, str]) -> list[Json]:
+    return [{"key": key, "value": value} for key, value in named.items()]

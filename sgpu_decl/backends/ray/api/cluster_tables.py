@@ -1,12 +1,28 @@
-"""What Ray's Jobs API says of jobs. The token of a launch is the id of its job."""
+"""What Ray says of a cluster: its Jobs API of jobs, and its State API of nodes.
 
-from collections.abc import Mapping
+The token of a launch is the id of its job.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sgpu_decl.backends.ray.api.dashboard import VERSION, Dashboard
 from sgpu_decl.errors import BackendError
 
-__all__ = ["JOBS", "NO_JOBS_HINT", "NoJobsApi", "find_job", "has_jobs", "list_jobs", "session_of"]
+__all__ = [
+    "JOBS",
+    "NODES",
+    "NO_JOBS_HINT",
+    "NoJobsApi",
+    "find_job",
+    "has_jobs",
+    "head_among",
+    "head_node",
+    "list_jobs",
+    "list_nodes",
+    "living_nodes",
+    "session_of",
+]
 
 JOBS = "/api/jobs/"
 NO_JOBS_HINT = "run `pip install 'ray[default]'` on the head node, and start Ray there again"
@@ -21,6 +37,11 @@ _OPTIONAL_FIELDS: Mapping[str, type] = {
     "start_time": int,  # of the submission
 }
 """What a job may have beside its status, of that which is read."""
+
+NODES = "/api/v0/nodes"
+
+_ALIVE = "ALIVE"
+_MOST = 10_000  # that Ray lists
 
 
 class NoJobsApi(BackendError):
@@ -72,3 +93,30 @@ def _checked(dashboard: Dashboard, path: str, job: Any) -> Mapping[str, Any]:
     for name, kind in _OPTIONAL_FIELDS.items():
         dashboard.optional_part(path, job, name, kind)
     return dict(job)
+
+
+def list_nodes(dashboard: Dashboard, **query: int) -> list[Mapping[str, Any]]:
+    """Return what is said of each node that is alive, with `detail=1` all that Ray knows.
+    One request; raises BackendError."""
+    answer = dashboard.get(NODES, limit=_MOST, **query)
+    rows = dashboard.part(NODES, answer, "data.result.result", list)
+    alive = [row for row in rows if dashboard.part(NODES, row, "state", str) == _ALIVE]
+    for row in alive:
+        dashboard.part(NODES, row, "node_id", str)
+    return alive
+
+
+def living_nodes(dashboard: Dashboard) -> frozenset[str]:
+    """Return the ids of the nodes that are alive. One request; raises BackendError."""
+    return frozenset(row["node_id"] for row in list_nodes(dashboard))
+
+
+def head_node(dashboard: Dashboard) -> str | None:
+    """Return the id of the head; None if none is alive. One request; raises BackendError."""
+    return head_among(dashboard, list_nodes(dashboard))
+
+
+def head_among(dashboard: Dashboard, rows: Iterable[Mapping[str, Any]]) -> str | None:
+    """The id of the head among nodes that are alive, if it is. Raises BackendError."""
+    heads = (row for row in rows if dashboard.optional_part(NODES, row, "is_head_node", bool))
+    return next((str(row["node_id"]) for row in heads), None)
