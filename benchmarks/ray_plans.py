@@ -10,9 +10,9 @@ from pathlib import Path
 
 from measuring import Row, measure
 
-from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials
 from sgpu_decl.backends.ray.planning.cluster_nodes import read_cluster
 from sgpu_decl.testing.ray_cluster import ray_cluster
 

@@ -18,7 +18,7 @@ from sgpu_decl.agent.retry_rule import (
 )
 from sgpu_decl.backends.databricks.launching.submit import retries_of
 from sgpu_decl.backends.ray.cluster.job_verdict import settled_outcome, settles
-from sgpu_decl.backends.remote.remote_status import failed_for_good
+from sgpu_decl.backends.remote.watching.remote_status import failed_for_good
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import FailureClass, blame_of
 

@@ -12,15 +12,15 @@ from pydantic import Field
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend, LogReader, NoLog, Survey
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
-from sgpu_decl.backends.remote.launcher import RemoteLauncher
-from sgpu_decl.backends.remote.launches import RemoteLaunches
-from sgpu_decl.backends.remote.pending_gc import PendingGc
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
-from sgpu_decl.backends.remote.remote_status import RemoteStatus
-from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.backends.remote.storage import RemoteStorage
+from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, NodeStart
+from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
+from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.backends.remote.watching.remote_attempts import RemoteAttempts
+from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError

@@ -23,7 +23,7 @@ from tests.support import PATIENCE, until
 ROOT = Path(__file__).parents[2]
 REPLACE = PlanOptions(on_active="replace")
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
-LAUNCHES = "sgpu_decl.backends.remote.launches,RemoteLaunches"
+LAUNCHES = "sgpu_decl.backends.remote.launching.remote_launches,RemoteLaunches"
 PAPER = "tests.applying.paper_platform,PaperLauncher"
 RUNS = "sgpu_decl.runs.project_runs,ProjectRuns"
 

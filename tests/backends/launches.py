@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
+from sgpu_decl.backends.databricks.launching.workspace_nodes import WorkspaceNodes
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.remote.launch_folder import launch_files
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.launching.launch_folder import launch_files
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.content.code_tree import code_digest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef

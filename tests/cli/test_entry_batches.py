@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.local.launcher import LocalLauncher
+from sgpu_decl.backends.local.local_launcher import LocalLauncher
 from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.stores import FOLDER
 from tests.cli.conftest import Shell

@@ -22,7 +22,7 @@ runs:
   b: {{gpus: 1, type: CPU, command: "echo b >> {folder}/launches", {rest}}}
 """
 REST = "mlflow: {enabled: false}, env: {secrets: {TOKEN: env:TOKEN}}"
-LAUNCHER = "sgpu_decl.backends.local.launcher,LocalLauncher"
+LAUNCHER = "sgpu_decl.backends.local.local_launcher,LocalLauncher"
 WRITER = "sgpu_decl.storing.journal.writer,JournalWriter"
 STEPS = (
     f"{LAUNCHER},launch,before,1",
@@ -67,7 +67,7 @@ def test_a_gc_whose_lock_was_taken_over_deletes_no_more(shell: Shell) -> None:
     user = having(shell)
     assert user.here("apply", "-y").code == 0
     folders = (".sgpu/default/runs/a/1", ".sgpu/default/runs/b/1")
-    step = "sgpu_decl.backends.local.storage,LocalStorage,free,after,1"
+    step = "sgpu_decl.backends.local.local_storage,LocalStorage,free,after,1"
     holder = stopped(shell, step, "gc", "-y", "--all", "--keep-last", "0")
     assert "a#2" in user.here("apply", "-y", "--rerun", "run.a").err
     assert "unlocked by hand" in going_on(holder)

@@ -194,7 +194,7 @@ def test_a_launch_that_the_other_checkout_began_is_settled_once_it_runs(
     checkouts: Checkouts, moment: str
 ) -> None:
     one, two = checkouts.one, checkouts.two
-    launch = "sgpu_decl.backends.local.launcher,LocalLauncher,launch,before,1"
+    launch = "sgpu_decl.backends.local.local_launcher,LocalLauncher,launch,before,1"
     recorded = "sgpu_decl.storing.journal.writer,JournalWriter,end,before,1"
     one.kill_at(recorded if moment == "launched" else launch, "apply", "-y", "--detach")
     if moment == "launched":

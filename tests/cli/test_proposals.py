@@ -237,7 +237,7 @@ def test_a_launch_before_a_crash_closes_the_proposal(shell: Shell) -> None:
     log = shell.folder.parent / "launches.log"
     shell.write("sgpu.yml", project(a=f"echo launched >> {log}"))
     proposed(shell)
-    step = "sgpu_decl.backends.local.launcher,LocalLauncher,launch,after,1"
+    step = "sgpu_decl.backends.local.local_launcher,LocalLauncher,launch,after,1"
     shell.kill_at(step, "apply", "-t", "prod", "--reviewed")
     assert shell.here("wait", "a", "-t", "prod").code == 0
     refusal(shell, "--rerun", "run.a")

@@ -49,11 +49,11 @@ MISSING = "RESOURCE_DOES_NOT_EXIST"
 HIDDEN = {"refused": {}, "not shown": {"hidden-folder": MISSING, "hidden-run": MISSING}}
 """How a workspace answers about what a user may not see (`folder-shows-all` is not emulated)."""
 
-DATABRICKS = "sgpu_decl.backends.databricks.launching.launcher,DatabricksLauncher"
+DATABRICKS = "sgpu_decl.backends.databricks.launching.databricks_launcher,DatabricksLauncher"
 VIEWED = f"[{{user: {BOB}, level: view}}]"
 SUBMITTED = f"{DATABRICKS},start,after,1"
 BEGUN = f"{DATABRICKS},stage,before,1"
-MARKED = "sgpu_decl.backends.remote.launches,RemoteLaunches,mark,after,2"
+MARKED = "sgpu_decl.backends.remote.launching.remote_launches,RemoteLaunches,mark,after,2"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.local.launcher import LocalLauncher
+from sgpu_decl.backends.local.local_launcher import LocalLauncher
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.state import IntentEnd
 from sgpu_decl.storing.journal.writer import JournalWriter
@@ -817,7 +817,7 @@ def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
     machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _, launches = machines
-    step = "sgpu_decl.backends.local.launcher,LocalLauncher,launch,before,1"
+    step = "sgpu_decl.backends.local.local_launcher,LocalLauncher,launch,before,1"
     one.kill_at(step, "apply", "-y", "--detach")
 
     def unknown(_: LocalLauncher, launching: LaunchRequest) -> str | None:

@@ -145,7 +145,7 @@ def test_a_plan_for_a_ray_cluster_imports_no_ray(sgpu: Any) -> None:
         sgpu.write("run.yaml", f"name: a\ngpus: 1\ntype: H100\nentrypoint: train.py\n{block}")
         _, tops = imported(sgpu.folder, "plan")
         assert cluster.requests
-    assert "sgpu_decl.backends.ray.planning.survey" in tops
+    assert "sgpu_decl.backends.ray.planning.ray_survey" in tops
     assert not tops & HEAVY
 
 

@@ -22,7 +22,7 @@ from tests.support import until
 _APPLY = """\
 import sys, time
 from pathlib import Path
-from sgpu_decl.backends.local.launcher import LocalLauncher
+from sgpu_decl.backends.local.local_launcher import LocalLauncher
 from sgpu_decl.storing.journal import writer
 writer.PATIENCE = 1.0
 nth, folder = int(sys.argv[1]), Path(sys.argv[2])

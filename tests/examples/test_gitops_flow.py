@@ -269,7 +269,7 @@ def test_a_team_plans_in_pull_requests_and_applies_after_the_merge(team: Team) -
         assert clone.git("status", "--porcelain") == ""
 
 
-LAUNCH = "sgpu_decl.backends.databricks.launching.launcher,DatabricksLauncher,launch"
+LAUNCH = "sgpu_decl.backends.databricks.launching.databricks_launcher,DatabricksLauncher,launch"
 
 
 def merged(team: Team) -> None:

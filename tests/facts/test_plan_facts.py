@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.api import PlanOptions, Session
-from sgpu_decl.backends.local.attempts import LocalAttempts
+from sgpu_decl.backends.local.local_attempts import LocalAttempts
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import BackendError

@@ -21,7 +21,7 @@ nothing staged.
 
 **The marker is the truth**, and the state's lineage and token lead to it. This machine remembers it
 (`databricks.json`), and how an attempt has ended. The platform's ending and the agent's outcome are
-put together in `remote/remote_status`: the agent knows why a run failed, unless the platform took
+put together in `remote/watching/`: the agent knows why a run failed, unless the platform took
 it away.
 
 **MLflow.** The platform makes one run for each of its attempts. Nodes may lack credentials, so the

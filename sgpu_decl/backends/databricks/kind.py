@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _open(context: "BackendContext") -> "Backend":
-    from sgpu_decl.backends.databricks.backend import open_databricks
+    from sgpu_decl.backends.databricks.databricks_backend import open_databricks
 
     return open_databricks(context)
 
@@ -57,7 +57,7 @@ def _database_token() -> str:
 
 
 def _check_reference(reference: str) -> None:
-    from sgpu_decl.backends.remote.remote_reference import check_reference
+    from sgpu_decl.backends.remote.launching.remote_reference import check_reference
 
     place = {"host": (str,), "workspace": (str, type(None)), "user": (str,)}
     run = {"run_id": (int,), "submitted": (int, float)}

@@ -20,9 +20,9 @@ from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.catalog import make_folder, policy_of
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
 from sgpu_decl.backends.launch_request import LaunchRequest, foreign_config
-from sgpu_decl.backends.remote.launch_hosts import not_named
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.launching.launch_hosts import not_named
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError

@@ -19,13 +19,13 @@ _NAME = "local"
 
 
 def _open(context: "BackendContext") -> "Backend":
-    from sgpu_decl.backends.local.backend import LocalBackend
+    from sgpu_decl.backends.local.local_backend import LocalBackend
 
     return LocalBackend(context)
 
 
 def _survey(context: "BackendContext") -> "Survey":
-    from sgpu_decl.backends.local.survey import LocalSurvey
+    from sgpu_decl.backends.local.local_survey import LocalSurvey
 
     return LocalSurvey(os.environ, context.pythons)
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import (
     VARIABLES,
@@ -15,9 +14,10 @@ from sgpu_decl.backends.ray.api.dashboard_address import (
     address_of,
 )
 from sgpu_decl.backends.ray.api.dashboard_connection import TimeBudget, budgeted
+from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
 from sgpu_decl.backends.ray.planning.group_shape import options_of
-from sgpu_decl.backends.remote.launch_hosts import LaunchHosts, not_named
+from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts, not_named
 from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:

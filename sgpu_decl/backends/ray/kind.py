@@ -18,19 +18,19 @@ def _options() -> "type[BackendOptions]":
 
 def _survey(context: "BackendContext") -> "Survey":
     from sgpu_decl.backends.ray.clusters import Clusters
-    from sgpu_decl.backends.ray.planning.survey import RaySurvey
+    from sgpu_decl.backends.ray.planning.ray_survey import RaySurvey
 
     return RaySurvey(context.pythons, context.shared(Clusters), context.lineage)
 
 
 def _open(context: "BackendContext") -> "Backend":
-    from sgpu_decl.backends.ray.backend import open_ray
+    from sgpu_decl.backends.ray.ray_backend import open_ray
 
     return open_ray(context)
 
 
 def _check_reference(reference: str) -> None:
-    from sgpu_decl.backends.remote.remote_reference import check_reference
+    from sgpu_decl.backends.remote.launching.remote_reference import check_reference
 
     check_reference(reference, {"address": (str,), "session": (str,)}, {"machine": (str,)})
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES
 from sgpu_decl.backends.ray.api.dashboard_address import (
     DEFAULT_ADDRESS,
     canonical_url,
     refuse_address,
 )
+from sgpu_decl.backends.ray.api.dashboard_credentials import TOKEN_PLACES
 from sgpu_decl.backends.ray.cluster.bundle_counts import TYPE_RESOURCE
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.config.backend import BackendOptions

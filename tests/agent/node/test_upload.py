@@ -12,7 +12,7 @@ from sgpu_decl.agent.node.node_report import read_report
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
 from sgpu_decl.agent.system.secret_values import Redactor, secret_names
-from sgpu_decl.backends.remote.remote_results import RemoteResults
+from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.tracking.store_location import credential_variables, secret_credentials

@@ -20,14 +20,14 @@ from tests.support import PATIENCE
 
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 DATABRICKS = "sgpu_decl.backends.databricks"
-LAUNCHES = "sgpu_decl.backends.remote.launches,RemoteLaunches"
+LAUNCHES = "sgpu_decl.backends.remote.launching.remote_launches,RemoteLaunches"
 SLEEPS = "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
 STEPS = [
     f"{WRITER},begin,after,1",
     f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,1",
     f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,3",
     f"{DATABRICKS}.api.workspace_files,WorkspacePlace,put,after,5",
-    "sgpu_decl.backends.remote.uploader,,fill_launch_folder,after,1",
+    "sgpu_decl.backends.remote.launching.uploader,,fill_launch_folder,after,1",
     f"{LAUNCHES},mark,before,1",
     f"{LAUNCHES},mark,after,1",
     f"{DATABRICKS}.launching.launcher,DatabricksLauncher,start,after,1",

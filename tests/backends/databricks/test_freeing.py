@@ -9,7 +9,7 @@ from textwrap import indent
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.backends.remote import lease
+from sgpu_decl.backends.remote.staging import lease
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from tests.backends.databricks.test_runs import ended

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgpu_decl.api import Session
-from sgpu_decl.backends.databricks.watching import logs
-from sgpu_decl.backends.remote.log_lines import Deduplicator, NodeLine, line_of
+from sgpu_decl.backends.databricks.watching import workspace_logs
+from sgpu_decl.backends.databricks.watching.workspace_logs import Deduplicator
+from sgpu_decl.backends.remote.watching.node_logs import NodeLine, line_of
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
@@ -124,7 +125,7 @@ def test_lines_are_looked_for_far_back_now_and_then(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(logs, "_SOMETIMES", 0.0)
+    monkeypatch.setattr(workspace_logs, "_SOMETIMES", 0.0)
     go, index = project.parent / "go", server.tenants.of_token(token).folder / "attempts"
     (project / "train.py").write_text(
         "import os, time\n"
@@ -163,7 +164,7 @@ def test_every_page_is_read(
     session: Callable[[], Session], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "train.py").write_text("def main(n):\n    for i in range(25):\n        print(i)\n")
-    monkeypatch.setattr(logs, "_PAGE", 7)
+    monkeypatch.setattr(workspace_logs, "_PAGE", 7)
     opened = session()
     ref = ended(opened)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
@@ -64,8 +64,8 @@ LEFT = {
     "large.bin": bytes(range(250)) * 70_000,  # it comes in three parts
 }  # fmt: skip
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
-LAUNCHER = "sgpu_decl.backends.databricks.launching.launcher,DatabricksLauncher"
-LAUNCHES = "sgpu_decl.backends.remote.launches,RemoteLaunches"
+LAUNCHER = "sgpu_decl.backends.databricks.launching.databricks_launcher,DatabricksLauncher"
+LAUNCHES = "sgpu_decl.backends.remote.launching.remote_launches,RemoteLaunches"
 STEPS = [
     f"{WRITER},begin,after,1",
     f"{WRITER},begin,after,2",

@@ -6,7 +6,7 @@ import pytest
 
 from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
-from sgpu_decl.backends.remote.remote_status import RemoteStatus
+from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView

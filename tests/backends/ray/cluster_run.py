@@ -9,7 +9,7 @@ from typing import Any
 
 from sgpu_decl.agent.system.processes import command_line, related, start_time
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
 from sgpu_decl.testing.ray_cluster import RayCluster
 

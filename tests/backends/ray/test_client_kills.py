@@ -14,10 +14,10 @@ from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
-_LAUNCHER = "sgpu_decl.backends.ray.launching.launcher"
-_MARK = "sgpu_decl.backends.remote.launches,RemoteLaunches,mark"
+_LAUNCHER = "sgpu_decl.backends.ray.launching.ray_launcher"
+_MARK = "sgpu_decl.backends.remote.launching.remote_launches,RemoteLaunches,mark"
 _FORGET = "sgpu_decl.backends.ray.head.packaged_files,PackagedFiles,forget"
-_SUBMIT = "sgpu_decl.backends.ray.launching.launcher,,submit_job"
+_SUBMIT = "sgpu_decl.backends.ray.launching.ray_launcher,,submit_job"
 _PUT_SECRETS, _PUT_PACKAGE = (f"{_LAUNCHER},,put_value,after,{number}" for number in (1, 2))
 STEPS = {
     "recorded": f"{RECORDED},begin,after,1",

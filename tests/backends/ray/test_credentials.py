@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.ray.api.credentials import credentials_of
 from sgpu_decl.backends.ray.api.dashboard_address import address_of, refuse_address
+from sgpu_decl.backends.ray.api.dashboard_credentials import credentials_of
 from sgpu_decl.errors import BackendError
 
 

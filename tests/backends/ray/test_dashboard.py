@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from sgpu_decl.backends.ray.api import dashboard_connection
-from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
 from sgpu_decl.backends.ray.api.dashboard_connection import TimeBudget, budgeted
+from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.places.file_place import PlaceMissing
 from tests.backends.ray.answers import answering

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials
 from sgpu_decl.backends.ray.launching.jobs import stop_job
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
 from sgpu_decl.testing.ray_cluster import ray_cluster

@@ -10,7 +10,7 @@ import pytest
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.watching import attempts
+from sgpu_decl.backends.ray.watching import ray_attempts
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.depots import start_depot
@@ -37,7 +37,7 @@ def new_run(tmp_path: Path) -> Iterator[NewRun]:
 def test_a_head_that_is_started_again_has_lost_the_run_and_another_one_can_follow(
     new_run: NewRun, ray_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "_SILENT", 12.0)  # of 120 s
+    monkeypatch.setattr(ray_attempts, "_SILENT", 12.0)  # of 120 s
     run = new_run(python=ray_python)
     run.hold()
     processes = run.processes

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.ray.clusters import Clusters
-from sgpu_decl.backends.ray.launching.launcher import RayLauncher
-from sgpu_decl.backends.ray.launching.node_program import RayNodes
+from sgpu_decl.backends.ray.launching.ray_launcher import RayLauncher
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
+from sgpu_decl.backends.ray.launching.ray_nodes import RayNodes
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
-from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.backends.ray.watching.ray_attempts import RayAttempts
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -314,7 +314,7 @@ def cancelled_summary(machine: Machine, launcher: RayLauncher) -> str:
 def test_a_job_that_sgpu_had_stopped_was_not_stopped_by_somebody_else(
     machine: Machine, answers: Answers, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.backends.ray.launching.launcher._SILENT", 0.0)
+    monkeypatch.setattr("sgpu_decl.backends.ray.launching.ray_launcher._SILENT", 0.0)
     answers.by_path |= {JOBS: {}, machine.job: {"status": status}}
     machine.launch()
     record = machine.launching.record

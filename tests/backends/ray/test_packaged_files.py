@@ -10,8 +10,8 @@ import pytest
 
 from sgpu_decl.backends.ray.head.head_place import SMALL
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
-from sgpu_decl.backends.remote.lease import YOUNG
-from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.backends.remote.staging.lease import YOUNG
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.places.file_place import PlaceMissing
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 

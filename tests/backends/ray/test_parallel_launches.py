@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.ray.backend import open_ray
 from sgpu_decl.backends.ray.cluster.head_names import DEPOT_ID
 from sgpu_decl.backends.ray.head.head_place import SMALL
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
+from sgpu_decl.backends.ray.ray_backend import open_ray
 from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.step_progress import Quiet
 from tests.backends.ray.emulated_head import EmulatedHead, emulated_head

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials
 from sgpu_decl.backends.ray.api.proxy import proxy_of
 from sgpu_decl.errors import BackendError
 from tests.backends.ray.answers import answering

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.ray.head.head_place import _WINDOW, SMALL, HeadPlace
-from sgpu_decl.backends.remote.output_download import fetch_output
+from sgpu_decl.backends.remote.watching.output_download import fetch_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.file_place import PlaceMissing

@@ -13,8 +13,8 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
-from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER, RemoteLayout, Uses
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from tests.backends.launches import launching_of
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 

@@ -16,14 +16,14 @@ from sgpu_decl.backends.ray.api.cluster_tables import (
     living_nodes,
     session_of,
 )
-from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials
 from sgpu_decl.backends.ray.cluster.job_verdict import judge
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.launching.jobs import put_value, stop_job, submit_job
 from sgpu_decl.backends.ray.planning.cluster_nodes import read_cluster
-from sgpu_decl.backends.ray.planning.survey import running_attempts
+from sgpu_decl.backends.ray.planning.ray_survey import running_attempts
 from sgpu_decl.errors import BackendError
 from sgpu_decl.places.file_place import PlaceMissing
 from sgpu_decl.testing.ray_cluster import RayCluster

@@ -18,9 +18,9 @@ import pytest
 
 from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.system.host_locks import host_lock_folder
-from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials
 from sgpu_decl.backends.ray.cluster.cluster_room import has_room
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.group_shape import Fit, fit_of

@@ -27,7 +27,7 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
     SentFiles,
     _batches,
 )
-from sgpu_decl.backends.remote.code_archive import write_archive
+from sgpu_decl.backends.remote.launching.code_archive import write_archive
 from sgpu_decl.content.packs import Index, Pack, index_name
 from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.model.step_progress import Quiet

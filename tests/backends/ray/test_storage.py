@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.ray import backend
-from sgpu_decl.backends.ray.backend import RayStorage
+from sgpu_decl.backends.ray import ray_backend
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
-from sgpu_decl.backends.ray.watching.attempts import RayAttempts
-from sgpu_decl.backends.remote.pending_gc import PendingGc
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout, Uses
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.ray.ray_backend import RayStorage
+from sgpu_decl.backends.ray.watching.ray_attempts import RayAttempts
+from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout, Uses
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from tests.backends.launches import launching_of
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 
@@ -87,7 +87,7 @@ def test_what_was_freed_right_after_its_end_is_not_taken_for_a_launch_that_start
 def test_a_driver_that_does_not_exit_keeps_what_its_attempt_left(
     answers: Answers, opened: tuple[RayStorage, RayLaunches], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "_EXIT", 0.0)
+    monkeypatch.setattr(ray_backend, "_EXIT", 0.0)
     storage_of_ray, launches = opened
     has_job(answers, "RUNNING")
 

@@ -15,7 +15,7 @@ from sgpu_decl.agent.node.input_folder import folder_of_launch
 from sgpu_decl.agent.system.locks import try_lock
 from sgpu_decl.backends.ray.cluster.node_folder import private_folder
 from sgpu_decl.backends.ray.head.head_place import _PIECE
-from sgpu_decl.backends.remote.lease import LOCK
+from sgpu_decl.backends.remote.staging.lease import LOCK
 from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.depots import depot_processes

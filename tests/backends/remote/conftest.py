@@ -14,10 +14,15 @@ import pytest
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
-from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses, render_marker
-from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.backends.remote.uploader import Uploader
+from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, NodeStart
+from sgpu_decl.backends.remote.launching.uploader import Uploader
+from sgpu_decl.backends.remote.staging.remote_layout import (
+    MARKER,
+    RemoteLayout,
+    Uses,
+    render_marker,
+)
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Quiet

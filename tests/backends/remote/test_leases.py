@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.remote import lease
-from sgpu_decl.backends.remote.lease import gc_lock
-from sgpu_decl.backends.remote.remote_gc import collect, free_launch, unstage_launch
-from sgpu_decl.backends.remote.remote_layout import MARKER
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.staging import lease
+from sgpu_decl.backends.remote.staging.lease import gc_lock
+from sgpu_decl.backends.remote.staging.remote_gc import collect, free_launch, unstage_launch
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.places.file_place import PlaceEntry
 from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.views.phase_text import phase_line
@@ -221,9 +221,9 @@ COLLECT = """
 import sys
 from pathlib import Path
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.backends.remote.remote_gc import collect
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.staging.remote_gc import collect
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 root = Path(sys.argv[1])
 while not (root / "stop").exists():
     collect(StagingArea(RemoteLayout(str(root)), FolderPlace(root), key={}))
@@ -262,9 +262,9 @@ import os, signal, sys
 from pathlib import Path
 from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.backends.remote import lease
-from sgpu_decl.backends.remote.remote_gc import collect
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.staging.remote_gc import collect
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 root = Path(sys.argv[1])
 lease.STALE = lease._AGAIN + float(sys.argv[2])
 layout = RemoteLayout(str(root))

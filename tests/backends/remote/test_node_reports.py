@@ -20,8 +20,8 @@ from sgpu_decl.agent.node.node_report import REPORT, read_report, seal, unseal
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload
 from sgpu_decl.agent.node.upstream_output import UpstreamFailed, await_output, copy_output
-from sgpu_decl.backends.remote.remote_results import RemoteResults
-from sgpu_decl.backends.remote.remote_status import PlatformEnding, ended_status
+from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
+from sgpu_decl.backends.remote.watching.remote_status import PlatformEnding, ended_status
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import AttemptView

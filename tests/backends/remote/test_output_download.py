@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.backends.remote.output_download import fetch_output
+from sgpu_decl.backends.remote.watching.output_download import fetch_output
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.file_place import ignore_bytes
 from sgpu_decl.places.folder import FolderPlace

@@ -11,13 +11,13 @@ import pytest
 from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.backends.base import LogReader, NoLog
 from sgpu_decl.backends.launch_request import LaunchRequest, config_of
-from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.launcher import RemoteLauncher
-from sgpu_decl.backends.remote.launches import RemoteLaunches
-from sgpu_decl.backends.remote.remote_gc import collect
-from sgpu_decl.backends.remote.remote_layout import MARKER
-from sgpu_decl.backends.remote.remote_status import RemoteStatus
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
+from sgpu_decl.backends.remote.staging.remote_gc import collect
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.backends.remote.watching.remote_attempts import RemoteAttempts
+from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState

@@ -12,8 +12,8 @@ import pytest
 
 from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.system.host_locks import host_lock_folder
-from sgpu_decl.backends.remote.remote_gc import collect
-from sgpu_decl.backends.remote.remote_results import RemoteResults
+from sgpu_decl.backends.remote.staging.remote_gc import collect
+from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace

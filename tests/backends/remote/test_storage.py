@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.remote.launches import RemoteLaunches
-from sgpu_decl.backends.remote.pending_gc import PendingGc
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
-from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.backends.remote.storage import RemoteStorage
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
+from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef

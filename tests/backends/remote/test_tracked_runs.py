@@ -10,9 +10,9 @@ from sgpu_decl.agent.attempt.attempt_files import OPEN_RUNS
 from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.remote.attempts import note_open_run
-from sgpu_decl.backends.remote.launches import RemoteLaunches
-from sgpu_decl.backends.remote.remote_status import RemoteStatus
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
+from sgpu_decl.backends.remote.watching.remote_attempts import note_open_run
+from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord

@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,16 @@ from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend, LogReader, Survey
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_findings
-from sgpu_decl.backends.remote.attempts import RemoteAttempts
-from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
-from sgpu_decl.backends.remote.launcher import RemoteLauncher
-from sgpu_decl.backends.remote.launches import RemoteLaunches
-from sgpu_decl.backends.remote.log_lines import NodeLine, line_of
-from sgpu_decl.backends.remote.pending_gc import PendingGc
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
-from sgpu_decl.backends.remote.remote_status import RemoteStatus
-from sgpu_decl.backends.remote.staging_area import StagingArea
-from sgpu_decl.backends.remote.storage import RemoteStorage
+from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, NodeStart
+from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
+from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.backends.remote.watching.node_logs import NodeLogReader, SharedLogs
+from sgpu_decl.backends.remote.watching.remote_attempts import RemoteAttempts
+from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -33,7 +33,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt_view import view_in
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.rank_output import LogLines
 from sgpu_decl.places.folder import FolderPlace
 from tests.contracts.folder_backend.keeper import alive
 from tests.contracts.folder_backend.options import FolderOptions
@@ -142,29 +141,11 @@ class FolderAttempts(RemoteAttempts):
         return RemoteStatus(view=view, brought=brought, final=outcome is not None, tracked=tracked)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
-        return FolderLog(record, Path(self._launches.folder(record)), ranks, follow=follow)
-
-
-class FolderLog(LogReader):
-    def __init__(
-        self, record: LaunchRecord, folder: Path, ranks: Sequence[int] | None, *, follow: bool
-    ) -> None:
-        self._ref, self._folder, self._ranks, self._follow = record.ref, folder, ranks, follow
-        self._read: dict[Path, int] = {}
-
-    def read(self) -> tuple[Iterable[LogLines], bool]:
-        lives = alive(self._folder)
-        return self._lines(lives=lives), not (lives and self._follow)
-
-    def _lines(self, *, lives: bool) -> Iterator[LogLines]:
-        for log in sorted(self._folder.glob("logs/*.log")):
-            begin = self._read.get(log, 0)
-            *whole, rest = log.read_bytes()[begin:].split(b"\n")
-            self._read[log] = begin + sum(len(item) + 1 for item in whole)
-            for text in whole if lives or not rest else (*whole, rest):
-                line = line_of(self._ref, NodeLine(0, int(log.stem), text.decode(errors="replace")))
-                if self._ranks is None or line.rank in self._ranks:
-                    yield line
+        folder = Path(self._launches.folder(record))
+        return NodeLogReader(
+            record.ref, SharedLogs(f"{folder}/logs"), partial(alive, folder),
+            partial(self.require_folder, record), ranks, follow=follow,
+        )  # fmt: skip
 
 
 def _moment(file: Path) -> datetime | None:

@@ -80,7 +80,9 @@ def _node(
     agent = shutil.copy(program["agent"], f"{run}/agent.zip")
     arguments = [run if item == "RUN" else item for item in program["arguments"]]
     keeper = os.getpid()
-    with open(launch / "logs" / f"{number}.log", "wb") as log:
+    log_file = launch / "logs/0" / f"{number}.log"
+    log_file.parent.mkdir(exist_ok=True)
+    with open(log_file, "wb") as log:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", agent, *arguments],
             env={

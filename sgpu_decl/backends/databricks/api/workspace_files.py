@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, says_too_large
-from sgpu_decl.backends.remote.upload_form import UploadForm
+from sgpu_decl.backends.databricks.api.upload_form import UploadForm
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
 from sgpu_decl.places.file_place import (

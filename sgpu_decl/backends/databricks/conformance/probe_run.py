@@ -19,16 +19,16 @@ from sgpu_decl.agent.probe.probe_report import LINE
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE, Rejected
 from sgpu_decl.backends.databricks.conformance.probe_tree import pack_tree
-from sgpu_decl.backends.databricks.launching.node_program import platform_table, secret_sidecar
 from sgpu_decl.backends.databricks.launching.submit import (
     DEFAULT_BASE,
     StagedLaunch,
     submit_request,
 )
-from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
+from sgpu_decl.backends.databricks.launching.workspace_nodes import platform_table, secret_sidecar
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart
 from sgpu_decl.backends.databricks.watching.termination import state_of
+from sgpu_decl.backends.databricks.watching.workspace_logs import WorkspaceLog
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError, NotFound

@@ -9,7 +9,7 @@ from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.sdk_errors import without_refusals
 from sgpu_decl.backends.databricks.bases import all_bases
 from sgpu_decl.backends.databricks.planning.catalog import kind_of
-from sgpu_decl.backends.databricks.planning.config_rules import unknown_levels
+from sgpu_decl.backends.databricks.planning.databricks_config_rules import unknown_levels
 from sgpu_decl.backends.job_backend import JobFinding
 from sgpu_decl.config.job import Job, Notebook
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity

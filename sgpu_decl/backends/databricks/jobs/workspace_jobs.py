@@ -15,6 +15,7 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     settings_of,
 )
 from sgpu_decl.backends.databricks.jobs.job_findings import job_findings
+from sgpu_decl.backends.databricks.jobs.job_folders import JobFolders
 from sgpu_decl.backends.databricks.jobs.job_settings import describe, places_in, with_places
 from sgpu_decl.backends.databricks.launching.experiment import home_in
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, present
@@ -23,9 +24,8 @@ from sgpu_decl.backends.databricks.watching.termination import state_of, termina
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, JobFinding, ListedJob
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.remote.job_folders import JobFolders
-from sgpu_decl.backends.remote.launch_hosts import LaunchHosts
-from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
+from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.config.job import Job
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import OWNERSHIP, PERMISSIONS

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
-from sgpu_decl.backends.remote.launches import RemoteLaunches
-from sgpu_decl.backends.remote.remote_reference import reference_facts
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
+from sgpu_decl.backends.remote.launching.remote_reference import reference_facts
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 

@@ -126,7 +126,7 @@ class RemoteChecks:
         for name, reference in self.config.env.secrets.items():
             scheme, _, secret = reference.partition(":")
             if scheme != "databricks":
-                continue  # a finding of `config_rules`
+                continue  # a finding of `databricks_config_rules`
             scope, _, key = secret.partition("/")
             with without_refusals():
                 keys = keys_of(connection, scope)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import VolumePlace
-from sgpu_decl.backends.remote.log_lines import NodeLine
+from sgpu_decl.backends.remote.watching.node_logs import NodeLine
 
 _NODE = re.compile(r"node_(\d+)")
 _CHUNK = re.compile(r"logs-(\d+)\.chunk\.txt")

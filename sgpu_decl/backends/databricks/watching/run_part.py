@@ -11,7 +11,7 @@ from sgpu_decl.backends.databricks.watching.termination import (
     has_ended,
     state_of,
 )
-from sgpu_decl.backends.remote.remote_status import RemoteStatus, failed_view
+from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus, failed_view
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 
 __all__ = ["RunPart", "run_part"]

@@ -14,8 +14,8 @@ from sgpu_decl.backends.databricks.watching.termination import (
     termination_of,
 )
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.remote.remote_results import RemoteResults
-from sgpu_decl.backends.remote.remote_status import (
+from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
+from sgpu_decl.backends.remote.watching.remote_status import (
     RemoteStatus,
     ended_status,
     failed_for_good,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sgpu_decl.backends.remote.remote_status import PlatformEnding
+from sgpu_decl.backends.remote.watching.remote_status import PlatformEnding
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 
 _ACTIVE: Mapping[str, AttemptState] = MappingProxyType(

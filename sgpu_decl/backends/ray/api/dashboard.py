@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from sgpu_decl import __version__
-from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES, Credentials
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
 from sgpu_decl.backends.ray.api.dashboard_connection import (
     Answer,
@@ -26,6 +25,7 @@ from sgpu_decl.backends.ray.api.dashboard_connection import (
     TimeBudget,
     is_budgeted,
 )
+from sgpu_decl.backends.ray.api.dashboard_credentials import TOKEN_PLACES, Credentials
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.ray_size import OLDEST_RAY

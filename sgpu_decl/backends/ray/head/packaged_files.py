@@ -21,8 +21,8 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.head.head_place import SMALL, HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.remote.lease import LEASE, YOUNG
-from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout
+from sgpu_decl.backends.remote.staging.lease import LEASE, YOUNG
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER, RemoteLayout
 from sgpu_decl.model.step_progress import Sent
 from sgpu_decl.places.file_place import byte_count, ignore_bytes
 

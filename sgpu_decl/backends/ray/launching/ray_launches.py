@@ -11,10 +11,10 @@ from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.planning.group_shape import options_of
-from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
-from sgpu_decl.backends.remote.remote_layout import MARKER, Uses
-from sgpu_decl.backends.remote.remote_reference import reference_facts
-from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.launching.remote_reference import reference_facts
+from sgpu_decl.backends.remote.staging.remote_layout import MARKER, Uses
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing

@@ -1,0 +1,104 @@
+"""The launch folders of jobs: one for each version of a job's run, filled once."""
+
+import json
+from collections.abc import Callable
+
+from sgpu_decl.backends.launch_request import LaunchRequest
+from sgpu_decl.backends.remote.launching.uploader import Uploader
+from sgpu_decl.backends.remote.staging.lease import LEASE
+from sgpu_decl.backends.remote.staging.remote_gc import free_launch
+from sgpu_decl.backends.remote.staging.remote_layout import (
+    BACK,
+    MARKER,
+    RemoteLayout,
+    render_marker,
+    uses_in,
+)
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.places.file_place import PlaceMissing, file_size
+
+__all__ = ["JobFolders"]
+
+
+class JobFolders:
+    """The launch folders of jobs in one staging area. `gc_due` is called before a folder is
+    deleted: shared objects may become free."""
+
+    def __init__(self, area: StagingArea, uploader: Uploader, gc_due: Callable[[], None]) -> None:
+        self._area = area
+        self._uploader = uploader
+        self._gc_due = gc_due
+
+    def of(self, launching: LaunchRequest) -> str:
+        """The path of the folder of a job's run, filled or not."""
+        return self._area.layout.launch(launching.record)
+
+    def commands(self, launching: LaunchRequest) -> str:
+        """The path of the folder that its command lies in."""
+        return self._area.layout.commands(self.of(launching))
+
+    def layout_elsewhere(self, launching: LaunchRequest, commands: str) -> RemoteLayout | None:
+        """The layout of the staging folder of another user, where that folder of commands is there
+        for the same version of a job's run. None where it is another version, or this area's."""
+        own = self.commands(launching)
+        if commands == own or commands.split("/")[-3:] != own.split("/")[-3:]:
+            return None
+        return self._area.layout.around(commands)
+
+    def staged(self, launching: LaunchRequest, layout: RemoteLayout | None = None) -> bool:
+        """Whether the folder is complete, and the shared objects that it needs are there.
+
+        Args:
+            layout: that of the staging folder to look into; that of this area unless given.
+
+        Raises:
+            BackendError: they cannot be looked at.
+        """
+        files, layout = self._area.files, layout or self._area.layout
+        folder = layout.launch(launching.record)
+        try:
+            marker = files.get(f"{folder}/{MARKER}")
+        except PlaceMissing:
+            return False
+        uses = uses_in(marker)
+        there = {one.name for one in self._area.command_files.list(layout.commands(folder))}
+        if uses is None or not there.issuperset(json.loads(marker).get("files", ())):
+            return False
+        return all(file_size(files, path) is not None for path in layout.shared(uses))
+
+    def may_be_staged(self, launching: LaunchRequest, layout: RemoteLayout) -> bool:
+        """The same of the staging folder of another user. Where nothing at all is to be seen, this
+        user may not be allowed to look. Raises BackendError."""
+        if self.staged(launching, layout):
+            return True
+        files, folder = self._area.files, layout.launch(launching.record)
+        if file_size(files, f"{folder}/{MARKER}") is None:
+            return not files.list(layout.runs)
+        return not self._area.command_files.list(layout.command_root or layout.runs)
+
+    def stage(self, launching: LaunchRequest) -> None:
+        """Fill the folder, unless it is staged. Raises SgpuError."""
+        try:
+            if self.staged(launching):
+                return
+            uses = self._uploader.fill(launching)
+            # The marker says that the folder is complete, and protects its objects from gc.
+            filled = [
+                command.name for command in self._area.command_files.list(self.commands(launching))
+            ]
+            files = [name for name in filled if name not in (LEASE, BACK)]
+            marker = render_marker(uses, token=launching.record.token, files=files)
+            self._area.files.put(f"{self.of(launching)}/{MARKER}", marker)
+        finally:
+            self._uploader.release(launching.ref)
+
+    def free(self, launching: LaunchRequest, *, gone: bool) -> None:
+        """Delete the folders of other versions of the job's run, with the results in them; all
+        folders if the job is `gone`. Raises BackendError."""
+        above = self._area.layout.run(launching.record)
+        current = None if gone else self.of(launching).rpartition("/")[2]
+        old = [item.name for item in self._area.files.list(above) if item.name != current]
+        if old:
+            self._gc_due()
+        for name in old:
+            free_launch(self._area, f"{above}/{name}")

@@ -1,0 +1,258 @@
+"""Attempts on this machine, read from their folders."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent.attempt import attempt_status
+from sgpu_decl.agent.attempt.attempt_files import SPEC, read_json
+from sgpu_decl.agent.attempt.previous_output import holds_files
+from sgpu_decl.agent.system.safe_files import regular_opener
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView, view_in
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.tracking.tracker_files import tracking_links
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.model.attempt_details import CodeCopy, FirstCause
+    from sgpu_decl.model.rank_output import Output, RankStack
+    from sgpu_decl.model.step_progress import Progress
+
+_FRAME = r'(?m)^ *File "([^"\n]+)", line \d+'
+
+
+class LocalAttempts(Attempts):
+    """`environ` is the environment of this process, where secrets are, and `project` the folder
+    that the files of runs are named from."""
+
+    def __init__(self, layout: AttemptLayout, environ: Mapping[str, str], project: Path) -> None:
+        self._layout = layout
+        self._project = project
+        self._environ = environ
+
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        views = {}
+        for record in records:
+            folder = self._place(record)
+            if folder is not None and attempt_status.attempt_exists(folder):
+                status = attempt_status.read_attempt(folder)
+                views[record.ref] = view_in(record, status)
+        return views
+
+    def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:
+        if record.reference is None or self._place(record) is not None:
+            return None
+        from sgpu_decl.backends.local.launch_site import site_in
+
+        return Elsewhere(
+            reason=f"it was launched {site_in(record.reference).words}",
+            hint="give this command there. If that machine is gone for good, "
+            f"`sgpu state rm {record.ref.address}` lets go of the run",
+        )
+
+    def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        views = self.look(records)
+        folders = {record.ref: self._folder(record) for record in records if record.ref in views}
+        lost = [folders[ref] for ref, view in views.items() if view.state is AttemptState.LOST]
+        orphans = attempt_status.remaining_processes(lost) if lost else {}
+        return {
+            ref: replace(
+                view,
+                first_cause=with_files(view.first_cause, folders[ref]),
+                links=_links(folders[ref]),
+                processes_left=tuple(orphans.get(os.fspath(folders[ref]), ())),
+            )
+            for ref, view in views.items()
+        }
+
+    def stacks(self, record: LaunchRecord, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
+        from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
+        from sgpu_decl.agent.system.secret_values import Redactor
+        from sgpu_decl.model.rank_output import RankStack
+
+        hide = Redactor(self._secrets(record)[0])
+        return [
+            RankStack(
+                rank=one["rank"],
+                pid=one["pid"],
+                text=one["stack"] and hide(one["stack"]),
+                reason=one["reason"],
+            )
+            for one in rank_stacks(os.fspath(self._folder(record)), ranks)
+        ]
+
+    def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
+        from sgpu_decl.backends.rank_values import read_results
+
+        return read_results(self._folder(record) / "ranks")
+
+    def output(
+        self,
+        record: LaunchRecord,
+        progress: "Progress",  # noqa: ARG002  the protocol's
+    ) -> "Output":
+        from sgpu_decl.backends.rank_values import output_files
+
+        return output_files(self._folder(record) / "output")
+
+    def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
+        return self.output_place(record) is not None
+
+    def output_place(self, record: LaunchRecord) -> str | None:
+        folder = self._layout.found(record)
+        return os.fspath(folder.parent) if holds_files(os.fspath(folder / "output")) else None
+
+    def error(self, record: LaunchRecord, rank: int) -> bytes | None:
+        folder = self._folder(record)
+        restart = attempt_status.read_attempt(folder)["restart"]
+        path = folder / "ranks" / str(rank) / str(restart) / "error.pkl"
+        try:
+            with open(path, "rb", opener=regular_opener) as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def logs(
+        self,
+        record: LaunchRecord,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> LogReader:
+        from sgpu_decl.agent.ranks.command_error import user_paths
+        from sgpu_decl.agent.system.secret_values import Redactor
+        from sgpu_decl.backends.local.local_logs import LocalLog
+
+        folder = self._folder(record)
+        hide = Redactor(self._secrets(record)[0])
+        spec = read_spec(folder)
+        name = user_paths(spec) if spec is not None else str
+        return LocalLog(
+            record.ref,
+            folder,
+            ranks=ranks,
+            restart=restart,
+            hide=lambda text: hide(name(text)),
+            epoch_ns=attempt_status.monotonic_epoch_ns(folder),
+            ended=lambda: (
+                not (follow and attempt_status.attempt_exists(folder) and _active(folder))
+            ),
+        )
+
+    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:
+        return tuple(self._secrets(record)[1])
+
+    def _secrets(self, record: LaunchRecord) -> tuple[list[str], list[str]]:
+        """Return the values of an attempt's secrets, and the references that give none here.
+
+        Values are stored nowhere; this asks where they came from once more.
+        """
+        from sgpu_decl.backends.secret_resolution import resolve_secrets
+
+        place = self._place(record)
+        spec = read_spec(place) if place is not None else None
+        if spec is None:
+            return [], []
+        folder = record.folder(self._project_of(record))
+        values: list[str] = []
+        missing: list[str] = []
+        for name, reference in spec["secrets"].items():
+            try:
+                values += resolve_secrets({name: reference}, self._environ, folder).values()
+            except BackendError:
+                missing.append(reference)
+        return values, missing
+
+    def _folder(self, record: LaunchRecord) -> Path:
+        """Where an attempt is read; that of an attempt which is elsewhere is not there."""
+        return self._place(record) or self._layout.found(record)
+
+    def _place(self, record: LaunchRecord) -> Path | None:
+        """The folder of an attempt; None if it is elsewhere."""
+        if record.reference is None:  # no other machine has this state
+            return self._layout.found(record)
+        from sgpu_decl.backends.local.launch_site import attempt_folder
+
+        return attempt_folder(record, self._layout)
+
+    def _project_of(self, record: LaunchRecord) -> Path:
+        """The checkout that an attempt was launched from."""
+        if record.reference is None:
+            return self._project
+        from sgpu_decl.backends.local.launch_site import launched_here, site_in
+
+        if launched_here(record, self._layout):  # it may have got another name
+            return self._project
+        return Path(site_in(record.reference).project)
+
+
+def _links(folder: Path) -> dict[str, Json]:
+    links: dict[str, Json] = {"folder": str(folder), "output": str(folder / "output")}
+    tracked = tracking_links(folder)
+    return {**links, "mlflow": tracked} if tracked else links
+
+
+def _active(folder: Path) -> bool:
+    return AttemptState(attempt_status.read_attempt(folder)["state"]).active
+
+
+def read_spec(folder: Path) -> "dict[str, Any] | None":
+    """The `spec.json` of an attempt, for who looks at it: `code_root`, `code_dir` and `secrets` are
+    there. None where it is missing, or something else has written it."""
+    spec = read_json(os.fspath(folder), SPEC)
+    if spec is None or not isinstance(spec.get("code_dir"), str):
+        return None
+    spec = {"code_root": None, "secrets": {}, **spec}
+    root, secrets = spec["code_root"], spec["secrets"]
+    names = [*secrets, *secrets.values()] if isinstance(secrets, dict) else [None]
+    fits = isinstance(root, str | None) and all(isinstance(name, str) for name in names)
+    return spec if fits else None
+
+
+def with_files(cause: "FirstCause | None", folder: Path) -> "FirstCause | None":
+    """Return a first cause with the files of the attempt folder that it is about: stacks with whole
+    paths, and the copy of the code, if the traceback names files of the run's code."""
+    if cause is None:
+        return None
+    stacks = tuple(replace(stack, file=str(folder / stack.file)) for stack in cause.stacks)
+    return replace(cause, stacks=stacks, code=_code(folder, cause.traceback or ""))
+
+
+def _code(folder: Path, trace: str) -> "CodeCopy | None":
+    files = set(re.findall(_FRAME, trace))
+    if not files:
+        return None
+    spec = read_spec(folder)
+    if spec is None:
+        return None
+    root, copy = spec["code_root"], Path(spec["code_dir"])
+    ours = sorted(name for name in files if root and name.startswith(f"{root}/"))
+    if not ours or not copy.is_dir():
+        return None
+    changed = [name for name in ours if _differ(name, copy / os.path.relpath(name, root))]
+    from sgpu_decl.model.attempt_details import CodeCopy
+
+    return CodeCopy(copy=str(copy), changed=tuple(changed))
+
+
+def _differ(file: str, copy: Path) -> bool:
+    try:
+        launched = copy.read_bytes()
+    except OSError:
+        return False  # the run removed its copy
+    try:
+        with open(file, "rb", opener=regular_opener) as now:
+            return now.read() != launched
+    except OSError:
+        return True

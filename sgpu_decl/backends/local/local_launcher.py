@@ -1,0 +1,274 @@
+"""Launches on this machine: attempt folders on disk, and the node agent as their supervisor."""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent.attempt import attempt_status
+from sgpu_decl.agent.attempt.host_record import read_record
+from sgpu_decl.agent.launching import agent_launch as agent
+from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
+from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.backends.attempt_layout import holds, launched
+from sgpu_decl.backends.base import Launcher
+from sgpu_decl.backends.launch_request import LaunchRequest, output_gone, require_code
+from sgpu_decl.backends.launch_spec import write_call
+from sgpu_decl.backends.local.entrypoint_files import write_entrypoint
+from sgpu_decl.backends.local.launch_site import attempt_folder, make_site, site_in
+from sgpu_decl.backends.local.local_launch_spec import earlier_folder, local_launch_spec
+from sgpu_decl.backends.local.local_storage import DRAFT, give_up
+from sgpu_decl.backends.local.local_survey import LocalSurvey
+from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.backends.tracker_request import require_uri, tracker_request
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.environments.interpreters import Pythons, interpreter_of
+from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.gpus.devices import driver_devices
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.run_outputs import outputs_read
+from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.rendering.spec import TrackerSpec
+from sgpu_decl.system_errors import advice, error_text, path_in_errors
+from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
+from sgpu_decl.tracking.tracker_launch import tracker_spec
+from sgpu_decl.tracking.tracking_request import FILE, to_json
+
+if TYPE_CHECKING:
+    from sgpu_decl.agent.launching.warm_calls import WarmServer
+    from sgpu_decl.backends.backend_context import BackendContext
+
+_SILENT = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
+
+
+class LocalLauncher(Launcher):
+    """`environ` is the environment of this process, where secrets are."""
+
+    def __init__(
+        self, context: "BackendContext", survey: LocalSurvey, environ: Mapping[str, str]
+    ) -> None:
+        self._project = context.project
+        self._layout = context.layout
+        self._shared_state = context.shared_state
+        self._store = context.store
+        self._environments = context.environments
+        self._trees: dict[str, Path] = {}
+        self._environ = environ
+        self._survey = survey
+        self._server: agent.LaunchServer | None = None
+
+    def check(self, launching: LaunchRequest) -> None:
+        if read_record(str(self._layout.attempt(launching.ref))) is not None and not self.staged(
+            launching.record
+        ):
+            raise BackendError(
+                f"`{launching.ref}` still runs, though its folder was deleted",
+                hint="it is being stopped: apply again when `sgpu status` no longer shows it",
+                code="active_run",
+            )
+        config = launching.config
+        resolve_secrets(config.env.secrets, self._environ, launching.folder(self._project))
+        require_uri(config, self._environ)
+        if launching.inputs.environment_digest is None:
+            self._interpreter(launching)
+        require_code(self._store(), launching)
+        for ref in outputs_read(launching.inputs.spec):
+            output = earlier_folder(ref, launching, self._layout) / "output"
+            if ref not in launching.record.after and not output.is_dir():
+                raise output_gone(launching.ref, ref)
+
+    def prepare(
+        self, launchings: Sequence[LaunchRequest], progress: Progress
+    ) -> Sequence[Diagnostic]:
+        declared = (launching.inputs.environment_digest for launching in launchings)
+        for environment in {digest for digest in declared if digest is not None}:
+            self._trees[environment] = self._environments().hydrate(environment, progress)
+        if len(launchings) > 1:
+            self._server = agent.LaunchServer()
+        return ()
+
+    def stage(self, launching: LaunchRequest) -> None:
+        """Another process may be staging the same launch, or have staged it: one that was stopped
+        when it held the lock. So each has a folder of its own, and one of them gets the name."""
+        if self.staged(launching.record):
+            return
+        folder = self._layout.attempt(launching.ref)
+        draft = folder.with_name(f"{folder.name}{DRAFT}{os.urandom(4).hex()}")
+        try:
+            with _explained(launching):
+                self._clear(folder)
+                self._stage(launching, draft)
+                draft.rename(folder)
+        except SgpuError:
+            if not self.staged(launching.record):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def site(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  all are launched here
+        if not self._shared_state():
+            return None
+        return make_site(self._layout.state_dir, self._project).reference
+
+    def place_words(self, record: LaunchRecord) -> str | None:
+        if record.reference is None:
+            return None
+        return site_in(record.reference).words
+
+    def may_queue(self, launching: LaunchRequest) -> bool:
+        config = launching.config
+        return config.max_parallel is not None or config.type.name != "CPU"
+
+    def launch(self, launching: LaunchRequest) -> str | None:  # its folder moves with its address
+        folder, token = self._folder(launching.record), launching.record.token
+        try:
+            with _explained(launching):
+                if not (launched(folder) and self.staged(launching.record)):
+                    base = launching.folder(self._project)
+                    secrets = resolve_secrets(launching.config.env.secrets, self._environ, base)
+                    server = self._server or _warm_server(launching, folder, secrets)
+                    agent.launch(folder, token=token, secrets=secrets, server=server)
+        except SgpuError:
+            # Else another process that has staged it, and was stopped, could start it later.
+            if not self.staged(launching.record) or give_up(folder):
+                raise
+        return launching.record.reference
+
+    def staged(self, record: LaunchRecord) -> bool:
+        return holds(self._folder(record), record)
+
+    def cancel(self, record: LaunchRecord) -> None:
+        folder = self._folder(record)
+        if attempt_status.attempt_exists(folder):
+            attempt_status.request_cancel(folder)
+
+    def forced_stop(self, record: LaunchRecord, patience: float | None) -> LocalForcedStop:
+        silence = _SILENT if patience is None else patience
+        return LocalForcedStop(self._folder(record), silence)
+
+    def _folder(self, record: LaunchRecord) -> Path:
+        """The folder of a launch, also if another checkout has made it."""
+        return attempt_folder(record, self._layout) or self._layout.attempt(record.ref)
+
+    def _clear(self, folder: Path) -> None:
+        """Delete what other launches left where an attempt is to be staged.
+
+        Raises:
+            BackendError: one of them was started.
+        """
+        for draft in folder.parent.glob(f"{folder.name}{DRAFT}*"):
+            shutil.rmtree(draft, ignore_errors=True)
+        if not give_up(folder):
+            raise BackendError(
+                f"`{folder}` holds another launch of this run, which this state does not know",
+                hint="bring back the state it belongs to, or move the folder away",
+                code="folder_taken",
+            )
+
+    def _stage(self, launching: LaunchRequest, folder: Path) -> None:
+        """Build the folder of an attempt."""
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700)
+        (folder / "output").mkdir(mode=0o700)
+        if launching.inputs.code_digest is not None:
+            digest, progress = launching.inputs.code_digest, launching.progress
+            self._store().materialize(digest, folder / "code", progress)
+        else:
+            (folder / "code").mkdir(mode=0o700)
+        self._link(launching, folder / "code")
+        if launching.call is not None:
+            write_call(folder, launching.call)
+        tree = self._tree(launching)
+        if tree is not None:  # Python remembers folders of its path that are not there
+            (folder / "site").mkdir(mode=0o700)
+        python = str(tree / "bin" / "python") if tree else self._interpreter(launching)
+        spec = local_launch_spec(
+            launching,
+            layout=self._layout,
+            project=self._project,
+            python=python,
+            tree=tree,
+            devices=self._devices(launching.config.type.kind),
+            tracker=self._tracker(launching, folder, python),
+        )
+        write_entrypoint(folder, spec, self._layout.shared)
+
+    def _tracker(self, launching: LaunchRequest, folder: Path, python: str) -> TrackerSpec | None:
+        """Write what the tracker is asked into the attempt folder; None where it is not started:
+        tracking is off, or MLflow is not installed."""
+        command = tracker_spec(enabled=launching.config.mlflow.enabled)
+        if command is None:
+            return None
+        home = self._layout.state_dir.parent
+        request = tracker_request(launching, project=self._project, home=home, python=python)
+        path = folder / FILE
+        with path_in_errors(path):
+            path.touch(mode=0o600)
+            path.write_text(to_json(request), encoding="utf-8")
+        return TrackerSpec(
+            argv=tuple(command["argv"]),
+            env=dict(command["env"]),
+            credentials=credential_variables(request.tracking_uri),
+            secrets=secret_credentials(request.tracking_uri),
+        )
+
+    def _devices(self, kind: GPUType) -> list[str]:
+        """The devices that ranks may get; for ranks without a GPU, the devices to hide from
+        them."""
+        if kind is GPUType.CPU:
+            return [device.index for device in driver_devices()]
+        return [item.index for item in self._survey.devices.visible if item.may_be(kind)]
+
+    def _tree(self, launching: LaunchRequest) -> Path | None:
+        """The declared environment: looked at once for all launches of an apply, and made where
+        a crash left a launch without it."""
+        digest = launching.inputs.environment_digest
+        if digest is not None and digest not in self._trees:
+            self.prepare([launching], Quiet())
+        return self._trees[digest] if digest is not None else None
+
+    def _pythons(self) -> Pythons:
+        return Pythons(self._environ)
+
+    def _interpreter(self, launching: LaunchRequest) -> str:
+        declared, folder = launching.config.env.python, launching.folder(self._project)
+        interpreter = interpreter_of(declared, folder, self._pythons)
+        if not isinstance(interpreter, Interpreter):
+            raise interpreter.error
+        return interpreter.executable
+
+    def _link(self, launching: LaunchRequest, code: Path) -> None:
+        root = launching.code_root(self._project).resolve()
+        for relative in launching.config.code.link:
+            link = code / relative
+            private_folder(link.parent)
+            link.symlink_to(root / relative)
+
+
+def _warm_server(
+    launching: LaunchRequest, folder: Path, secrets: Mapping[str, str]
+) -> "WarmServer | None":
+    """A process that has imported what the ranks of this call import, where calls are kept warm."""
+    if launching.call is None or not launching.call.keep_warm:
+        return None
+    from sgpu_decl.agent.launching.warm_calls import warm_server
+
+    spec = json.loads((folder / "spec.json").read_bytes())
+    return warm_server(spec, secrets, launching.call.keep_warm)
+
+
+@contextlib.contextmanager
+def _explained(launching: LaunchRequest) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"`{launching.ref}` could not be started: {error_text(error)}",
+            hint=advice(error),
+            code="launch_failed",
+        ) from error

@@ -1,0 +1,1 @@
+"""From a launch to its folder on a platform: uploads, markers, references."""

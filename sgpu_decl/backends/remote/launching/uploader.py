@@ -1,0 +1,264 @@
+"""Uploads of all launches of one apply: what they share, which leases keep gc away from, and the
+launch folder of each."""
+
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.launch_request import LaunchRequest
+from sgpu_decl.backends.remote.launching.code_archive import write_archive
+from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, launch_files
+from sgpu_decl.backends.remote.staging.lease import Lease, wait_for_agents
+from sgpu_decl.backends.remote.staging.remote_layout import Uses
+from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.content.packs import index_name
+from sgpu_decl.content.store.pack_writer import send
+from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.places.file_place import file_size
+from sgpu_decl.scratch_folders import scratch_folder
+from sgpu_decl.staging.code_store import CodeStore
+from sgpu_decl.system_errors import error_text
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+
+__all__ = [
+    "LAST",
+    "Uploader",
+    "fill_launch_folder",
+    "upload_agent",
+    "upload_code",
+    "upload_environment",
+]
+
+LAST = "spec.json"
+"""A launch folder that has it is whole."""
+
+_UPLOADS = 6  # at once, for each launch
+
+
+def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Progress) -> None:
+    """Have the code with that digest there, as an archive.
+
+    Raises:
+        SgpuError: it is not in the store, or the storage refuses it.
+    """
+    path = area.layout.code(digest)
+
+    def upload() -> None:
+        if file_size(area.files, path) is not None:
+            return
+        with scratch_folder("upload") as scratch:
+            archive = scratch / "code.tar.gz"
+            write_archive(store, digest, archive, progress)
+            size = archive.stat().st_size
+            area.make_folder_once(area.layout.codes)
+            progress.advance("uploading", 0, size)
+            area.files.put(path, archive, lambda sent: progress.advance("uploading", sent, size))
+
+    area.once(path, upload)
+
+
+def upload_agent(area: StagingArea, progress: Progress) -> str:
+    """Have the node agent there; return its digest. It comes before all else that is shared, see
+    `lease.wait_for_agents`. Raises BackendError."""
+    digest, content = agent_zip()
+    path = area.layout.agent(digest)
+
+    def upload() -> None:
+        there = {
+            f"{area.layout.agents}/{agent.name}": agent.size
+            for agent in wait_for_agents(area, progress)
+        }
+        if there.get(path) != len(content):
+            area.make_folder_once(area.layout.agents)
+            area.files.put(path, content)
+
+    area.once(path, upload)
+    return digest
+
+
+def upload_environment(
+    area: StagingArea, store: "EnvironmentStore", digest: str, progress: Progress
+) -> str:
+    """Have the environment with that digest, or of that lock, there, as packs. Return the digest of
+    its manifest.
+
+    Raises:
+        SgpuError: it is damaged, or the storage refuses it.
+    """
+    tree = store.build_of(digest) or digest
+    manifest = store.manifest(tree)
+    if manifest is None:
+        raise SgpuError(
+            f"the environment {tree[:19]} is not in the store",
+            hint="plan again on this machine",
+            code="environment_missing",
+        )
+
+    def upload() -> None:
+        folder = area.layout.packs
+        if file_size(area.files, f"{folder}/{index_name(tree)}") is None:
+            send(manifest, store.objects, area.files, folder, progress)
+
+    area.once(f"environment {tree}", upload)
+    return tree
+
+
+def fill_launch_folder(
+    area: StagingArea,
+    launching: LaunchRequest,
+    program: NodeProgram,
+    *,
+    project: Path,
+    root: Path,
+    store: CodeStore,
+    environment: str | None,
+) -> None:
+    """Fill a launch folder.
+
+    Args:
+        program: how the backend starts its nodes.
+        project: the folder of the project.
+        root: what the entrypoint is relative to.
+        store: has the pinned code.
+        environment: the digest of the environment's manifest, where one is declared.
+
+    Raises:
+        SgpuError: something is missing here, or the storage refuses it.
+        OSError: this machine has no room.
+    """
+    folder = area.layout.launch(launching.record)
+    commands = area.layout.commands(folder)
+    alone = launching.config.gpus <= program.nodes(launching)  # one rank on each node
+    with scratch_folder("launch") as scratch:
+        pickles = scratch / "call"
+        pickles.mkdir()
+        code = None
+        if launching.inputs.code_digest is not None and not alone:
+            code = scratch / "code"
+            store.materialize(launching.inputs.code_digest, code, launching.progress)
+        files = launch_files(
+            launching, program, area.layout, folder, project=project, root=root,
+            scratch=pickles, code=code, environment=environment, part=area.files.part,
+        )  # fmt: skip
+        last = files.pop(LAST)
+        remote = area.command_files
+        area.make_folder_once(folder)
+        area.once(commands, lambda: remote.make_folder(commands))
+        _at_once([_putting(area, f"{commands}/{name}", file) for name, file in files.items()])
+        remote.put(f"{commands}/{LAST}", last)
+
+
+def _putting(area: StagingArea, path: str, content: bytes | Path) -> Callable[[], None]:
+    """One may be there: the first file of a launch is its lease (`lease.Lease`)."""
+    put = area.command_files.put
+    return lambda: area.once(path, lambda: put(path, content))
+
+
+def _at_once(steps: Iterable[Callable[[], None]]) -> None:
+    """Take all steps at the same time; what the first of them raises comes when all have ended."""
+    with ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload") as pool:
+        for future in [pool.submit(step) for step in steps]:
+            future.result()
+
+
+class Uploader:
+    """A backend prepares launches with `share`, stages each with `fill`, and ends with `release`.
+
+    Args:
+        area_of: the staging area of a launch. Launches of one area get the same object.
+        program: how the backend starts its nodes.
+    """
+
+    def __init__(
+        self,
+        context: "BackendContext",
+        area_of: Callable[[LaunchRequest], StagingArea],
+        program: NodeProgram,
+    ) -> None:
+        self._project = context.project
+        self._store = context.store()
+        self._environments = context.environments
+        self._area_of = area_of
+        self._program = program
+        self._leases: dict[AttemptRef, Lease] = {}
+
+    def share(self, launchings: Sequence[LaunchRequest], progress: Progress) -> None:
+        """Upload what launches share with others: agent, code, environments. From now on each has
+        a lease, until `release`.
+
+        Raises:
+            SgpuError: it is missing here, or the storage refuses it.
+        """
+        groups: dict[StagingArea, list[LaunchRequest]] = {}
+        for launching in launchings:
+            groups.setdefault(self._area_of(launching), []).append(launching)
+        for area, group in groups.items():
+            apart = area.layout.command_root is not None
+            own = None if apart else self._program.lease_file(group[0])
+            lease = Lease(area, [item.record for item in group], own)
+            lease.begin()
+            try:
+                for launching in group:
+                    self._upload(launching, area, progress)
+            except SgpuError:
+                lease.drop()
+                raise
+            self._leases |= dict.fromkeys((item.ref for item in group), lease)
+
+    def fill(self, launching: LaunchRequest) -> Uses:
+        """Upload the launch folder, and what it shares unless that was done; return what it needs.
+
+        Raises:
+            SgpuError: it is missing here, or the storage refuses it.
+        """
+        if launching.ref not in self._leases:
+            self.share([launching], Quiet())
+        try:
+            return self._filled(launching)
+        except SgpuError:
+            self.release(launching.ref)
+            raise
+
+    def release(self, ref: AttemptRef) -> None:
+        """A launch has its marker, or failed: it needs no lease any more."""
+        lease = self._leases.pop(ref, None)
+        if lease is not None:
+            lease.release(ref)
+
+    def _filled(self, launching: LaunchRequest) -> Uses:
+        area = self._area_of(launching)
+        uses = self._upload(launching, area, Quiet())
+        try:
+            fill_launch_folder(
+                area,
+                launching,
+                self._program,
+                project=self._project,
+                root=launching.code_root(self._project),
+                store=self._store,
+                environment=uses.environment,
+            )
+        except OSError as error:
+            raise BackendError(
+                f"`{launching.ref}` could not be staged: {error_text(error)}",
+                hint=f"see that there is room in `{tempfile.gettempdir()}`",
+                code="launch_failed",
+            ) from error
+        return uses
+
+    def _upload(self, launching: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:
+        agent = upload_agent(area, progress)
+        code, environment = launching.inputs.code_digest, launching.inputs.environment_digest
+        if code is not None:
+            upload_code(area, self._store, code, progress)
+        if environment is not None:
+            environment = upload_environment(area, self._environments(), environment, progress)
+        return Uses(agent=agent, code=code, environment=environment)

@@ -1,0 +1,1 @@
+"""The staging folder of a platform: its layout, leases and gc."""
