@@ -417,7 +417,7 @@ def _rerun(
         hits = {item for item in matches if item.kind is Kind.RUN}
         if matches and not hits:
             raise Usage(
-                f"`--rerun {pattern}` names a job, which is launched where it is kept",
+                f"`--rerun {pattern}` cannot start a job; start it on its platform",
                 hint="name the run that it launches, to launch that now, or start the job there",
             )
         if not hits:

@@ -148,7 +148,8 @@ def _unsettled(ref: AttemptRef, why: str, hint: str | None) -> Diagnostic:
     return Diagnostic(
         code="launch_unsettled",
         severity=Severity.WARNING,
-        summary=f"an earlier apply began `{ref}`, and its launch stays open: {why}",
+        summary=f"an earlier apply began to launch `{ref}`, and it is not known whether that runs: "
+        f"{why}",
         hint=hint,
     )
 

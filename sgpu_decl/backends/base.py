@@ -163,7 +163,7 @@ class Launcher(Protocol):
         self, launchings: Sequence[LaunchRequest], progress: "Progress"
     ) -> "Sequence[Diagnostic]":
         """Copy what launches share from the local stores to where ranks look for it: environments,
-        and on other machines the code. Harmless if it is there already. Returns warnings about
+        and on other machines the code. Does nothing if it is there already. Returns warnings about
         what launches can do without.
 
         Raises:

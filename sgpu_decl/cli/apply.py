@@ -36,7 +36,7 @@ __all__ = ["command"]
 @click.option(
     "--reviewed",
     is_flag=True,
-    help="Go on, without a question, only if `sgpu plan --propose` has shown all of it.",
+    help="Apply only changes that a saved proposal contains; do not ask.",
 )
 @click.option("--detach", is_flag=True, help="Return when everything is launched.")
 @rank_option(help="The rank whose output is shown: 0 by default.")
@@ -61,8 +61,8 @@ def command(
     FILE is a run file, a project file or a saved plan: `sgpu.yml`, else `run.yaml`, if none is
     given. With NAME, only these runs of it are applied, as with `--select`.
 
-    While runs are followed, Ctrl-C once detaches after five seconds and the runs go on. Pressed
-    twice it cancels them, three times it leaves at once.
+    While runs are followed, Ctrl-C detaches after five seconds: the runs continue. Pressed twice,
+    it cancels them; three times, it exits at once.
 
     Exit codes: 0 ok, 1 error, 3 stale plan, locked state or not reviewed, 5 a run failed,
     130 interrupted.

@@ -191,14 +191,14 @@ def _apply(
         if signals.any and event.step in _DONE and pending > 0:
             raise Interrupted(
                 "interrupted while the plan was being carried out",
-                hint="what was launched goes on; the same command again does the rest",
+                hint="launched runs continue; run the command again to launch the rest",
             )
 
     def waiting() -> None:
         if signals.any and stopped:
             raise Interrupted(
                 "interrupted while attempts that are replaced stopped",
-                hint="what was launched goes on; the same command again does the rest",
+                hint="launched runs continue; run the command again to launch the rest",
             )
         if signals.any:
             raise Interrupted(

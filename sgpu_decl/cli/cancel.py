@@ -33,8 +33,8 @@ __all__ = ["command"]
 @click.option(
     "--force-after",
     metavar="D",
-    help="End a run by force if its supervisor has been silent for this long: 30s by default. On "
-    "Ray: if it has not ended this long after its grace, at least and by default 15s.",
+    help="Kill a run whose supervisor has been silent for this long: 30s by default. On Ray: kill "
+    "one that still runs this long after its grace period: 15s by default, and at least.",
 )
 @click.option("--no-wait", is_flag=True, help="Return before the runs have ended.")
 @output_option()

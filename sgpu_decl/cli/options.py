@@ -134,7 +134,7 @@ def offline_option(command: Command) -> Command:
     @click.option(
         "--offline",
         is_flag=True,
-        help="Read a shared state as this machine has read it last; its store is not asked.",
+        help="Use this machine's copy of the shared state; do not contact its store.",
     )
     @functools.wraps(command)
     def with_offline(*, source: ProjectSource, offline: bool, **rest: object) -> object:

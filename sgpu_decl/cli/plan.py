@@ -61,7 +61,7 @@ def _link(_: click.Context, parameter: click.Parameter, text: str | None) -> str
 @click.option(
     "--propose",
     is_flag=True,
-    help="Keep with the state what the plan does, for `sgpu apply --reviewed`.",
+    help="Save this plan as a proposal that `sgpu apply --reviewed` accepts.",
 )
 @click.option(
     "--propose-link",
@@ -73,17 +73,17 @@ def _link(_: click.Context, parameter: click.Parameter, text: str | None) -> str
 @click.option(
     "--files",
     is_flag=True,
-    help="List the files of the code, and each other file with the rule that excludes it.",
+    help="List the files that are sent as code, and why others are excluded.",
 )
 @click.option(
     "--blame",
     is_flag=True,
-    help="Show for each field who gives its value: file, target, variable or option.",
+    help="Show where each value comes from: file, target, variable or option.",
 )
 @click.option(
     "--base",
     metavar="REF",
-    help="Compare with the files at this commit or branch: which changes are those of this branch.",
+    help="Plan the files at REF too, and mark the changes that this branch causes.",
 )
 @strict_option("Treat warnings as errors: the plan cannot be applied.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")

@@ -41,7 +41,7 @@ def flush_error(stream: TextIO) -> OSError | None:
 
 def stdout_closed_error() -> SgpuError:
     return SgpuError(
-        "stdout is closed, so that no answer can be written",
+        "cannot write output: stdout is closed",
         hint="send it somewhere, such as `> /dev/null`",
         code="system",
     )

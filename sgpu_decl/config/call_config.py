@@ -187,7 +187,7 @@ def _capture_finding(place: Place) -> Diagnostic:
     return Diagnostic(
         code=CAPTURED,
         severity=Severity.INFO,
-        summary="ranks get the packages of this interpreter, since nothing declares others",
+        summary="no environment is declared: ranks get a snapshot of this Python",
         place=place,
         hint="`functions: {env: {snapshot: false}}` in `sgpu.yml` turns that off; `lock`, "
         "`requirements` or `dependencies` declare others",

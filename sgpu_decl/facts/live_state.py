@@ -178,7 +178,9 @@ def naming_way_out(record: LaunchRecord, *, ended: bool = False) -> Iterator[Non
     except BackendError as error:
         if not is_unreachable(error):
             raise
-        gone = f"`sgpu state rm {record.ref.address}` lets go of the run"
+        gone = (
+            f"`sgpu state rm {record.ref.address}` removes the run from the state and stops nothing"
+        )
         if ended:
             gone = (
                 "so are the files that were not fetched, and "

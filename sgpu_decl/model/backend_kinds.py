@@ -180,7 +180,7 @@ def is_remote(name: str) -> bool:
 
 
 def only_kind(does: str, fits: Callable[[BackendKind], object]) -> BackendKind:
-    """Return the one of our kinds that fits, for what names none.
+    """Return the only built-in kind that `fits`, for what names none.
 
     Args:
         does: what it does, for the message.

@@ -60,9 +60,10 @@ class PlanRequest:
     over the field. `whole_project` is false for a run file, which covers its own run and matrix
     cells alone and never removes a run of another name. `destroy` plans the end of all that the
     file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
-    lists. In a `strict` plan, warnings are errors. What the project has in `let_go`, all cells of a
-    matrix by the address of the run, is forgotten as it is. So are jobs that are `managed` by
-    somebody else, who is named in words. `lost_files` are those that declared what is recorded, and
+    lists. In a `strict` plan, warnings are errors. `let_go` has the
+    addresses that the project no longer manages, of a matrix that of the run: their records are
+    dropped, and nothing is cancelled. So are jobs that are `managed` by somebody else, who is named
+    in words. `lost_files` are those that declared what is recorded, and
     are not there now.
     """
 

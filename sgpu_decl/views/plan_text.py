@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Severity
@@ -250,7 +251,8 @@ class _Paper:
         room = self._width - 6
         line, used = "", 0
         for path, after in values:
-            item = shorten(f"{path_words(path)}: {value(after, path)}", room - 1)
+            shown = _scalar_text if isinstance(after, str | int | float) else _field_text
+            item = shown(path, after, room - 1)
             width = columns(item)
             if line and used + width + 3 > room:
                 yield f"      {line},"
@@ -288,6 +290,14 @@ class _Paper:
         more = sum(len(pair) - pair.count(None) for pair in lines.pairs[_PAIRS_SHOWN:])
         if more:
             yield f"        ({count(more, f'more changed {lines.kind}')})"
+
+
+def _field_text(path: str, after: Json, room: int) -> str:
+    return shorten(f"{path_words(path)}: {value(after, path)}", room)
+
+
+# Thousands of runs share most of their values. `typed`, because `1` is not `true`.
+_scalar_text = lru_cache(maxsize=1024, typed=True)(_field_text)
 
 
 def _where(field: FieldChange, note: str) -> str:

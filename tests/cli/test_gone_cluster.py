@@ -17,7 +17,7 @@ RUN = "name: hello\ngpus: 1\ntype: CPU\ncommand: 'true'\nmlflow: {enabled: false
 
 TOKEN = "sgpu1-" + "q" * 52
 LAUNCHED = {"address": GONE, "session": "one", "folder": "/tmp/sgpu/runs/x/away/1-abc"}
-LETS_GO = "`sgpu state rm run.away` lets go of the run"
+LETS_GO = "`sgpu state rm run.away` removes the run from the state and stops nothing"
 
 
 def recorded(

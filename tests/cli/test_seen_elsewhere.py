@@ -329,7 +329,7 @@ def test_a_launch_that_another_user_began_stays_open(team: Make, case: tuple[str
     ann.kill_at(step, "apply", "-y", "--detach")
     assert actions(bob) == {"run.hello": "adopt"}
     applied = _applied(bob)
-    assert "an earlier apply began `hello#1`, and its launch stays open" in applied.err
+    assert "an earlier apply began to launch `hello#1`" in applied.err
     assert f"`{ANN}` began to launch it in {made.servers[0].url}" in applied.err
     assert f"/Workspace/Users/{ANN}" in applied.err
     elsewhere = made.clone(1, ANN, workspace=1)
@@ -448,7 +448,7 @@ def test_a_workspace_that_is_gone_holds_up_nobody(team: Make) -> None:
     shown = clone.here("status")
     assert shown.code == 0, shown.err
     assert "does not answer" in shown.out
-    lets_go = "`sgpu state rm run.hello` lets go of the run"
+    lets_go = "`sgpu state rm run.hello` removes the run from the state and stops nothing"
     assert lets_go in shown.err
     planned = clone.here("plan")
     assert planned.code == 0, planned.err

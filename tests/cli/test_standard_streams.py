@@ -11,7 +11,7 @@ from tests.cli.conftest import Shell
 from tests.support import PATIENCE
 
 FULL = "error[system]: the answer cannot be written to stdout: no space left on device\nhint: "
-CLOSED = "error[system]: stdout is closed, so that no answer can be written\nhint: "
+CLOSED = "error[system]: cannot write output: stdout is closed\nhint: "
 COMMANDS = (["status"], ["status", "-o", "json"], ["plan", "--help"], ["plna", "-o", "json"])
 
 

@@ -56,8 +56,8 @@ class LocalAttempts(Attempts):
 
         return Elsewhere(
             reason=f"it was launched {site_in(record.reference).words}",
-            hint="give this command there. If that machine is gone for good, "
-            f"`sgpu state rm {record.ref.address}` lets go of the run",
+            hint="give this command there. If that machine is gone for good, `sgpu state rm "
+            f"{record.ref.address}` removes the run from the state and stops nothing",
         )
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:

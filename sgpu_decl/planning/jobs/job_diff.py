@@ -349,14 +349,14 @@ def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Check]:
     gpus, hours = gpus_of(spec), worst_hours(spec)
     if gpus == 0:
         return
-    most = "as many GPU hours as it likes"
+    takes = "has no limit on GPU hours"
     if hours is not None:
-        most = f"at most {hours:,.6g} GPU hour{'' if hours == 1 else 's'}"
+        takes = f"takes at most {hours:,.6g} GPU hour{'' if hours == 1 else 's'}"
     yield Check(
         id="launch_hours",
         severity=Severity.INFO,
         address=desired.address,
-        summary=f"each launch takes {most}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
+        summary=f"each launch {takes}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
         hint=None if hours is not None else f"`timeout` of `{run.address}` is a limit",
         place=place_of(desired.places, f"{RUN}.timeout"),
     )

@@ -163,7 +163,7 @@ class WorkspaceServer:
 
     def report(self, text: str) -> None:
         """Tell about a defect of the emulator itself."""
-        print(f"workspace emulator: {text}", file=sys.stderr, flush=True)  # noqa: T201  it has no other mouth
+        print(f"workspace emulator: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
     def __enter__(self) -> Self:
         try:

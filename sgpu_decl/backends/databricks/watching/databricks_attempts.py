@@ -305,7 +305,7 @@ def _unanswered(record: LaunchRecord, why: str) -> Elsewhere:
     return Elsewhere(
         reason=f"`{place['user']}` launched it in {place['host']}{run}; {why}",
         hint="give this command where that workspace can be reached. If it is gone for good, "
-        f"`sgpu state rm {record.ref.address}` lets go of the run",
+        f"`sgpu state rm {record.ref.address}` removes the run from the state and stops nothing",
         retryable=True,
     )
 

@@ -251,7 +251,7 @@ def _elsewhere(record: LaunchRecord, why: str) -> Elsewhere:
 def _way_out(record: LaunchRecord) -> str:
     return (
         "give this command where that cluster can be reached. If it is gone for good, "
-        f"`sgpu state rm {record.ref.address}` lets go of the run"
+        f"`sgpu state rm {record.ref.address}` removes the run from the state and stops nothing"
     )
 
 

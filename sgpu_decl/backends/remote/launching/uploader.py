@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LAST = "spec.json"
-"""A launch folder that has it is whole."""
+"""Written last: a launch folder that has it is complete."""
 
 _UPLOADS = 6  # at once, for each launch
 

@@ -91,9 +91,9 @@ class RemoteLayout:
         return f"{self.runs}/{launch.lineage[:8]}/{kind}{address.folder}"
 
     def launch(self, launch: LaunchRecord) -> str:
-        """The folder of one launch; of a job's run the one that it is launched from again and
-        again. The reference of a launch that was begun has it: its name is that of the run when it
-        was launched, below the staging folder of whoever launched it."""
+        """The launch folder; a job has one for all its launches. The reference of a launch that was
+        begun has it: its name is that of the run when it was launched, below the staging folder of
+        whoever launched it."""
         if launch.reference is not None:
             return reference_in(launch.reference).folder
         job = launch.ref.address.kind is Kind.JOB

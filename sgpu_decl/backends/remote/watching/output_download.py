@@ -32,7 +32,7 @@ __all__ = ["alone", "fetch_files", "fetch_output"]
 _DOWNLOADS = 8  # at once
 
 _Download = Callable[[Sent], None]
-"""Brings something here; what it is given is told of more bytes whenever some have come."""
+"""A download. It calls its argument with the size of each piece that has arrived."""
 
 
 def fetch_output(

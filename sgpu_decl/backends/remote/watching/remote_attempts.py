@@ -93,8 +93,8 @@ class RemoteAttempts(Attempts):
         return None
 
     def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:  # noqa: ARG002
-        """What it means that an attempt could not be asked because of an error: None if the error
-        is about more than this attempt, and is to be raised."""
+        """What an error says of the attempt that was asked for. None if it is about more than this
+        attempt, and is to be raised."""
         return None
 
     def without_folder(self, record: LaunchRecord) -> "RemoteStatus | None":  # noqa: ARG002
