@@ -13,7 +13,12 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["dataclass"]
+__all__ = ["FLAT", "KEY", "UNWRITTEN", "dataclass", "written_as"]
+
+# What the metadata of a field says of its JSON, which `model/codec.py` writes.
+FLAT = {"codec": "flat"}
+UNWRITTEN = {"codec": "unwritten"}
+KEY = "key"
 
 _T = TypeVar("_T")
 _Fields = tuple["dataclasses.Field[Any]", ...]
@@ -36,6 +41,11 @@ else:
             return dataclasses.dataclass(**options)(cls)
 
         return decorate
+
+
+def written_as(key: str) -> dict[str, str]:
+    """The metadata of a field that has another name in JSON than in Python."""
+    return {KEY: key}
 
 
 _OWN_METHODS = frozenset({"__post_init__", "__eq__", "__getstate__", "__setstate__"})

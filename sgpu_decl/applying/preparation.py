@@ -26,7 +26,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import capabilities_of
-from sgpu_decl.model.plan import Check, Plan
+from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
@@ -240,9 +240,9 @@ def _compared(
     return with_causes(plan, base_plan, selected=request.select)
 
 
-def _base_invalid(base: str, error: InvalidInput) -> Check:
-    return Check(
-        id="base_invalid",
+def _base_invalid(base: str, error: InvalidInput) -> Diagnostic:
+    return Diagnostic(
+        code="base_invalid",
         severity=Severity.WARNING,
         address=None,
         summary=f"the files at `{base[:12]}` are not valid, so all changes count as those of this "

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.model.target import Mode
 
-__all__ = ["AppliedJob", "JobBackend", "JobDescription", "JobFinding", "ListedJob"]
+__all__ = ["AppliedJob", "JobBackend", "JobDescription", "ListedJob"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +27,6 @@ class JobDescription:
     title: str
     document: dict[str, Json]
     origins: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFinding:
-    """What is noticed of a job: a finding without its place, which is that of a field of the job in
-    the file."""
-
-    field: str
-    finding: Diagnostic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +72,9 @@ class JobBackend(Protocol):
             launching: the run that it launches, where it launches one.
         """
 
-    def findings(self, job: "Job") -> Iterable[JobFinding]:
-        """What a plan says of a declared job; nothing is executed to find out."""
+    def findings(self, job: "Job") -> Iterable[Diagnostic]:
+        """What a plan says of a declared job, with the path of a field for a place; nothing is
+        executed to find out."""
 
     def located(
         self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None

@@ -85,6 +85,4 @@ def complete_plan(plan: "Plan") -> "Plan":
     """A plan to be shown: the hints of its checks are complete."""
     from dataclasses import replace
 
-    hints = (complete(check.hint or "") or None for check in plan.checks)
-    checks = (replace(check, hint=hint) for check, hint in zip(plan.checks, hints, strict=True))
-    return replace(plan, checks=tuple(checks))
+    return replace(plan, checks=tuple(map(complete_finding, plan.checks)))

@@ -1,6 +1,6 @@
 """The errors with which `plan`, `apply` and `destroy` end because of what is in the plan."""
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import RunFailed, SgpuError
 from sgpu_decl.model.plan import Plan, Reason
 
@@ -9,13 +9,9 @@ __all__ = ["failed_runs_error", "plan_error"]
 
 def plan_error(plan: Plan) -> SgpuError | None:
     """The error of a plan that has error checks, with these as its diagnostics; else `None`."""
-    errors = [check for check in plan.checks if check.severity is Severity.ERROR]
+    errors = tuple(check for check in plan.checks if check.severity is Severity.ERROR)
     if not errors:
         return None
-    findings = tuple(
-        Diagnostic(code=error.id, summary=error.summary, place=error.place, hint=error.hint)
-        for error in errors
-    )
     cause = f"it has {len(errors)} errors"
     hint: str | None = "fix them, then plan again"
     if len(errors) == 1:
@@ -24,7 +20,7 @@ def plan_error(plan: Plan) -> SgpuError | None:
         f"this plan cannot be applied: {cause}",
         hint=hint,
         code="plan_has_errors",
-        diagnostics=findings,
+        diagnostics=errors,
     )
 
 
@@ -55,7 +51,7 @@ def _held_runs_error(plan: Plan) -> SgpuError | None:
     if not held:
         return None
     names = ", ".join(f"`{name}`" for name in sorted(held))
-    hints = {check.hint for check in plan.checks if check.id == "upstream_failed"}
+    hints = {check.hint for check in plan.checks if check.code == "upstream_failed"}
     return RunFailed(
         f"not launched, because a run that comes before has not succeeded: {names}",
         hint=hints.pop() if len(hints) == 1 else "the warnings of the plan say what to do",

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field, SerializeAsAny, WrapValidator
 
 from sgpu_decl.config.block import Block
-from sgpu_decl.config.cross_field import Contradiction
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Size
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.backend_kinds import DEFAULT, kind_named, our_kinds, remote_kind
 
@@ -67,10 +67,10 @@ def read_backend(value: Any) -> BackendOptions:
     try:
         model = options_of(kind if isinstance(kind, str) else DEFAULT)
     except BackendError as error:
-        contradiction = Contradiction(
-            path=("kind",), code=error.code, summary=error.message, hint=error.hint or ""
+        refusal = Diagnostic(
+            path=("kind",), code=error.code, summary=error.message, hint=error.hint
         )
-        raise problem(error.code, error.message, error.hint, all=(contradiction,)) from error
+        raise problem(error.code, error.message, error.hint, all=(refusal,)) from error
     return model.model_validate(block)
 
 

@@ -1,24 +1,14 @@
-"""Contradictions between the fields of a run that are each valid by themselves."""
+"""Diagnostics between the fields of a run that are each valid by themselves."""
 
 from collections.abc import Collection, Container, Iterable, Sequence
 
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_size import reserved_for_ray
 
-__all__ = ["ORIGINS", "ComparedFields", "Contradiction", "contradictions"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contradiction:
-    """`path` is relative to the run; where `key` is set, the key is meant and not the value."""
-
-    path: tuple[str, ...]
-    code: str
-    summary: str
-    hint: str
-    key: bool = False
+__all__ = ["ORIGINS", "ComparedFields", "contradictions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,29 +40,30 @@ _PARAMETERS = "HYPERPARAMETERS_PATH"
 ORIGINS = ("snapshot", "lock", "requirements", "dependencies")
 
 
-def contradictions(run: ComparedFields) -> tuple[Contradiction, ...]:
-    findings: list[Contradiction] = []
+def contradictions(run: ComparedFields) -> tuple[Diagnostic, ...]:
+    """Findings with the path of their field in the run, and without a place."""
+    findings: list[Diagnostic] = []
     if run.type is not None and run.gpus is not None and run.gpus > 0:
         refused = run.type.refuse(run.gpus)
         if refused is not None:
             findings.append(
-                Contradiction(
+                Diagnostic(
                     path=("gpus",), code="bad_gpu_count", summary=refused[0], hint=refused[1]
                 )
             )
     if run.entrypoint and run.command:
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=("command",),
                 code="two_entrypoints",
                 summary="a run has either `entrypoint` or `command`, not both",
                 hint="remove one of them; a target that changes it sets the other one to `null`",
-                key=True,
+                of_key=True,
             )
         )
     elif not run.entrypoint and not run.command:
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=(),
                 code="no_entrypoint",
                 summary="the run has neither `entrypoint` nor `command`",
@@ -81,19 +72,19 @@ def contradictions(run: ComparedFields) -> tuple[Contradiction, ...]:
         )
     elif run.command and run.args:
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=("args",),
                 code="args_of_command",
                 summary="`args` belongs to `entrypoint`; a command has its own arguments",
                 hint="write them into `command`",
-                key=True,
+                of_key=True,
             )
         )
     if run.ray:
         findings += _beside_ray(run)
     if run.per_node and run.entrypoint and not run.command and not run.ray:
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=("launch", "per"),
                 code="node_needs_command",
                 summary="`launch.per: node` needs a `command` that starts its own ranks",
@@ -102,7 +93,7 @@ def contradictions(run: ComparedFields) -> tuple[Contradiction, ...]:
         )
     if run.warm_modules and run.command:
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=("launch", "warm"),
                 code="warm_of_command",
                 summary="`launch.warm` names modules, and a command is not forked from Python",
@@ -111,7 +102,7 @@ def contradictions(run: ComparedFields) -> tuple[Contradiction, ...]:
         )
     if run.redacted and run.command:
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=("logs", "redact"),
                 code="redact_of_command",
                 summary="`logs.redact` masks what Python ranks write, and a command writes its log "
@@ -122,22 +113,22 @@ def contradictions(run: ComparedFields) -> tuple[Contradiction, ...]:
         )
     if run.parameters and _PARAMETERS in run.variables:
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=("env", "variables", _PARAMETERS),
                 code="parameters_said_twice",
                 summary=f"`parameters` sets `{_PARAMETERS}`, and `env.variables` does, too",
                 hint="keep one of them",
-                key=True,
+                of_key=True,
             )
         )
     findings += _two_origins([item for item in ORIGINS if item in run.environment])
     findings += [
-        Contradiction(
+        Diagnostic(
             path=("env", "variables", name),
             code="variable_and_secret",
             summary=f"`{name}` is both a variable and a secret",
             hint="keep it in `env.secrets` alone",
-            key=True,
+            of_key=True,
         )
         for name in run.variables
         if name in run.secrets
@@ -145,15 +136,15 @@ def contradictions(run: ComparedFields) -> tuple[Contradiction, ...]:
     return tuple(findings)
 
 
-def _beside_ray(run: ComparedFields) -> list[Contradiction]:
+def _beside_ray(run: ComparedFields) -> list[Diagnostic]:
     """A Ray cluster has one driver, and sgpu gives it the address and the token."""
     findings = [
-        Contradiction(
+        Diagnostic(
             path=("launch", field),
             code="launch_of_ray",
             summary=f"`{setting}` does not go with `ray`: the run has one driver, and no ranks",
             hint=f"remove it{way_out}",
-            key=True,
+            of_key=True,
         )
         for field, setting, way_out in (
             ("per", "launch.per: rank", "; `ray` starts one Ray node on each node"),
@@ -166,7 +157,7 @@ def _beside_ray(run: ComparedFields) -> list[Contradiction]:
     if run.ray_gpus is not None and most is not None and run.type and run.ray_gpus > most:
         amount = "has no GPU" if most == 0 else f"has {most}"
         findings.append(
-            Contradiction(
+            Diagnostic(
                 path=("ray", "num_gpus"),
                 code="ray_beyond_run",
                 summary=f"`ray.num_gpus: {run.ray_gpus}` is more than the run has: it {amount}",
@@ -174,12 +165,12 @@ def _beside_ray(run: ComparedFields) -> list[Contradiction]:
             )
         )
     return findings + [
-        Contradiction(
+        Diagnostic(
             path=("env", block, name),
             code="reserved_variable",
             summary=f"sgpu decides about `{name}` itself, for the Ray cluster of the run",
             hint=f"{way_out}; or remove `ray` to use a cluster of your own",
-            key=True,
+            of_key=True,
         )
         for block, names in (("variables", run.variables), ("secrets", run.secrets))
         for name in names
@@ -187,19 +178,19 @@ def _beside_ray(run: ComparedFields) -> list[Contradiction]:
     ]
 
 
-def _two_origins(sources: Sequence[str]) -> list[Contradiction]:
+def _two_origins(sources: Sequence[str]) -> list[Diagnostic]:
     """Requirements and dependencies are resolved together; everything else is whole by itself."""
     if len(sources) < 2 or set(sources) == {"requirements", "dependencies"}:
         return []
     first, *others = sources
     return [
-        Contradiction(
+        Diagnostic(
             path=("env", other),
             code="two_environments",
             summary=f"`env.{first}` is a whole environment, and `env.{other}` asks for another",
             hint="keep one of them; install missing packages before the snapshot is taken, or add "
             "them to the lock",
-            key=True,
+            of_key=True,
         )
         for other in others
     ]

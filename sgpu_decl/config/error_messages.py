@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from sgpu_decl.config.cross_field import Contradiction
 from sgpu_decl.config.field_places import locate
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
@@ -62,10 +61,10 @@ class ErrorExplainer:
         by_path: dict[object, Diagnostic] = {}
         for error in details:
             context = error.get("ctx", {})
-            together: tuple[Contradiction, ...] = context.get("all", ())
+            together: tuple[Diagnostic, ...] = context.get("all", ())
             for one in together:
                 inside = replace(one, path=(*map(str, error["loc"]), *one.path))
-                by_path[inside] = self.contradiction(inside)
+                by_path[inside] = self.placed(inside)
             if not together:
                 if error["type"] == "too_short" and self._has_members(error["loc"]):
                     continue  # pydantic counts valid members only; the others have their own error
@@ -95,13 +94,15 @@ class ErrorExplainer:
         node = self._walk(loc).node
         return node is not None and bool(children(node))
 
-    def contradiction(self, one: Contradiction) -> Diagnostic:
+    def placed(self, one: Diagnostic) -> Diagnostic:
+        """A finding about a field of the node, with its place."""
         spot = self._walk(one.path)
-        return Diagnostic(
-            code=one.code,
+        return replace(
+            one,
+            path=(),
+            of_key=False,
             summary=one.summary if not self.prefix else f"{one.summary} (`{self.prefix}`)",
-            place=(spot.key if one.key else spot.place),
-            hint=one.hint,
+            place=(spot.key if one.of_key else spot.place),
             related=sources(spot.node) if spot.node is not None and one.path else (),
         )
 

@@ -223,7 +223,7 @@ def _function_findings(block: Mapping, environments: Mapping) -> tuple[Diagnosti
         errors = error.errors(include_url=False, include_input=False)
         findings += tuple(at_new_places(explainer.errors(errors), findings))
     together = cross_field_errors({"entrypoint": "function", **data}, errors)
-    return (*findings, *(explainer.contradiction(one) for one in together))
+    return (*findings, *(explainer.placed(one) for one in together))
 
 
 def _run(

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sgpu_decl.config.cross_field import ORIGINS, ComparedFields, Contradiction, contradictions
+from sgpu_decl.config.cross_field import ORIGINS, ComparedFields, contradictions
 from sgpu_decl.config.entry import calls_function, is_entrypoint
 from sgpu_decl.config.error_messages import ErrorExplainer, misspelt
 from sgpu_decl.config.field_places import Places
@@ -242,7 +242,7 @@ def _validated(
     shown = {one.code for one in findings}
     intended = misspelt(node, explainer.shape)
     findings += [
-        explainer.contradiction(one)
+        explainer.placed(one)
         for one in cross_field_errors(data, errors, intended=intended)
         if one.code not in shown
     ]
@@ -251,7 +251,7 @@ def _validated(
 
 def cross_field_errors(
     data: Mapping[str, Any], errors: Iterable[ErrorDetails], *, intended: Container[str] = ()
-) -> tuple[Contradiction, ...]:
+) -> tuple[Diagnostic, ...]:
     """The contradictions between fields of a run that is not valid, so that a user sees all errors
     at once. Values that are wrong by themselves are not compared. `intended` are the fields that
     misspelt keys are near to."""

@@ -1,11 +1,12 @@
 """What is wrong, where, and what to do about it."""
 
 from collections.abc import Iterable
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass, written_as
 
 __all__ = ["Diagnostic", "Related", "Severity", "has_errors", "in_order"]
 
@@ -26,17 +27,28 @@ class Related:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding. `code` is stable (`unknown_key`); `summary` starts in lower case, without a full
-    stop, literals in backticks; `hint` is the next step. `incomplete`: somebody could not be asked,
-    so that a plan without the answer is not complete."""
+    """One finding: of a file, or, as a check, of a plan, which has its JSON by these fields.
 
-    code: str
-    summary: str
+    Attributes:
+        code: stable (`unknown_key`).
+        address: the resource that it is about, as text (`run.train`).
+        summary: starts in lower case, without a full stop, literals in backticks.
+        hint: the next step.
+        incomplete: somebody could not be asked, so that a plan without the answer is not complete.
+        path: the field that it is about, in its block, while the place is not known.
+        of_key: the key of `path` is meant, and not the value.
+    """
+
+    code: str = field(metadata=written_as("id"))
     severity: Severity = Severity.ERROR
-    place: Place | None = None
+    address: str | None = None
+    summary: str
     hint: str | None = None
-    related: tuple[Related, ...] = ()
-    incomplete: bool = False
+    place: Place | None = None
+    related: tuple[Related, ...] = field(default=(), metadata=UNWRITTEN)
+    incomplete: bool = field(default=False, metadata=UNWRITTEN)
+    path: tuple[str, ...] = field(default=(), metadata=UNWRITTEN)
+    of_key: bool = field(default=False, metadata=UNWRITTEN)
 
     def to_json(self) -> dict[str, Any]:
         """The diagnostic of the public JSON contract."""

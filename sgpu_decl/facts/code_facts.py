@@ -3,13 +3,14 @@ arguments. Runs that select the same files share one snapshot."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.code_comparison import CodeComparison, uses_of
-from sgpu_decl.facts.finding_places import from_here, locator, placed
+from sgpu_decl.facts.finding_places import from_here, placed
 from sgpu_decl.facts.needed_files import (
     files_of_arguments,
     files_of_source,
@@ -19,6 +20,7 @@ from sgpu_decl.facts.needed_files import (
 from sgpu_decl.model.desired import CodeFacts
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.planning.plan_checks import place_of
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.command_scripts import ExecutedCode
 from sgpu_decl.staging.counted_code import CodeTree, CountedCode, RunUses
@@ -235,7 +237,9 @@ class CodeReader:
                 lacking[path] = os.path.isfile(file) and not code.takes(os.path.normpath(path))
             return lacking[path]
 
-        findings = list(files_of_arguments(config, words, locator(run.places), code, lacks))
+        findings = list(
+            files_of_arguments(config, words, partial(place_of, run.places), code, lacks)
+        )
         started = (config.entrypoint,) if config.entrypoint is not None else _scripts_among(words)
         key = (code.digest, started, config.backend.kind)
         if key not in self._searched:
@@ -320,7 +324,7 @@ def entrypoint_findings(
         config.entrypoint,
         config.command,
         config.args,
-        locator(run.places),
+        partial(place_of, run.places),
         installed=lambda top: "PYTHONPATH" in config.env.variables or installed(top),
     )
     return [from_here(checks.root, finding, shown) for finding in findings]

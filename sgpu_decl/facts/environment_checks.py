@@ -3,17 +3,19 @@ checked once."""
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.package_lists.site_folders import active_environments, has_module
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments
-from sgpu_decl.facts.finding_places import locator, placed
+from sgpu_decl.facts.finding_places import placed
 from sgpu_decl.facts.import_checks import examine, on_base
 from sgpu_decl.model.backend_kinds import bases_of, may_have_base
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment
+from sgpu_decl.planning.plan_checks import place_of
 from sgpu_decl.staging.installs import may_install
 from sgpu_decl.staging.snapshot import Snapshot
 
@@ -101,7 +103,7 @@ class EnvironmentChecks:
         package_source = environment or interpreter
         digest = environment.digest if environment else None
         manifest = self._environments.manifest(digest) if digest else None
-        place = locator(run.places)
+        place = partial(place_of, run.places)
         if env.base is not None:
             from sgpu_decl.environments.package_lists.base_checks import check_base
 

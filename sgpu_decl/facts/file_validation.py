@@ -92,14 +92,8 @@ def _known(
     cannot act on yet is a warning, since the file is valid."""
     backends = {str(run.config.backend.kind) for run in loaded.runs}
     for check in run_checks(map(_desired, loaded.runs), capabilities_of(*backends)):
-        later = check.id in _LATER
-        yield Diagnostic(
-            code=check.id,
-            severity=Severity.WARNING if later else check.severity,
-            summary=check.summary,
-            place=check.place,
-            hint=check.hint,
-        )
+        severity = Severity.WARNING if check.code in _LATER else check.severity
+        yield replace(check, severity=severity, address=None)
     checks: dict[str, EntrypointChecks] = {}
     for run in {check_key(run): run for run in reversed(loaded.runs)}.values():
         root = run.config.code.root or "."

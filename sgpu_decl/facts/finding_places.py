@@ -1,33 +1,21 @@
 """The places that findings are shown with: the field that they are about, with paths from here."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["from_here", "locator", "placed"]
-
-
-def locator(places: Mapping[str, Place]) -> Callable[[str], Place | None]:
-    """A function that gives the place of a dotted path, or of the nearest path above it."""
-
-    def locate(path: str) -> Place | None:
-        while path:
-            if (place := places.get(path)) is not None:
-                return place
-            path = path.rpartition(".")[0]
-        return None
-
-    return locate
+__all__ = ["from_here", "placed"]
 
 
 def placed(
     findings: Sequence[Diagnostic], places: Mapping[str, Place], path: str
 ) -> list[Diagnostic]:
-    place = locator(places)(path)
+    place = place_of(places, path)
     return [one if one.place else replace(one, place=place) for one in findings]
 
 

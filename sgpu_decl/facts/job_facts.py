@@ -195,7 +195,7 @@ def _desired(
         description, spec = described(run)
         kept = tuple(described(one)[1] for one in _with_earlier_code(run))
         findings = tuple(
-            replace(one.finding, place=place_of(job.places, one.field) or job.place)
+            replace(one, place=place_of(job.places, ".".join(one.path)) or job.place, path=())
             for one in job_backends(backend).findings(config)
         )
     except BackendError as error:

@@ -4,6 +4,7 @@ the backends offer. Everything here only reads; caches are the exception."""
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
@@ -14,7 +15,7 @@ from sgpu_decl.facts.code_facts import CodeReader
 from sgpu_decl.facts.command_text import CommandTexts
 from sgpu_decl.facts.environment_checks import EnvironmentChecks
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments, Recipe
-from sgpu_decl.facts.finding_places import from_here, locator
+from sgpu_decl.facts.finding_places import from_here
 from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.ownership import Owners
@@ -33,6 +34,7 @@ from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.jobs.launched_run import launched_by
+from sgpu_decl.planning.plan_checks import place_of
 from sgpu_decl.staging.command_scripts import scripts_of
 from sgpu_decl.staging.counted_code import CountedCode
 from sgpu_decl.staging.mlflow_calls import values_of_ranks
@@ -359,7 +361,7 @@ class _FactReader:
         shape = backend.nodes(config) if backend is not None else None
         packages = ray_packages(config, installed, self._folder)
         cluster = ray_cluster(config.ray, shape, packages)
-        place = locator(run.places)
+        place = partial(place_of, run.places)
         self.findings += ray_findings(config.ray, place, shape=shape, packages=packages)
         return cluster
 

@@ -55,10 +55,10 @@ def tell_plan(plan: Plan) -> None:
     for check in plan.checks:
         hint = f" ({check.hint})" if check.hint else ""
         if check.severity is Severity.WARNING:
-            say(f"warning[{check.id}]: {check.summary}{hint}")
-        elif check.id == "interpreter" and check.hint:  # packages changed since the last call
+            say(f"warning[{check.code}]: {check.summary}{hint}")
+        elif check.code == "interpreter" and check.hint:  # packages changed since the last call
             say(check.summary)
-        elif check.id == CAPTURED:
+        elif check.code == CAPTURED:
             say(f"{check.summary}{hint}")
 
 

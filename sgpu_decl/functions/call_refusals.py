@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sgpu_decl.config.call_config import respelt
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.origin import Origin
-from sgpu_decl.model.plan import Check, Plan
+from sgpu_decl.model.plan import Plan
 
 __all__ = ["refuse", "refuse_plan"]
 
@@ -38,20 +39,13 @@ def refuse_plan(plan: Plan, origin: Origin, parameters: Mapping[str, str]) -> In
         origin: of the function. Findings at its place use the words of the decorator.
         parameters: the decorator's parameters, by the field that each gives.
     """
-    errors = [_diagnostic(check) for check in plan.checks if check.severity is Severity.ERROR]
-    findings = [respelt(item, origin.place, parameters) for item in errors]
+    findings = [
+        respelt(replace(one, hint=one.hint and _OPTION.sub("", one.hint)), origin.place, parameters)
+        for one in plan.checks
+        if one.severity is Severity.ERROR
+    ]
     return refuse(origin.name, findings) if findings else None
 
 
 def _line(finding: Diagnostic) -> str:
     return f"{finding.summary} ({finding.place})" if finding.place else finding.summary
-
-
-def _diagnostic(check: Check) -> Diagnostic:
-    return Diagnostic(
-        code=check.id,
-        severity=check.severity,
-        summary=check.summary,
-        place=check.place,
-        hint=_OPTION.sub("", check.hint) if check.hint else None,
-    )

@@ -86,7 +86,7 @@ def _with_size_of_packages(plan: Plan) -> Plan:
         if env is not None and env.bytes is not None and env.bytes_to_stage is not None:
             amount = f": {size(env.bytes)}, {size(env.bytes_to_stage)} of it to stage"
             checks = (
-                replace(check, summary=check.summary + amount) if check.id == CAPTURED else check
+                replace(check, summary=check.summary + amount) if check.code == CAPTURED else check
                 for check in plan.checks
             )
             return replace(plan, checks=tuple(checks))

@@ -24,26 +24,20 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
+from sgpu_decl.frozen_dataclass import FLAT, KEY, UNWRITTEN
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 from sgpu_decl.model.times import from_text, to_text
 
 __all__ = [
-    "FLAT",
-    "UNWRITTEN",
     "BadValue",
     "JsonObject",
     "MissingKey",
     "UnknownKey",
     "key_of",
     "to_json",
-    "written_as",
 ]
 
-FLAT = {"codec": "flat"}
-UNWRITTEN = {"codec": "unwritten"}
-
-_KEY = "key"
 _T = TypeVar("_T")
 
 
@@ -69,14 +63,9 @@ class UnknownKey(BadValue):
         super().__init__(path, "is not known")
 
 
-def written_as(key: str) -> dict[str, str]:
-    """The metadata of a field that has another name in JSON than in Python."""
-    return {_KEY: key}
-
-
 def key_of(field: "Field[Any]") -> str:
     """The name of a field in JSON."""
-    return str(field.metadata.get(_KEY, field.name))
+    return str(field.metadata.get(KEY, field.name))
 
 
 def to_json(value: object) -> Json:

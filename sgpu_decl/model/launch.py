@@ -3,10 +3,9 @@
 from dataclasses import field
 from pathlib import Path
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import FLAT, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.codec import FLAT, written_as
 
 __all__ = ["LaunchInputs", "LaunchRecord", "Provenance"]
 

@@ -6,12 +6,11 @@ from dataclasses import field, fields
 from datetime import datetime
 from enum import StrEnum
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.codec import FLAT, UNWRITTEN
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import Json
@@ -24,7 +23,6 @@ __all__ = [
     "Action",
     "Cause",
     "Change",
-    "Check",
     "CodeChange",
     "EnvironmentChange",
     "Estimate",
@@ -208,16 +206,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    id: str
-    severity: Severity
-    address: Address | None
-    summary: str
-    hint: str | None = None
-    place: Place | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Unknown amounts are `None`, never 0. Hours of GPU time; cost in `currency`."""
 
@@ -265,7 +253,7 @@ class Plan:
     complete: bool
     applyable: bool
     changes: tuple[Change, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Diagnostic, ...]
     estimate: Estimate
     summary: Summary
     package_lists: tuple[PackageList, ...] = field(default=(), metadata=UNWRITTEN)

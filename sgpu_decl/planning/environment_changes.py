@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.desired import DesiredRun, Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.jsonable import Json
@@ -10,7 +10,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,
     Change,
-    Check,
     EnvironmentChange,
     PackageChange,
     PlannedLaunch,
@@ -85,10 +84,10 @@ def difference(before: PackageList | None, after: PackageList) -> tuple[PackageC
 
 def interpreter_checks(
     runs_and_last: "list[tuple[DesiredRun, Attempt | None]]", state: State
-) -> tuple[Check, ...]:
+) -> tuple[Diagnostic, ...]:
     """Say which Python the ranks use where no environment is declared, each that is used once, and
     which of its packages changed since the last attempt. It forces nothing."""
-    checks: dict[tuple[Interpreter, str | None], Check] = {}
+    checks: dict[tuple[Interpreter, str | None], Diagnostic] = {}
     for desired, last in runs_and_last:
         used = desired.interpreter
         if used is None:
@@ -99,7 +98,7 @@ def interpreter_checks(
     return tuple(checks.values())
 
 
-def _interpreter(used: Interpreter, before: PackageList | None, last: Attempt | None) -> Check:
+def _interpreter(used: Interpreter, before: PackageList | None, last: Attempt | None) -> Diagnostic:
     version = f"Python {used.version}, " if used.version else ""
     summary = f"ranks use {version}`{used.executable}`"
     hint = None
@@ -114,7 +113,9 @@ def _interpreter(used: Interpreter, before: PackageList | None, last: Attempt | 
             summary += f"; since `{last.ref}`: {', '.join(words)}"
             summary += f" and {more:,} more packages" if more > 0 else ""
             hint = "declare it with `env: {snapshot: true}` to make packages part of the run"
-    return Check(id="interpreter", severity=Severity.INFO, address=None, summary=summary, hint=hint)
+    return Diagnostic(
+        code="interpreter", severity=Severity.INFO, address=None, summary=summary, hint=hint
+    )
 
 
 def _words(change: PackageChange) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import Capabilities, Joining
 from sgpu_decl.model.desired import DesiredRun
-from sgpu_decl.model.plan import Change, Check
+from sgpu_decl.model.plan import Change
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.plan_checks import place_of
 
@@ -49,7 +49,7 @@ def join_checks(
     runs: Mapping[Address, DesiredRun],
     changes: Sequence[Change],
     capabilities: Mapping[str, Capabilities],
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     """What keeps launches from being started as one.
 
     Args:
@@ -65,7 +65,7 @@ def join_checks(
             yield from _group_checks(together, joining[group[-1].backend])
 
 
-def _group_checks(runs: Sequence[DesiredRun], joining: Joining) -> Iterator[Check]:
+def _group_checks(runs: Sequence[DesiredRun], joining: Joining) -> Iterator[Diagnostic]:
     first, last = runs[0], runs[-1]
     if len(runs) > joining.most:
         yield _check(
@@ -91,11 +91,11 @@ def _group_checks(runs: Sequence[DesiredRun], joining: Joining) -> Iterator[Chec
             )
 
 
-def _check(run: DesiredRun, field: str, summary: str, hint: str) -> Check:
-    return Check(
-        id="cannot_join",
+def _check(run: DesiredRun, field: str, summary: str, hint: str) -> Diagnostic:
+    return Diagnostic(
+        code="cannot_join",
         severity=Severity.ERROR,
-        address=replace(run.address, key=""),
+        address=str(replace(run.address, key="")),
         summary=summary,
         hint=hint,
         place=place_of(run.places, field) or place_of(run.places, "after"),

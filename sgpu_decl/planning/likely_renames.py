@@ -4,7 +4,7 @@ their name. Without `renamed_from` they are launched again, and their history st
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
@@ -13,7 +13,6 @@ from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.job import RUN, DesiredJob
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.launch import LaunchInputs
-from sgpu_decl.model.plan import Check
 from sgpu_decl.model.run_outputs import outputs_read, unpinned, with_new_names
 from sgpu_decl.planning.field_changes import compare, parse
 from sgpu_decl.planning.fingerprint import fingerprint
@@ -42,7 +41,7 @@ class _Side:
 
 def likely_renames(
     first: Iterable[DesiredRun | DesiredJob], undeclared: Mapping[Address, CurrentAttempts]
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     """Find what has the code and the config of something that the file declares no more.
 
     Args:
@@ -149,17 +148,17 @@ def _job_key(address: Address, spec: str) -> str:
     return canonical(job)
 
 
-def _check(new: list[_Side], old: list[_Side]) -> Check:
+def _check(new: list[_Side], old: list[_Side]) -> Diagnostic:
     before, address = old[0].address, new[0].address
     name = replace(before, key="")
     by_key = {one.address.key: one for one in old}
     both = [(one, by_key[one.address.key]) for one in new if one.address.key in by_key]
     same = [(one, was) for one, was in both if not set(one.keys).isdisjoint(was.keys)]
     has = "has" if len(same) == len(both) else f"{len(same):,} of its {len(old):,} runs have"
-    return Check(
-        id="likely_rename",
+    return Diagnostic(
+        code="likely_rename",
         severity=Severity.WARNING,
-        address=replace(address, key=""),
+        address=str(replace(address, key="")),
         summary=f"`{name}` is declared no more, and {has} the same code and config"
         f"{_but_for(*same[0])}",
         hint=f"did you mean `renamed_from: {name.name}`? {_then(name, [was for _, was in same])}",

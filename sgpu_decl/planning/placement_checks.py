@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.desired import DesiredRun, LaunchRoom
-from sgpu_decl.model.plan import Change, Check
+from sgpu_decl.model.plan import Change
 from sgpu_decl.planning.plan_checks import check_of, place_of
 from sgpu_decl.planning.run_order import launch_levels
 
@@ -15,7 +15,7 @@ _Runs = Sequence[DesiredRun]
 _Key = TypeVar("_Key")
 
 
-def placement_checks(launched: _Runs, changes: Iterable[Change]) -> tuple[Check, ...]:
+def placement_checks(launched: _Runs, changes: Iterable[Change]) -> tuple[Diagnostic, ...]:
     """Return one check for each placement, with the first run that it holds for; without a run
     where it holds for all. Launches of all placements that share a room are counted together.
 
@@ -78,7 +78,7 @@ def _fitting_in_words(
     return found
 
 
-def _check(finding: Diagnostic, runs: _Runs, launched: _Runs) -> Check:
+def _check(finding: Diagnostic, runs: _Runs, launched: _Runs) -> Diagnostic:
     first = runs[0]
     field = first.placement.field if first.placement else None
     every = len(runs) == len(launched)

@@ -11,7 +11,6 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.policy import FIELDS, OPTIONAL_FIELDS
 
@@ -22,12 +21,12 @@ _NAMED = 4  # runs that have a finding in common
 
 def run_checks(
     desired: Iterable[DesiredRun], capabilities: Mapping[str, Capabilities]
-) -> tuple[Check, ...]:
+) -> tuple[Diagnostic, ...]:
     """Return the checks of all wanted runs: facts that were found before, and refusals.
 
     A finding that repeats in many cells of a matrix is given once, for the first of them.
     """
-    checks: dict[tuple[str, str, Place | None], Check] = {}
+    checks: dict[tuple[str, str, Place | None], Diagnostic] = {}
     for run in desired:
         for finding in (*run.findings, *_refusals(run, capabilities)):
             key = (finding.code, finding.summary, finding.place)
@@ -46,18 +45,13 @@ def not_yet(name: str, place: Place | None) -> Diagnostic:
     )
 
 
-def check_of(finding: Diagnostic, address: Address | None) -> Check:
-    return Check(
-        id=finding.code,
-        severity=finding.severity,
-        address=address,
-        summary=finding.summary,
-        hint=finding.hint,
-        place=finding.place,
-    )
+def check_of(finding: Diagnostic, address: Address | None) -> Diagnostic:
+    """A finding that was made elsewhere, as one of the plan: with what its JSON has."""
+    about = None if address is None else str(address)
+    return replace(finding, address=about, related=(), incomplete=False)
 
 
-def found_check(finding: Diagnostic, runs: Sequence[Address]) -> Check:
+def found_check(finding: Diagnostic, runs: Sequence[Address]) -> Diagnostic:
     """A finding about one run, or about several: the check has the address of the first, and names
     the others. None are those of a finding about the whole file."""
     if not runs:

@@ -19,7 +19,7 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.plan import Action, Cause, Change, Check, Plan, Reason, Summary
+from sgpu_decl.model.plan import Action, Cause, Change, Plan, Reason, Summary
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
@@ -44,7 +44,7 @@ from sgpu_decl.planning.unseen_checks import unseen_checks
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
-_Changed = tuple[Change, tuple[Check, ...]]
+_Changed = tuple[Change, tuple[Diagnostic, ...]]
 _Ending = Callable[[Resource, CurrentAttempts, datetime], _Changed]
 
 _NONE = Capabilities()
@@ -114,7 +114,7 @@ def plan(
     jobs: "Sequence[DesiredJob]" = (),
     seen_jobs: "Mapping[Address, ObservedJob]" = MappingProxyType({}),
     moves: Moves = MappingProxyType({}),
-    move_checks: Sequence[Check] = (),
+    move_checks: Sequence[Diagnostic] = (),
     renamed: Collection[Address] = (),
 ) -> Plan:
     """Return the plan for `desired` and `jobs`.
@@ -222,7 +222,7 @@ class _PlanParts:
         self._known = known
         self._request = request
         self.results: list[_Changed] = []
-        self.checks: list[Check] = []
+        self.checks: list[Diagnostic] = []
         self.spending = Spending()
 
     def runs(
@@ -362,7 +362,7 @@ def _likely_renames(
     owner: str | None,
     *,
     renamed: Collection[Address],
-) -> Iterable[Check]:
+) -> Iterable[Diagnostic]:
     """What the file probably renames without `renamed_from`. A run file may do that, too, and be
     renamed itself."""
     first = [
@@ -393,12 +393,12 @@ def _likely_renames(
     return likely_renames(first, undeclared)
 
 
-def _by_job(run: DesiredRun, target: str | None) -> Check:
+def _by_job(run: DesiredRun, target: str | None) -> Diagnostic:
     listed = " and ".join(f"`{job}`" for job in run.jobs)
-    return Check(
-        id="launched_by_job",
+    return Diagnostic(
+        code="launched_by_job",
         severity=Severity.INFO,
-        address=run.address,
+        address=str(run.address),
         summary=f"{listed} {'launches' if len(run.jobs) == 1 else 'launch'} it, `apply` does not",
         # Without its target the same words would make the jobs of another one.
         hint=f"`sgpu apply{target_option(target)} --rerun {run.address}` launches it now",
@@ -434,33 +434,33 @@ def _options(
     )
 
 
-def _as_error(check: Check) -> Check:
+def _as_error(check: Diagnostic) -> Diagnostic:
     return replace(check, severity=Severity.ERROR) if check.severity is Severity.WARNING else check
 
 
-def with_infos(plan: Plan, infos: Iterable[Check]) -> Plan:
+def with_infos(plan: Plan, infos: Iterable[Diagnostic]) -> Plan:
     """The plan with more checks, which refuse nothing: what is asked of backends once it is known
     what the plan launches."""
     return replace(plan, checks=_in_order((*plan.checks, *infos)))
 
 
-def is_applyable(changes: Iterable[Change], checks: Iterable[Check]) -> bool:
+def is_applyable(changes: Iterable[Change], checks: Iterable[Diagnostic]) -> bool:
     """Whether applying these changes would do something, and no check refuses it."""
     return not all(change.idle for change in changes) and not any(
         check.severity is Severity.ERROR for check in checks
     )
 
 
-def _in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
+def _in_order(checks: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Errors first, then by address and place; equal ones once."""
     return tuple(
         sorted(
             dict.fromkeys(checks),
             key=lambda check: (
                 _SEVERITIES[check.severity],
-                str(check.address or ""),
+                check.address or "",
                 check.place or _NO_PLACE,
-                check.id,
+                check.code,
                 check.summary,
             ),
         )

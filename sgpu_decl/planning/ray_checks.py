@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.desired import DesiredRun
-from sgpu_decl.model.plan import Check
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.planning.plan_checks import place_of
 
 __all__ = ["ray_checks"]
 
 
-def ray_checks(launched: Sequence[DesiredRun]) -> tuple[Check, ...]:
+def ray_checks(launched: Sequence[DesiredRun]) -> tuple[Diagnostic, ...]:
     """Return one check for each kind of cluster: the first run that gets one, and how many others
     do. Each of them has a cluster of its own."""
     runs: dict[RaySize, list[DesiredRun]] = {}
@@ -20,10 +19,10 @@ def ray_checks(launched: Sequence[DesiredRun]) -> tuple[Check, ...]:
         if run.ray is not None:
             runs.setdefault(run.ray, []).append(run)
     return tuple(
-        Check(
-            id="ray_cluster",
+        Diagnostic(
+            code="ray_cluster",
             severity=Severity.INFO,
-            address=first.address,
+            address=str(first.address),
             summary=_words(cluster, len(others)),
             place=place_of(first.places, "ray"),
         )

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from datetime import datetime
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
-from sgpu_decl.model.plan import Action, Change, Check, PlannedLaunch, Reason
+from sgpu_decl.model.plan import Action, Change, PlannedLaunch, Reason
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import fingerprint
@@ -17,7 +17,7 @@ from sgpu_decl.planning.work_lost import work_lost
 
 def removed(
     resource: Resource, attempts: CurrentAttempts, now: datetime
-) -> tuple[Change, tuple[Check, ...]]:
+) -> tuple[Change, tuple[Diagnostic, ...]]:
     """What was taken out of its file: a run is forgotten when inactive, destroyed when active; a
     job goes on by itself, so it is destroyed."""
     if not attempts.active and resource.address.kind is not Kind.JOB:
@@ -27,15 +27,15 @@ def removed(
 
 def destroyed(
     resource: Resource, attempts: CurrentAttempts, now: datetime
-) -> tuple[Change, tuple[Check, ...]]:
+) -> tuple[Change, tuple[Diagnostic, ...]]:
     """The end of a run: cancelled if it is active, and marked as gone. History stays. That of a
     job: deleted where it is kept, with the history that is kept there."""
     checks = work_lost(attempts.active, attempts, now)
     if _prevented(resource):
-        refusal = Check(
-            id="prevent_destroy",
+        refusal = Diagnostic(
+            code="prevent_destroy",
             severity=Severity.ERROR,
-            address=resource.address,
+            address=str(resource.address),
             summary="destroying it is forbidden by `lifecycle.prevent_destroy`",
             hint="apply it once without `prevent_destroy`, or leave it out with `--exclude`",
         )
@@ -47,19 +47,19 @@ def released(
     resource: Resource,
     attempts: CurrentAttempts,
     now: datetime,  # noqa: ARG001  as of the other ways to end
-) -> tuple[Change, tuple[Check, ...]]:
+) -> tuple[Change, tuple[Diagnostic, ...]]:
     """What the project lets go: it is forgotten, and nothing is cancelled or deleted."""
     change = _ending(resource, attempts, Action.FORGET)
     assert change.launch is not None  # noqa: S101  every ending has one
     return replace(change, destructive=False, launch=replace(change.launch, stop=())), ()
 
 
-def managed_elsewhere(job: Address, manager: str) -> Check:
+def managed_elsewhere(job: Address, manager: str) -> Diagnostic:
     """That a job which the file lets go or destroys belongs to somebody else now."""
-    return Check(
-        id="managed_by_bundle",
+    return Diagnostic(
+        code="managed_by_bundle",
         severity=Severity.WARNING,
-        address=job,
+        address=str(job),
         summary=f"the job is managed by {manager}: it is forgotten here, and not deleted there",
         hint="delete it there if nobody needs it",
     )

@@ -4,12 +4,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.plan import Check
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.model.target import target_option
@@ -85,7 +84,7 @@ def rename_checks(
     owner: str | None,
     target: str | None,
     needed: Mapping[AttemptRef, AttemptRef],
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     """Find renames that cannot be carried out, and old names that are probably misspelt.
 
     Args:
@@ -128,13 +127,13 @@ def rename_checks(
             yield from _misspelt(rename, nearest(before.name, going))
 
 
-def _misspelt(rename: Rename, near: str | None) -> Iterator[Check]:
+def _misspelt(rename: Rename, near: str | None) -> Iterator[Diagnostic]:
     """A name that is not recorded may be right: the target may be a new one."""
     if near is not None:
-        yield Check(
-            id="unknown_old_name",
+        yield Diagnostic(
+            code="unknown_old_name",
             severity=Severity.WARNING,
-            address=rename.address,
+            address=str(rename.address),
             summary=f"nothing is recorded under `{rename.before}`, so no history is moved",
             hint=f"did you mean `renamed_from: {near}`?",
             place=rename.place,
@@ -148,7 +147,7 @@ def _in_use(
     attempts: Sequence[Attempt | AttemptView],
     readers: Sequence[AttemptRef],
     target: str | None,
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     active = next((attempt for attempt in attempts if attempt.state.active), None)
     if active is None and not readers:
         return
@@ -158,10 +157,10 @@ def _in_use(
     if isinstance(active, AttemptView) and active.unavailable:
         why = f" ({active.unavailable})"
         how = "after it has ended, `sgpu apply` where it was launched records that"
-    yield Check(
-        id="active_run",
+    yield Diagnostic(
+        code="active_run",
         severity=Severity.ERROR,
-        address=address,
+        address=str(address),
         summary=f"`{ref}` is active{why}: `{before.label}` cannot be renamed before it has ended",
         hint=f"{how}; then plan again",
         place=rename.place,
@@ -170,15 +169,15 @@ def _in_use(
 
 def _both_recorded(
     rename: Rename, address: Address, before: Address, state: State, owner: str | None
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     """Of a run that another file declares under the old name since, nothing has to be said."""
     there = state.resources[address]
     if not there.gone and owner not in (None, state.resources[before].owner):
         return
-    yield Check(
-        id="move_refused",
+    yield Diagnostic(
+        code="move_refused",
         severity=Severity.ERROR,
-        address=address,
+        address=str(address),
         summary=f"`{before}` cannot become `{address}`: both have a history, and two histories "
         "cannot be one",
         hint="choose a name that was never used, or remove `renamed_from`",

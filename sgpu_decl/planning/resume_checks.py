@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import DesiredRun
-from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.plan_checks import place_of
 
 __all__ = ["resume_checks"]
@@ -15,7 +14,7 @@ __all__ = ["resume_checks"]
 
 def resume_checks(
     launched: Sequence[DesiredRun], outputs: Mapping[Address, AttemptRef | None]
-) -> tuple[Check, ...]:
+) -> tuple[Diagnostic, ...]:
     """Return one check for each run that resumes, or for all cells of its matrix.
 
     Args:
@@ -28,10 +27,10 @@ def resume_checks(
         if run.address in outputs:
             by_name.setdefault(run.address.name, []).append(run)
     return tuple(
-        Check(
-            id="resumes",
+        Diagnostic(
+            code="resumes",
             severity=Severity.INFO,
-            address=runs[0].address if len(runs) == 1 else replace(runs[0].address, key=""),
+            address=str(runs[0].address if len(runs) == 1 else replace(runs[0].address, key="")),
             summary=_of_one(outputs[runs[0].address])
             if len(runs) == 1
             else _of_cells(name, [outputs[run.address] for run in runs]),

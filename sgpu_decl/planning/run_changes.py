@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
@@ -12,7 +12,6 @@ from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.plan import (
     Action,
     Change,
-    Check,
     CodeChange,
     FieldChange,
     FieldEffect,
@@ -31,7 +30,7 @@ from sgpu_decl.planning.plan_checks import place_of
 from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
 from sgpu_decl.planning.work_lost import work_lost
 
-Changed = tuple[Change, tuple[Check, ...]]
+Changed = tuple[Change, tuple[Diagnostic, ...]]
 
 _ABOUT_THE_LAST = (Reason.PREVIOUS_FAILED, Reason.PREVIOUS_LOST)
 
@@ -202,7 +201,7 @@ def _start(desired: DesiredRun, attempts: CurrentAttempts, options: Options) -> 
 
 def _start_checks(
     desired: DesiredRun, attempts: CurrentAttempts, start: _Start, options: Options
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     if start.refused and (options.on_active or desired.on_active) == "queue":
         earlier = "an earlier one"
         hint = "write `on_active: replace` or `parallel`, or leave it out"
@@ -213,10 +212,10 @@ def _start_checks(
                 f"{target_option(options.target)}` and apply then, or choose `--on-active replace` "
                 "or `parallel`"
             )
-        yield Check(
-            id="cannot_queue",
+        yield Diagnostic(
+            code="cannot_queue",
             severity=Severity.ERROR,
-            address=desired.address,
+            address=str(desired.address),
             summary=f"the backend `{desired.backend}` starts what it is given: no attempt can wait "
             f"there for {earlier} to end",
             hint=hint,
@@ -227,10 +226,10 @@ def _start_checks(
         refs = ", ".join(f"`{attempt.ref}`" for attempt in attempts.active)
         one = len(attempts.active) == 1
         each = "it" if one else "them"
-        yield Check(
-            id="active_run",
+        yield Diagnostic(
+            code="active_run",
             severity=Severity.ERROR,
-            address=desired.address,
+            address=str(desired.address),
             summary=f"{refs} {_counts(attempts, one=one)} active, and `on_active` is `error`",
             hint=_out_of_reach(attempts)
             or f"wait for {each} or cancel {each}, or choose `--on-active replace`, `queue` or "
@@ -240,10 +239,10 @@ def _start_checks(
         return
     yield from work_lost(start.stop, attempts, options.now)
     if start.stop and desired.prevent_destroy:
-        yield Check(
-            id="prevent_destroy",
+        yield Diagnostic(
+            code="prevent_destroy",
             severity=Severity.ERROR,
-            address=desired.address,
+            address=str(desired.address),
             summary="replacing the active run is forbidden by `lifecycle.prevent_destroy`",
             hint="choose `--on-active queue` or `parallel`, or remove `prevent_destroy`",
             place=place_of(desired.places, "lifecycle.prevent_destroy"),

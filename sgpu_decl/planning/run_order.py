@@ -5,12 +5,12 @@ from dataclasses import replace
 from shlex import quote
 from typing import TypeVar
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.desired import DesiredRun
-from sgpu_decl.model.plan import Action, Change, Check, Reason, Upstream
+from sgpu_decl.model.plan import Action, Change, Reason, Upstream
 from sgpu_decl.model.run_outputs import pinned, pins, references
 from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, prior_of
 from sgpu_decl.planning.plan_checks import place_of
@@ -106,8 +106,8 @@ class RunOrder:
         return replace(run, spec=pinned(run.spec, attempts))
 
     def settled(
-        self, run: DesiredRun, change: Change, checks: tuple[Check, ...]
-    ) -> tuple[Change, tuple[Check, ...]]:
+        self, run: DesiredRun, change: Change, checks: tuple[Diagnostic, ...]
+    ) -> tuple[Change, tuple[Diagnostic, ...]]:
         """The change of a run, with what it waits for; one that launches nothing if a run that it
         comes after will not succeed."""
         if run.after:
@@ -127,7 +127,7 @@ class RunOrder:
 
     def _stopped_before(
         self, run: DesiredRun, change: Change, upstreams: Iterable[Address]
-    ) -> Iterator[Check]:
+    ) -> Iterator[Diagnostic]:
         """An attempt in the queue waits for those that were there at its launch."""
         if change.prior is None or change.prior.state is not AttemptState.QUEUED:
             return
@@ -135,10 +135,10 @@ class RunOrder:
         for address in upstreams:
             upstream = self._changes.get(address)
             if upstream is not None and upstream.action is Action.REPLACE:
-                yield Check(
-                    id="upstream_stopped",
+                yield Diagnostic(
+                    code="upstream_stopped",
                     severity=Severity.WARNING,
-                    address=run.address,
+                    address=str(run.address),
                     summary=f"`{ref}` is queued after an attempt of `{address.label}` that this "
                     "plan stops: it then ends without having started",
                     hint=f"`--rerun {quote(str(run.address))} --on-active replace` launches it "
@@ -147,14 +147,14 @@ class RunOrder:
                 )
                 return
 
-    def not_joined(self, run: DesiredRun, change: Change) -> tuple[Check, ...]:
+    def not_joined(self, run: DesiredRun, change: Change) -> tuple[Diagnostic, ...]:
         """The runs that a launch waits for and that another plan launched, for a backend that can
         start only together what waits for each other."""
         return tuple(
-            Check(
-                id="upstream_not_joined",
+            Diagnostic(
+                code="upstream_not_joined",
                 severity=Severity.ERROR,
-                address=replace(run.address, key=""),
+                address=str(replace(run.address, key="")),
                 summary=f"`{run.address.name}` comes after `{upstream.ref}`, which an earlier "
                 f"apply launched: on `{run.backend}`, one apply must launch both",
                 hint=f"wait for it with `sgpu wait {quote(str(upstream.ref))}`, then apply",
@@ -168,14 +168,14 @@ class RunOrder:
         change = self._changes.get(address)
         return change is not None and change.action in _LAUNCHING
 
-    def elsewhere(self, run: DesiredRun) -> tuple[Check, ...]:
+    def elsewhere(self, run: DesiredRun) -> tuple[Diagnostic, ...]:
         """The runs that it comes after, and that run elsewhere. The cells of a matrix share a
         check."""
         return tuple(
-            Check(
-                id="after_elsewhere",
+            Diagnostic(
+                code="after_elsewhere",
                 severity=Severity.ERROR,
-                address=replace(run.address, key=""),
+                address=str(replace(run.address, key="")),
                 summary=f"`{run.address.name}` runs on {_where(run)} and comes after `{name}`, "
                 f"which runs on {other}: neither place sees the other's runs",
                 hint="give both the same `backend`, or remove the name from `after`",
@@ -252,12 +252,12 @@ def _held(change: Change) -> Change:
     )
 
 
-def _obstacle_check(run: DesiredRun, upstream: _Standing) -> Check:
+def _obstacle_check(run: DesiredRun, upstream: _Standing) -> Diagnostic:
     """The cells of a matrix share one."""
-    return Check(
-        id="upstream_failed",
+    return Diagnostic(
+        code="upstream_failed",
         severity=Severity.WARNING,
-        address=replace(run.address, key=""),
+        address=str(replace(run.address, key="")),
         summary=f"`{run.address.name}` is not launched: it comes after "
         f"`{upstream.address.label}`, {upstream.obstacle}",
         hint=upstream.way_out,

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from shlex import quote
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.last_known import CurrentAttempts
 
 __all__ = ["unseen_checks"]
@@ -14,7 +13,7 @@ _SHOWN = 3  # attempts that are named, where one place does not answer about man
 _ID = "attempt_not_visible"
 
 
-def unseen_checks(planned: Iterable[CurrentAttempts]) -> Iterator[Check]:
+def unseen_checks(planned: Iterable[CurrentAttempts]) -> Iterator[Diagnostic]:
     """The checks about runs that are planned; attempts that are unavailable for the same reason
     share one."""
     silent: dict[str, list[AttemptView]] = {}
@@ -27,7 +26,7 @@ def unseen_checks(planned: Iterable[CurrentAttempts]) -> Iterator[Check]:
         yield _unanswered(views)
 
 
-def _hidden(view: AttemptView) -> Check:
+def _hidden(view: AttemptView) -> Diagnostic:
     """Of an attempt that the platform hides from this user, or that must have ended since."""
     how = f"`{view.ref}` is not visible to `{view.hidden_from}`{_recorded(view)}"
     if view.hidden_from is None:
@@ -39,16 +38,16 @@ def _hidden(view: AttemptView) -> Check:
     if view.overdue:
         counts = "it must have ended, and its result is not known"
         hint = f"`--rerun {quote(str(view.ref.address))}` launches it again; {hint}"
-    return Check(
-        id=_ID,
+    return Diagnostic(
+        code=_ID,
         severity=Severity.INFO,
-        address=view.ref.address,
+        address=str(view.ref.address),
         summary=f"{how}; {counts}: {view.unavailable}",
         hint=hint,
     )
 
 
-def _unanswered(views: list[AttemptView]) -> Check:
+def _unanswered(views: list[AttemptView]) -> Diagnostic:
     """Of attempts that were active when their backend answered last, or when another machine
     recorded them."""
     first = views[0]
@@ -60,10 +59,10 @@ def _unanswered(views: list[AttemptView]) -> Check:
     if named[1:]:
         counts = "they count as active until their ends are known"
         is_over = first.way_out and f"{first.way_out}; so for the others"
-    return Check(
-        id=_ID,
+    return Diagnostic(
+        code=_ID,
         severity=Severity.INFO,
-        address=None if named[1:] else first.ref.address,
+        address=None if named[1:] else str(first.ref.address),
         summary=f"{text} cannot be asked now{_recorded(first)}; {counts}, and nothing is launched "
         f"in place of {'them' if named[1:] else 'it'}: {first.unavailable}",
         hint=is_over,

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.durations import duration
-from sgpu_decl.model.plan import Check
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.estimate import gpus_of
 from sgpu_decl.planning.field_changes import parse
@@ -16,15 +15,15 @@ WORK_LOST = "work_lost"
 
 def work_lost(
     stopped: Sequence[Attempt], attempts: CurrentAttempts, now: datetime
-) -> tuple[Check, ...]:
+) -> tuple[Diagnostic, ...]:
     """Return one check for each active attempt of a run that a change stops: GPUs it holds and
     their time so far, where they are known."""
     unseen = {view.ref for view in attempts.unseen}
     return tuple(
-        Check(
-            id=WORK_LOST,
+        Diagnostic(
+            code=WORK_LOST,
             severity=Severity.WARNING,
-            address=attempt.ref.address,
+            address=str(attempt.ref.address),
             summary=_summary(attempt, None if attempt.ref in unseen else now),
         )
         for attempt in stopped

@@ -6,10 +6,10 @@ https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.model.plan import Check
 from sgpu_decl.views.terminal import count, escape
 
 __all__ = ["check_finding", "render"]
@@ -41,16 +41,10 @@ def render(findings: Sequence[Diagnostic], *, path: Callable[[str], str]) -> str
     return "".join(f"{line}\n" for line in lines)
 
 
-def check_finding(check: Check) -> Diagnostic:
+def check_finding(check: Diagnostic) -> Diagnostic:
     """A check of a plan as a finding that names its run."""
     about = f"`{check.address}`: " if check.address else ""
-    return Diagnostic(
-        code=check.id,
-        severity=check.severity,
-        summary=f"{about}{check.summary}",
-        place=check.place,
-        hint=check.hint,
-    )
+    return replace(check, summary=f"{about}{check.summary}")
 
 
 def _command(command: str, finding: Diagnostic, path: Callable[[str], str]) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.plan import Action, Change, Check, Plan
+from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.views.html import code, page, prose, table
 from sgpu_decl.views.plan_fields import sides
 from sgpu_decl.views.plan_words import (
@@ -87,8 +88,8 @@ def _folded(summary: str, inside: str) -> str:
     return f"<details><summary>{summary}</summary>{inside}</details>"
 
 
-def _check(check: Check) -> str:
-    about = f"{code(str(check.address))}: " if check.address else ""
+def _check(check: Diagnostic) -> str:
+    about = f"{code(check.address)}: " if check.address else ""
     place = f" at {code(str(check.place))}" if check.place else ""
     hint = f"; {prose(check.hint)}" if check.hint else ""
     return f"<b>{check.severity}</b> {about}{prose(check.summary)}{place}{hint}"

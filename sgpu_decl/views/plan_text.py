@@ -6,10 +6,10 @@ from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
+from sgpu_decl.model.plan import Action, Change, FieldChange, Plan, Reason
 from sgpu_decl.planning.first_fields import new_values
 from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
@@ -81,8 +81,8 @@ def render(
         for change in plan.changes
         if change.idle and change.kind is not Kind.ENVIRONMENT and change.cause is None
     )
-    lost = [check for check in plan.checks if check.id == "work_lost"]
-    checks = [check for check in plan.checks if check.id != "work_lost"]
+    lost = [check for check in plan.checks if check.code == "work_lost"]
+    checks = [check for check in plan.checks if check.code != "work_lost"]
     blocks = itertools.chain(
         (
             paper.group(item) if isinstance(item, CellGroup) else paper.change(item, ())
@@ -111,7 +111,7 @@ class _Paper:
     def bold(self, text: str) -> str:
         return paint(text, Colour.BOLD, on=self._colour)
 
-    def change(self, change: Change, lost: Sequence[Check]) -> Iterator[str]:
+    def change(self, change: Change, lost: Sequence[Diagnostic]) -> Iterator[str]:
         yield from self._title(
             self._head(change.action, str(change.address)),
             what(change),
@@ -214,22 +214,22 @@ class _Paper:
         if more > 0:
             yield f"    ({count(more, 'more unchanged run')})"
 
-    def stopping(self, changes: Sequence[Change], lost: Sequence[Check]) -> Iterator[str]:
+    def stopping(self, changes: Sequence[Change], lost: Sequence[Diagnostic]) -> Iterator[str]:
         if not changes:
             return
         yield paint("These changes stop active runs:", Colour.RED, on=self._colour)
         for change in changes:
             yield ""
-            mine = [check for check in lost if check.address == change.address]
+            mine = [check for check in lost if check.address == str(change.address)]
             yield from self.change(change, mine)
 
-    def checks(self, checks: Sequence[Check]) -> Iterator[str]:
+    def checks(self, checks: Sequence[Diagnostic]) -> Iterator[str]:
         for check in checks:
             severity = paint(
                 str(check.severity), _SEVERITY_COLOURS[check.severity], on=self._colour
             )
-            about = f"{escape(str(check.address))}: " if check.address else ""
-            yield f"{severity}[{check.id}]: {about}{escape(check.summary)}"
+            about = f"{escape(check.address)}: " if check.address else ""
+            yield f"{severity}[{check.code}]: {about}{escape(check.summary)}"
             if check.place:
                 yield f"  --> {escape(str(check.place))}"
             if check.hint:

@@ -1,6 +1,6 @@
 """The codes that sgpu can emit, read from its source without running it.
 
-A code enters at a *sink*: the `code` of a `Diagnostic`, the `id` of a `Check`, the `code` of an
+A code enters at a *sink*: the `code` of a `Diagnostic`, or of an
 error. A function that hands one of its parameters on to a sink is a sink itself. A value that
 cannot be followed back to text in the source is listed in `Emitted.unknown`, with its place.
 """
@@ -37,8 +37,6 @@ class Sink:
 _ERROR = frozenset({"error"})
 _SINKS = {
     "Diagnostic": Sink(severity="severity", fixed=_ERROR),
-    "Check": Sink(code="id", severity="severity"),
-    "Contradiction": Sink(fixed=_ERROR),
     "problem": Sink(at=0, fixed=_ERROR),
     "UvWarning": Sink(at=0, fixed=frozenset({"warning"})),
     "UvReport": Sink(fixed=_ERROR, error=True),  # of a plan, and where a build fails

@@ -87,7 +87,7 @@ def codes_of(session: Session, wanted: str) -> list[str]:
     try:
         shown = [found.code for found in session.check().findings]
         if wanted not in shown:
-            shown += [check.id for check in session.plan().plan.checks]
+            shown += [check.code for check in session.plan().plan.checks]
     except InvalidInput as error:
         return [found.code for found in error.diagnostics]
     return shown

@@ -239,7 +239,7 @@ def test_an_interpreter_that_is_not_there_is_said_at_its_place(
 ) -> None:
     (folder / "run.yaml").write_text(RUN.replace("venv/bin", "nowhere/bin"))
     plan = open_file().plan().plan
-    (check,) = (item for item in plan.checks if item.id == "python_missing")
+    (check,) = (item for item in plan.checks if item.code == "python_missing")
     assert str(check.place).endswith("run.yaml:5:31")
     assert not plan.applyable
 
@@ -259,7 +259,7 @@ def test_variables_of_the_shell_lead_no_rank_to_other_packages(
     monkeypatch.setenv("PYTHONUSERBASE", str(folder.parent / "user"))
     plan = apply()
     assert words(open_file()) == ["one", "one"]
-    checks = [item for item in plan.checks if item.id == "python_path_left_out"]
+    checks = [item for item in plan.checks if item.code == "python_path_left_out"]
     assert [str(item.severity) for item in checks] == (["warning"] if value else [])
     assert all("`PYTHONPATH`" in item.summary for item in checks)
 
@@ -274,7 +274,7 @@ def test_a_path_of_the_run_itself_is_kept(
     (folder / "run.yaml").write_text(run.replace("env: {", "env: {variables: {PYTHONPATH: own}, "))
     plan = apply()
     assert words(open_file()) == ["own", "own"]
-    assert not [item for item in plan.checks if item.id == "python_path_left_out"]
+    assert not [item for item in plan.checks if item.code == "python_path_left_out"]
 
 
 @pytest.mark.parametrize("origin", ["snapshot: true", "dependencies: [six]"])
@@ -323,7 +323,9 @@ def test_two_environments_of_one_name_are_refused(
         "  a: {gpus: 1, type: CPU, command: x, env: {snapshot: true}}\n"
     )
     plan = open_file("sgpu.yml").plan().plan
-    assert [check.id for check in plan.checks if check.severity == "error"] == ["two_environments"]
+    assert [check.code for check in plan.checks if check.severity == "error"] == [
+        "two_environments"
+    ]
 
 
 def test_gc_keeps_what_states_refer_to(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.api import PlanOptions, Session
-from sgpu_decl.model.plan import Check
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
 Planned = Callable[..., list[tuple[str, str, str]]]
 
@@ -26,15 +26,15 @@ def checks(
         (folder / "run.yaml").write_text(text)
         (folder / "train.py").write_text(code)
         plan = open_file().plan(PlanOptions()).plan
-        return [_short(check) for check in plan.checks if check.id != "interpreter"]
+        return [_short(check) for check in plan.checks if check.code != "interpreter"]
 
     return planned
 
 
-def _short(check: Check) -> tuple[str, str, str]:
+def _short(check: Diagnostic) -> tuple[str, str, str]:
     place = check.place
     where = f"{place.file.rpartition('/')[2]}:{place.line}" if place else ""
-    return (check.id, str(check.severity), where)
+    return (check.code, str(check.severity), where)
 
 
 def test_packages_that_the_interpreter_lacks(checks: Planned) -> None:

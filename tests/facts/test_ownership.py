@@ -49,7 +49,7 @@ def test_a_renamed_file_is_an_update_without_a_warning(
     apply()
     (folder / "train.yaml").write_bytes((folder / "run.yaml").read_bytes())
     both = open_file("train.yaml").plan(PlanOptions()).plan
-    assert [check.id for check in both.checks] == ["owner_changed"]
+    assert [check.code for check in both.checks] == ["owner_changed"]
 
     (folder / "run.yaml").unlink()
     renamed = open_file("train.yaml").plan(PlanOptions()).plan

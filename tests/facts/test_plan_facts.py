@@ -67,7 +67,7 @@ def test_the_interpreter_is_shown_where_it_runs_the_code_and_recorded_with_the_a
         "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\nmlflow: {enabled: false}\n"
     )
     (check,) = apply().checks
-    assert (check.id, check.severity) == ("interpreter", Severity.INFO)
+    assert (check.code, check.severity) == ("interpreter", Severity.INFO)
     assert f"`{sys.executable}`" in check.summary
     spec = open_file().state_dir / "runs/a/1/spec.json"
     assert json.loads(spec.read_text())["python"] == sys.executable
@@ -88,7 +88,7 @@ def test_a_python_that_is_not_here_is_refused_at_its_place(
         "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\nenv: {python: 3.99}\n"
     )
     (check,) = open_file().plan(PlanOptions()).plan.checks
-    assert (check.id, check.severity) == ("python_missing", Severity.ERROR)
+    assert (check.code, check.severity) == ("python_missing", Severity.ERROR)
     assert check.place is not None
     assert (check.place.line, check.place.column) == (5, 15)
 
@@ -103,14 +103,14 @@ def test_a_module_that_nobody_has_is_warned_of(
     warned = [
         check
         for check in open_file().plan(PlanOptions()).plan.checks
-        if check.id == "module_not_found"
+        if check.code == "module_not_found"
     ]
     assert [item.hint for item in warned] == ["did you mean `training`?"]
 
     # Another path than ours may lead there.
     (folder / "run.yaml").write_text(run + "env: {variables: {PYTHONPATH: /opt/lib}}\n")
     assert "module_not_found" not in {
-        check.id for check in open_file().plan(PlanOptions()).plan.checks
+        check.code for check in open_file().plan(PlanOptions()).plan.checks
     }
 
 
@@ -134,7 +134,7 @@ def test_a_secret_that_cannot_be_resolved_here_is_warned_of_and_refused_at_launc
     plan = session.plan(PlanOptions())
     (check,) = plan.plan.checks
     words = f"secret `TOK` refers to `{reference}`, which {why}"
-    assert (check.id, check.severity) == ("secret_missing", Severity.WARNING)
+    assert (check.code, check.severity) == ("secret_missing", Severity.WARNING)
     assert check.summary == f"{words}: `apply` here would refuse"
     assert check.place is not None
     assert check.place.line == 7
@@ -175,7 +175,7 @@ def test_more_ranks_than_one_machine_starts_are_refused(
     (folder / "run.yaml").write_text(run.format(4097))
     plan = open_file().plan(PlanOptions()).plan
     (check,) = plan.checks
-    assert (check.id, check.severity, plan.applyable) == ("too_many_ranks", Severity.ERROR, False)
+    assert (check.code, check.severity, plan.applyable) == ("too_many_ranks", Severity.ERROR, False)
     assert check.place is not None
     assert (check.place.line, check.place.column) == (2, 7)
 
@@ -213,7 +213,7 @@ def test_a_run_on_another_backend_finds_no_output_of_this_one(
     def said() -> list[str]:
         with open_file() as session:
             checks = session.plan(PlanOptions(rerun=("a",))).plan.checks
-        return [check.summary for check in checks if check.id == "resumes"]
+        return [check.summary for check in checks if check.code == "resumes"]
 
     assert said() == ["it finds the output of `a#1` in SGPU_PREVIOUS_OUTPUT_DIR"]
     (folder / "run.yaml").write_text(f"{text}backend: {{kind: ray, storage: {folder}/shared}}\n")
@@ -245,7 +245,7 @@ def test_only_runs_that_are_launched_are_asked_for_earlier_output(
     def said() -> list[str]:
         with open_file("sgpu.yml") as session:
             checks = session.plan(PlanOptions()).plan.checks
-        return [f"{check.address}: {check.summary}" for check in checks if check.id == "resumes"]
+        return [f"{check.address}: {check.summary}" for check in checks if check.code == "resumes"]
 
     assert (said(), asked) == ([], [])
     (folder / "sgpu.yml").write_text(f"{text}  b: {run}, args: {{lr: 2}}}}\n")

@@ -129,9 +129,9 @@ def test_a_plan_shows_the_cluster_and_its_mistakes_once(
         "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: train.py:main\n"
         "ray: {num_cpus: 3, object_store_memory: 1GB}\nargs: {}\nmatrix: {n: [1, 2]}\n"
     )
-    checks = [check for check in open_file().plan(PlanOptions()).plan.checks if "ray" in check.id]
+    checks = [check for check in open_file().plan(PlanOptions()).plan.checks if "ray" in check.code]
 
-    by_code = {check.id: check for check in checks}
+    by_code = {check.code: check for check in checks}
     assert len(checks) == len(by_code)
     assert {"ray_cluster", "ray_init_elsewhere"} <= by_code.keys()
     assert by_code["ray_cluster"].summary.startswith(
@@ -149,7 +149,7 @@ def test_a_command_that_starts_python_is_checked_as_an_entrypoint_is(
     (folder / "run.yaml").write_text(
         f"name: a\ngpus: 1\ntype: CPU\nmlflow: {{enabled: false}}\ncommand: {command}\nray: true\n"
     )
-    checks = {check.id: check for check in open_file().plan(PlanOptions()).plan.checks}
+    checks = {check.code: check for check in open_file().plan(PlanOptions()).plan.checks}
 
     assert str(checks["ray_init_resources"].place).endswith("train.py:2:1")
 
@@ -174,7 +174,7 @@ def test_the_packages_of_another_interpreter_count(
         "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: train.py:main\n"
         "ray: true\nenv: {python: venv/bin/python}\n"
     )
-    checks = {check.id: check for check in open_file().plan(PlanOptions()).plan.checks}
+    checks = {check.code: check for check in open_file().plan(PlanOptions()).plan.checks}
 
     assert {"ray_missing", "ray_too_old"} & checks.keys() == ({code} if code else set())
     assert (f"Ray {version}" in checks["ray_cluster"].summary) == (version is not None)

@@ -22,7 +22,7 @@ def test_paths_of_a_project_start_at_its_file(project: Path) -> None:
     @distributed(gpus=1, gpu_type="CPU")
     def train() -> None: ...
 
-    checks = {check.id: check.summary for check in train.plan().checks}
+    checks = {check.code: check.summary for check in train.plan().checks}
     assert checks["interpreter"].endswith(f", `{project / 'py' / 'python'}`")
 
 

@@ -99,7 +99,7 @@ def test_a_bundle_that_took_over_a_job_keeps_it(shop: Shop) -> None:
     shop.apply()
     shop.edit(deployment={"kind": "BUNDLE"}, tags={"of": "the bundle"})
     before, plan = shop.job(), shop.plan()
-    assert [check.id for check in plan.checks] == ["managed_by_bundle"]
+    assert [check.code for check in plan.checks] == ["managed_by_bundle"]
     assert not plan.applyable
     shop.apply()
     assert shop.job() == before
@@ -116,7 +116,7 @@ def test_a_job_that_a_bundle_took_over_is_forgotten_and_not_deleted(
         shop.write("project: {name: empty}\n")
     plan = shop.plan(destroy=destroy)
     assert [(one.action, one.destructive) for one in plan.changes] == [(Action.FORGET, False)]
-    assert [(one.id, str(one.severity)) for one in plan.checks] == [
+    assert [(one.code, str(one.severity)) for one in plan.checks] == [
         ("managed_by_bundle", "warning")
     ]
     assert "not deleted there" in plan.checks[0].summary
@@ -150,6 +150,6 @@ def test_a_forgotten_job_is_adopted_again(shop: Shop) -> None:
     job_id, _ = shop.job()
     shop.session().state.remove("job.nightly")
     (check,) = shop.plan().checks
-    assert check.id == "namesake"
+    assert check.code == "namesake"
     shop.session().jobs.adopt("job.nightly", job_id)
     assert shop.plan().changes[0].action is Action.NO_OP

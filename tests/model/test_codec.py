@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.codec import FLAT, UNWRITTEN, BadValue, JsonObject, to_json
+from sgpu_decl.model.codec import BadValue, JsonObject, to_json
 from sgpu_decl.model.jsonable import Json
 
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import Capabilities, Joining
-from sgpu_decl.model.plan import Action, Change, Check, Reason, Upstream
+from sgpu_decl.model.plan import Action, Change, Reason, Upstream
 from sgpu_decl.planning.joined_launches import launch_groups
 from tests.planning.conftest import CAPABILITIES, SPEC
 
@@ -50,12 +51,12 @@ def test_an_upstream_that_the_plan_does_not_launch_is_in_no_group() -> None:
     assert grouped(waiting("b", "a")) == [["b"]]
 
 
-def refused(world: Any, *specs: dict[str, Any], **asked: Any) -> list[Check]:
+def refused(world: Any, *specs: dict[str, Any], **asked: Any) -> list[Diagnostic]:
     """What a plan says of runs of which each comes after the one before it."""
     for at, spec in enumerate(specs):
         world.want(f"r{at}", {**SPEC, **spec}, after=(f"r{at - 1}",) if at else ())
     plan = world.plan(capabilities={**CAPABILITIES, "local": CAN}, **asked)
-    return [check for check in plan.checks if check.id == "cannot_join"]
+    return [check for check in plan.checks if check.code == "cannot_join"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_runs_that_one_run_of_the_platform_can_have_are_not_refused(world: Any, 
 
 def test_runs_that_differ_in_what_is_given_once_for_all(world: Any) -> None:
     (check,) = refused(world, {}, {}, {"budget": "team"})
-    assert check.address == Address.run("r2")
+    assert check.address == "run.r2"
     assert check.summary == (
         "`r0` and `r2` differ in `budget`, and `local` launches them together with one `budget` "
         "for both"

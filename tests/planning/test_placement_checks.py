@@ -7,7 +7,6 @@ from typing import Any
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import Placement
@@ -42,8 +41,7 @@ def test_a_note_points_at_the_field_that_decided(world: Any) -> None:
     places = {"pool": Place("run.yaml", 3, 7)}
     for field, place in (("pool", Place("run.yaml", 3, 7)), (None, None)):
         (check,) = checks(wanting(world, placement(field=field), places=places))
-        run = check.address and check.address.name
-        assert (check.id, check.severity, run) == ("pool", Severity.INFO, "train")
+        assert (check.code, check.severity, check.address) == ("pool", Severity.INFO, "run.train")
         assert (check.summary, check.place) == ("GPUs come on demand", place)
 
 
@@ -52,7 +50,7 @@ def test_one_placement_of_all_runs_is_said_once_and_others_name_their_run(world:
         wanting(world, placement(), name)
     assert [check.address for check in checks(world)] == [None]
     wanting(world, placement("GPUs come from the pool `p-1`", id="p-1"), "d")
-    assert [check.address for check in checks(world)] == [Address.run("a"), Address.run("d")]
+    assert [check.address for check in checks(world)] == ["run.a", "run.d"]
 
 
 def test_a_run_beside_local_ones_is_named(world: Any) -> None:
@@ -60,7 +58,7 @@ def test_a_run_beside_local_ones_is_named(world: Any) -> None:
     (check,) = wanting(world, placement(), "there").plan(
         capabilities={**REMOTE, "local": Capabilities()}
     ).checks  # fmt: skip
-    assert check.address == Address.run("there")
+    assert check.address == "run.there"
 
 
 BEYOND = Diagnostic(code="head_memory", severity=Severity.WARNING, summary="too many")
@@ -84,7 +82,7 @@ class Seats:
 
 
 def summaries(world: Any) -> list[tuple[str | None, str]]:
-    found = [(check.address and check.address.name, check.summary) for check in checks(world)]
+    found = [(check.address and check.address[4:], check.summary) for check in checks(world)]
     return sorted(found, key=lambda item: (item[0] or "", item[1]))
 
 

@@ -25,7 +25,7 @@ F = FailureClass
 
 
 def errors(plan: Plan) -> list[str]:
-    return [check.id for check in plan.checks if check.severity is Severity.ERROR]
+    return [check.code for check in plan.checks if check.severity is Severity.ERROR]
 
 
 def test_a_run_never_launched_is_created(world: Any) -> None:
@@ -69,7 +69,7 @@ def test_a_changed_active_run_is_replaced(world: Any) -> None:
     assert (change.action, change.reason) == (Action.REPLACE, Reason.CONFIG_CHANGED)
     assert change.destructive
     assert (change.attempt, change.launch.stop, change.launch.wait_for) == (8, (7,), ())
-    assert [check.id for check in made.checks] == ["work_lost"]
+    assert [check.code for check in made.checks] == ["work_lost"]
     assert "for 2 h on 2 GPUs: 4.0 GPU hours so far" in made.checks[0].summary
     assert made.applyable
 
@@ -126,7 +126,7 @@ def test_destroy_stops_every_active_attempt_and_names_the_newest(world: Any) -> 
     made = world.plan(destroy=True)
     (change,) = made.changes
     assert (change.launch.stop, change.prior.attempt) == ((5, 6), 6)
-    assert [check.id for check in made.checks] == ["work_lost", "work_lost"]
+    assert [check.code for check in made.checks] == ["work_lost", "work_lost"]
 
 
 def test_an_older_active_attempt_that_computes_the_same_is_adopted(world: Any) -> None:
@@ -274,7 +274,7 @@ def test_an_active_run_taken_out_of_its_project_is_destroyed(world: Any) -> None
     made = world.had(S.RUNNING).plan()
     (change,) = made.changes
     assert (change.action, change.destructive, change.launch.stop) == (Action.DESTROY, True, (7,))
-    assert [check.id for check in made.checks] == ["work_lost"]
+    assert [check.code for check in made.checks] == ["work_lost"]
 
 
 @pytest.mark.parametrize("destroy", [False, True])
@@ -368,7 +368,7 @@ def test_a_finding_of_every_cell_is_said_once(world: Any) -> None:
     for n in range(3):
         world.want(key=f"n={n}", findings=(finding,))
     (check,) = world.plan().checks
-    assert check.address == Address.run("train", "n=0")
+    assert check.address == 'run.train["n=0"]'
 
 
 def test_a_change_names_the_place_in_the_file(world: Any) -> None:

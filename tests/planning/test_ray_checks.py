@@ -25,7 +25,7 @@ def test_the_size_and_the_version_as_far_as_they_are_known(
     world: Any, cluster: RaySize, words: str
 ) -> None:
     (check,) = world.want(ray=cluster).plan().checks
-    assert (check.id, str(check.severity), check.summary) == ("ray_cluster", "info", words)
+    assert (check.code, str(check.severity), check.summary) == ("ray_cluster", "info", words)
 
 
 def test_equal_clusters_are_shown_once_with_their_number(world: Any) -> None:

@@ -87,7 +87,7 @@ def test_what_was_observed_of_an_active_run_goes_along_and_refuses_the_plan(worl
     assert change.prior is not None
     assert change.prior.state is S.STARTING
     (check,) = made.checks
-    assert (check.id, check.address) == ("active_run", NEW)
+    assert (check.code, check.address) == ("active_run", str(NEW))
     assert check.summary == "`old#7` is active: `old` cannot be renamed before it has ended"
     assert "sgpu wait 'old#7'" in str(check.hint)
     assert not made.applyable
@@ -100,7 +100,7 @@ def test_a_run_that_is_active_on_another_machine_is_refused_with_the_reason(worl
         ref=ref, backend="local", state=S.RUNNING, unavailable="it was launched on gpu-1"
     )
     check, unseen = world.plan(renames=RENAMED).checks
-    assert unseen.id == "attempt_not_visible"
+    assert unseen.code == "attempt_not_visible"
     assert check.summary.startswith("`old#7` is active (it was launched on gpu-1): ")
     assert check.hint == (
         "after it has ended, `sgpu apply` where it was launched records that; then plan again"
@@ -111,7 +111,7 @@ def test_a_run_whose_output_is_being_read_is_not_renamed(renamed: World) -> None
     reader = AttemptRef(Address.run("evaluate"), 3)
     made = renamed.plan(renames=RENAMED, needed={AttemptRef(OLD, 7): reader})
     (check,) = made.checks
-    assert check.id == "active_run"
+    assert check.code == "active_run"
     assert check.summary.startswith("`evaluate#3` is active and looks at a folder of `old`:")
 
 
@@ -119,7 +119,7 @@ def test_a_run_whose_output_is_being_read_is_not_renamed(renamed: World) -> None
 def test_two_histories_do_not_become_one(renamed: World, gone: bool) -> None:
     renamed.had(S.SUCCEEDED, "new", gone=gone)
     made = renamed.plan(renames=RENAMED)
-    assert [(check.id, check.address) for check in made.checks] == [("move_refused", NEW)]
+    assert [(check.code, check.address) for check in made.checks] == [("move_refused", str(NEW))]
     assert all(change.moved_from is None for change in made.changes)
     assert not made.applyable
 
@@ -135,7 +135,7 @@ def test_an_old_name_that_is_misspelt_is_a_warning(world: World) -> None:
     world.had(S.SUCCEEDED, "train").had(S.SUCCEEDED, "trial").want("trial").want("new")
     made = world.plan(renames=(Rename(address=NEW, before=Address.run("trian")),))
     (check,) = made.checks
-    assert (check.id, check.severity, check.address) == ("unknown_old_name", "warning", NEW)
+    assert (check.code, check.severity, check.address) == ("unknown_old_name", "warning", str(NEW))
     assert check.hint == "did you mean `renamed_from: train`?"
     assert made.applyable
 
@@ -216,7 +216,7 @@ def likely(world: World, **asked: object) -> list[tuple[str, str, str]]:
     return [
         (str(one.address), one.summary, one.hint or "")
         for one in made.checks
-        if one.id == "likely_rename"
+        if one.code == "likely_rename"
     ]
 
 

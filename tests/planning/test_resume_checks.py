@@ -1,9 +1,9 @@
 """The plan says what a launch with `resume` finds."""
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import DesiredRun
-from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.resume_checks import resume_checks
 
 
@@ -19,7 +19,7 @@ def desired(key: str = "") -> DesiredRun:
     )
 
 
-def checks(found: dict[str, int | None], *others: str) -> tuple[Check, ...]:
+def checks(found: dict[str, int | None], *others: str) -> tuple[Diagnostic, ...]:
     """Those of a matrix whose cells find these attempts; it is not known what the others find."""
     runs = [desired(key) for key in (*found, *others)]
     attempts = {

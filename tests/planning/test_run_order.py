@@ -33,7 +33,7 @@ def changes(world: Any, **asked: Any) -> dict[str, Change]:
 
 
 def checks(world: Any, **asked: Any) -> list[tuple[str, str]]:
-    return [(one.id, one.summary) for one in world.plan(capabilities=CAN, **asked).checks]
+    return [(one.code, one.summary) for one in world.plan(capabilities=CAN, **asked).checks]
 
 
 def test_a_launch_waits_for_the_launch_of_the_same_plan(world: Any) -> None:
@@ -182,7 +182,7 @@ def test_an_attempt_of_another_plan_cannot_be_joined(world: Any) -> None:
     world = want(world).had(S.RUNNING)
 
     (check,) = [
-        one for one in world.plan(capabilities=JOINS).checks if one.id == "upstream_not_joined"
+        one for one in world.plan(capabilities=JOINS).checks if one.code == "upstream_not_joined"
     ]
 
     assert check.summary == (
@@ -200,4 +200,4 @@ def test_what_is_launched_together_or_has_succeeded_is_no_obstacle(
     if before is not None:
         world = world.had(before)
     checks = world.plan(capabilities=JOINS).checks
-    assert "upstream_not_joined" not in {one.id for one in checks}
+    assert "upstream_not_joined" not in {one.code for one in checks}

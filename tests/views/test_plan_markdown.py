@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
@@ -18,7 +18,6 @@ from sgpu_decl.model.plan import (
     Action,
     Cause,
     Change,
-    Check,
     CodeChange,
     EnvironmentChange,
     FieldChange,
@@ -83,10 +82,10 @@ def changes(draw: st.DrawFn) -> Change:
 
 
 checks = st.builds(
-    Check,
-    id=st.sampled_from(["no_gpu", "work_lost"]),
+    Diagnostic,
+    code=st.sampled_from(["no_gpu", "work_lost"]),
     severity=st.sampled_from(Severity),
-    address=st.builds(Address.run, st.just("r"), users_text),
+    address=users_text,
     summary=users_text,
     hint=st.one_of(st.none(), users_text),
     place=st.builds(Place, users_text, st.just(1), st.just(1)),
@@ -158,10 +157,10 @@ def many(count: int, **other: object) -> Plan:
     return a_plan(*creations, stopped, **other)  # type: ignore[arg-type]
 
 
-NO_GPU = Check(
-    id="no_gpu",
+NO_GPU = Diagnostic(
+    code="no_gpu",
     severity=Severity.WARNING,
-    address=Address.run("train"),
+    address=str(Address.run("train")),
     summary="this machine has no GPU",
 )
 
@@ -184,7 +183,7 @@ def test_every_change_is_shown_or_counted_and_what_destroys_comes_first(limit: i
 
 
 def test_fields_are_left_out_before_checks_and_checks_before_changes() -> None:
-    plan = many(60, checks=tuple(replace(NO_GPU, address=Address.run(f"r{n}")) for n in range(60)))
+    plan = many(60, checks=tuple(replace(NO_GPU, address=f"run.r{n}") for n in range(60)))
     whole = markdown(plan, 0)
     assert "see `sgpu show PLAN`" not in whole
     without_fields = markdown(plan, len(whole) - 1)

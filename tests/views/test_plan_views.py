@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
@@ -17,7 +17,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,
     Change,
-    Check,
     CodeChange,
     EnvironmentChange,
     Estimate,
@@ -53,7 +52,7 @@ def run(name: str, action: Action, reason: Reason, **other: object) -> Change:
     )
 
 
-def a_plan(*changes: Change, checks: tuple[Check, ...] = (), **other: object) -> Plan:
+def a_plan(*changes: Change, checks: tuple[Diagnostic, ...] = (), **other: object) -> Plan:
     counts = {str(action): sum(change.action is action for change in changes) for action in Action}
     settings: dict[str, object] = {
         "tool_version": "0.1.0",
@@ -138,16 +137,16 @@ REPLACED = run(
     fields=(changed("gpus", 8, 16, 2, FieldEffect.NEW_ATTEMPT),),
     launch=launch(stop=(2,)),
 )
-LOST = Check(
-    id="work_lost",
+LOST = Diagnostic(
+    code="work_lost",
     severity=Severity.WARNING,
-    address=Address.run("big"),
+    address=str(Address.run("big")),
     summary="`big#2` has been running for 2 h on 8 GPUs: 16.0 GPU hours so far",
 )
-OUTSIDE = Check(
-    id="outside_root",
+OUTSIDE = Diagnostic(
+    code="outside_root",
     severity=Severity.WARNING,
-    address=Address.run("train"),
+    address=str(Address.run("train")),
     summary="`../x.py` lies outside the code root",
     hint="move it inside",
     place=Place("run.yaml", 3, 13),
@@ -202,10 +201,10 @@ NOTHING = a_plan(
 REFUSED = a_plan(
     run("train", Action.REPLACE, Reason.CONFIG_CHANGED, attempt=8, prior=prior(RUNNING)),
     checks=(
-        Check(
-            id="active_run",
+        Diagnostic(
+            code="active_run",
             severity=Severity.ERROR,
-            address=Address.run("train"),
+            address=str(Address.run("train")),
             summary="`train#7` is active, and `on_active` is `error`",
             hint="wait for it or cancel it",
         ),
@@ -344,8 +343,8 @@ def hostile() -> Plan:
         code=CodeChange(digest="d", files=1, bytes=1, changed=(EVIL,)),
         launch=launch(),
     )
-    check = Check(
-        id="c", severity=Severity.ERROR, address=None, summary=EVIL, hint=EVIL, place=None
+    check = Diagnostic(
+        code="c", severity=Severity.ERROR, address=None, summary=EVIL, hint=EVIL, place=None
     )
     return a_plan(change, checks=(check,))
 

@@ -17,9 +17,9 @@ from sgpu_decl.backends.ray.cluster.bundle_counts import TYPE_RESOURCE
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.block import Flag, Positive
-from sgpu_decl.config.cross_field import Contradiction
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Size
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.gpu import type_of_device
 
 __all__ = ["RayOptions"]
@@ -95,7 +95,7 @@ def _usable(resources: Mapping[str, Size | float]) -> Mapping[str, Size | float]
     return resources
 
 
-def _refused_amounts(resources: Mapping[str, Size | float]) -> Iterator[Contradiction]:
+def _refused_amounts(resources: Mapping[str, Size | float]) -> Iterator[Diagnostic]:
     for name, amount in resources.items():
         number = _number(amount)
         if name == "CPU" and isinstance(amount, Size):
@@ -112,7 +112,7 @@ def _refused_amounts(resources: Mapping[str, Size | float]) -> Iterator[Contradi
             summary = "`memory` of `resources_per_rank` is in bytes"
         else:
             continue
-        yield Contradiction(path=(name,), code=code, summary=summary, hint=hint)
+        yield Diagnostic(path=(name,), code=code, summary=summary, hint=hint)
 
 
 def _label_key(key: str) -> str:

@@ -4,7 +4,7 @@ seen where it is kept."""
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.field_difference import FieldDifference
@@ -24,7 +24,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,
     Change,
-    Check,
     CodeChange,
     EnvironmentChange,
     FieldChange,
@@ -51,7 +50,7 @@ _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_
 
 def job_change(
     desired: DesiredJob, observed: ObservedJob, state: State, target: str | None
-) -> tuple[Change, tuple[Check, ...]]:
+) -> tuple[Change, tuple[Diagnostic, ...]]:
     """Return the change of one job and what must be said about it."""
     resource = state.resources.get(desired.address)
     for spec in desired.kept if resource is not None else ():
@@ -73,7 +72,7 @@ def _changed(
     observed: ObservedJob,
     lineage: str,
     target: str | None,
-) -> tuple[Change, tuple[Check, ...]]:
+) -> tuple[Change, tuple[Diagnostic, ...]]:
     handle = handle_of(resource)
     if resource is None or handle is None:
         fields = tuple(_new(desired, path, value) for path, value in leaves(parse(desired.spec)))
@@ -102,7 +101,7 @@ def _changed(
 
 def _kept(
     desired: DesiredJob, resource: Resource, document: str, *, staged: bool
-) -> tuple[Change, tuple[Check, ...]]:
+) -> tuple[Change, tuple[Diagnostic, ...]]:
     live = without_defaults(document, desired.rules, desired.spec, resource.spec)
     ignored = [path for path in desired.ignore_changes if not is_ours(path)]
     spec = _with_ignored(desired, live, ignored)
@@ -326,15 +325,17 @@ def _change(desired: DesiredJob, action: Action, reason: Reason) -> Change:
     )
 
 
-def _namesakes(desired: DesiredJob, observed: ObservedJob, target: str | None) -> Iterator[Check]:
+def _namesakes(
+    desired: DesiredJob, observed: ObservedJob, target: str | None
+) -> Iterator[Diagnostic]:
     if not observed.namesakes:
         return
     first, *more = observed.namesakes
     ids = f"the job {first}" if not more else f"{len(observed.namesakes)} jobs ({first}, …)"
-    yield Check(
-        id="namesake",
+    yield Diagnostic(
+        code="namesake",
         severity=Severity.WARNING,
-        address=desired.address,
+        address=str(desired.address),
         summary=f"`{observed.workspace}` has {ids} of the name `{desired.title}` already, and "
         "apply would make another one",
         hint=f"if it is this one, take it over with `sgpu adopt {desired.address} {first}"
@@ -343,7 +344,7 @@ def _namesakes(desired: DesiredJob, observed: ObservedJob, target: str | None) -
     )
 
 
-def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Check]:
+def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Diagnostic]:
     """What one launch may take: a schedule repeats it."""
     spec = parse(run.spec)
     gpus, hours = gpus_of(spec), worst_hours(spec)
@@ -352,10 +353,10 @@ def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Check]:
     takes = "has no limit on GPU hours"
     if hours is not None:
         takes = f"takes at most {hours:,.6g} GPU hour{'' if hours == 1 else 's'}"
-    yield Check(
-        id="launch_hours",
+    yield Diagnostic(
+        code="launch_hours",
         severity=Severity.INFO,
-        address=desired.address,
+        address=str(desired.address),
         summary=f"each launch {takes}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
         hint=None if hours is not None else f"`timeout` of `{run.address}` is a limit",
         place=place_of(desired.places, f"{RUN}.timeout"),
@@ -364,11 +365,11 @@ def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Check]:
 
 def _elsewhere(
     desired: DesiredJob, handle: JobHandle, observed: ObservedJob, target: str | None
-) -> Check:
-    return Check(
-        id="other_workspace",
+) -> Diagnostic:
+    return Diagnostic(
+        code="other_workspace",
         severity=Severity.ERROR,
-        address=desired.address,
+        address=str(desired.address),
         summary=f"it is the job {handle.id} of `{handle.workspace}`, and the settings here lead to "
         f"`{observed.workspace}`",
         hint="use a target of its own for each workspace; or destroy it there first, or forget it "
@@ -377,11 +378,13 @@ def _elsewhere(
     )
 
 
-def _managed(desired: DesiredJob, handle: JobHandle, manager: str, target: str | None) -> Check:
-    return Check(
-        id="managed_by_bundle",
+def _managed(
+    desired: DesiredJob, handle: JobHandle, manager: str, target: str | None
+) -> Diagnostic:
+    return Diagnostic(
+        code="managed_by_bundle",
         severity=Severity.ERROR,
-        address=desired.address,
+        address=str(desired.address),
         summary=f"the job {handle.id} is managed by {manager}: two tools would change it in turn",
         hint="take it out of there (`databricks bundle deployment unbind KEY`) and remove "
         "`deployment` from its settings if they still have it, or forget it with "
@@ -390,7 +393,7 @@ def _managed(desired: DesiredJob, handle: JobHandle, manager: str, target: str |
     )
 
 
-def _owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Check]:
+def _owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Diagnostic]:
     """Whom the job belongs to and runs as, where that is not who made it: the file says nothing of
     it."""
     who = _mapping(document.get(OWNERSHIP))
@@ -401,10 +404,10 @@ def _owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Check
     if owner and runs_as and runs_as != owner:
         said.append(f"its launches run as `{runs_as}`, and `{owner}` owns it")
     if said:
-        yield Check(
-            id="job_owner_changed",
+        yield Diagnostic(
+            code="job_owner_changed",
             severity=Severity.INFO,
-            address=desired.address,
+            address=str(desired.address),
             summary=f"{'; '.join(said)}: somebody set that in the workspace",
             hint="apply leaves it as it is. Whoever it runs as has to read its files and secrets",
             place=place_of(desired.places, "name"),
@@ -413,16 +416,16 @@ def _owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Check
 
 def _staging_moves(
     desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     """That an apply stages the job in a folder of another user than before."""
     before, after = map(desired.rules.staged_by, (parse(resource.spec), parse(desired.spec)))
     owner = _mapping(document.get(OWNERSHIP)).get("owner")
     if before and after and after not in (before, owner):
         reader = f"its owner `{owner}`" if owner else "its owner"
-        yield Check(
-            id="job_staging_moves",
+        yield Diagnostic(
+            code="job_staging_moves",
             severity=Severity.WARNING,
-            address=desired.address,
+            address=str(desired.address),
             summary=f"the files of the job move from the staging folder of `{before}` to that of "
             f"`{after}`, and its launches run as {reader} and may not read them there",
             hint="name a folder that all may read as `backend.staging`, such as "
@@ -434,7 +437,7 @@ def _staging_moves(
 
 def _strangers(
     desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
-) -> Iterator[Check]:
+) -> Iterator[Diagnostic]:
     """Who else may change the job, where the file says nothing of permissions: they are left alone
     then, and told."""
     specs = (parse(desired.spec), parse(resource.spec))
@@ -450,10 +453,10 @@ def _strangers(
     if names:
         more = len(names) - _SHOWN
         listed = ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        yield Check(
-            id="job_shared",
+        yield Diagnostic(
+            code="job_shared",
             severity=Severity.WARNING,
-            address=desired.address,
+            address=str(desired.address),
             summary=f"{listed} may change the job in the workspace, and the file does not say so",
             hint="say it with `permissions`, such as `permissions: [{level: manage, user: NAME}]`, "
             "which takes it from all others; or take it from them in the workspace",
@@ -461,13 +464,13 @@ def _strangers(
         )
 
 
-def _drift(desired: DesiredJob, paths: list[str]) -> Check:
+def _drift(desired: DesiredJob, paths: list[str]) -> Diagnostic:
     more = len(paths) - _SHOWN
     listed = ", ".join(f"`{path}`" for path in paths[:_SHOWN])
-    return Check(
-        id="live_drifted",
+    return Diagnostic(
+        code="live_drifted",
         severity=Severity.WARNING,
-        address=desired.address,
+        address=str(desired.address),
         summary=f"it was edited in the workspace: {listed}"
         + (f" and {more} more" if more > 0 else ""),
         hint="applying puts back what the file says; to keep an edit, write it into the file, or "

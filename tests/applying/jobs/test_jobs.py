@@ -105,7 +105,7 @@ def test_a_notebook_on_a_gpu_that_the_platform_lacks(
     shop: Shop, kind: str, words: str, hint: str
 ) -> None:
     shop.write(f"jobs:\n  j:\n    notebook: {{path: /Workspace/x, type: {kind}}}\n")
-    (check,) = [item for item in shop.plan().checks if item.id == "no_such_machines"]
+    (check,) = [item for item in shop.plan().checks if item.code == "no_such_machines"]
     assert words in check.summary
     assert hint in str(check.hint)
     assert (check.place.line, check.place.column) == (3, 42)
@@ -162,7 +162,7 @@ def test_edits_in_the_workspace_are_shown_field_by_field_and_taken_back(shop: Sh
     }
     assert all(field.drifted for field in planned.fields)
     (check,) = plan.checks
-    assert (check.id, str(check.severity)) == ("live_drifted", "warning")
+    assert (check.code, str(check.severity)) == ("live_drifted", "warning")
     assert shop.apply().failed == ()
     assert shop.job() == before
     assert change(shop).action is Action.NO_OP
@@ -282,7 +282,7 @@ def test_what_may_not_be_destroyed_is_not(shop: Shop) -> None:
     shop.apply()
     plan = shop.plan(destroy=True)
     assert not plan.applyable
-    assert [check.id for check in plan.checks] == ["prevent_destroy"]
+    assert [check.code for check in plan.checks] == ["prevent_destroy"]
 
 
 def test_a_saved_plan_carries_jobs(shop: Shop) -> None:
@@ -345,10 +345,10 @@ def test_a_name_that_is_taken_is_said_with_the_way_to_take_it_over(shop: Shop) -
     made = shop.api("POST", "2/jobs/create", {"name": "nightly"})
     plan = shop.plan()
     (check,) = plan.checks
-    assert (check.id, str(check.severity)) == ("namesake", "warning")
+    assert (check.code, str(check.severity)) == ("namesake", "warning")
     assert f"`sgpu adopt job.nightly {made['job_id']}`" in (check.hint or "")
     shop.write((shop.folder / "sgpu.yml").read_text() + "targets: {prod: {}}\n")
-    (check,) = (item for item in shop.plan(target="prod").checks if item.id == "namesake")
+    (check,) = (item for item in shop.plan(target="prod").checks if item.code == "namesake")
     assert f"`sgpu adopt job.nightly {made['job_id']} -t prod`" in (check.hint or "")
     shop.apply()
     assert len(shop.jobs()) == 2
@@ -361,7 +361,7 @@ def test_another_workspace_is_not_taken_for_the_first(
     shop.apply()
     monkeypatch.setenv("DATABRICKS_HOST", shop.server.url.replace("127.0.0.1", "localhost"))
     plan = shop.plan()
-    assert [check.id for check in plan.checks] == ["other_workspace"]
+    assert [check.code for check in plan.checks] == ["other_workspace"]
     assert not plan.applyable
     shop.write("project: {name: empty}\n")
     ((_, error),) = shop.apply().failed
@@ -388,7 +388,7 @@ def test_what_cannot_be_kept_is_refused_at_its_place(
     )
     plan = shop.plan(select=("job.*",))
     (check,) = [item for item in plan.checks if str(item.address) == "job.j"]
-    assert (check.id, check.place.line, check.place.column) == (code, 3, line.index(there) + 1)
+    assert (check.code, check.place.line, check.place.column) == (code, 3, line.index(there) + 1)
     assert not plan.applyable
 
 
@@ -418,12 +418,12 @@ def test_a_renamed_job_is_updated_and_not_created(shop: Shop) -> None:
 def test_a_job_that_is_called_otherwise_is_recognised(shop: Shop) -> None:
     shop.apply()
     shop.write(JOB.replace("nightly:", "daily:"))
-    (check,) = (one for one in shop.plan().checks if one.id == "likely_rename")
-    assert check.address == Address(Kind.JOB, "daily")
+    (check,) = (one for one in shop.plan().checks if one.code == "likely_rename")
+    assert check.address == "job.daily"
     assert "`job.nightly` is declared no more, and has the same code and config" in check.summary
     assert "`renamed_from: nightly`" in str(check.hint)
     shop.write(JOB.replace("nightly:", "daily:").replace("30 2", "30 3"))
-    assert "likely_rename" not in {one.id for one in shop.plan().checks}
+    assert "likely_rename" not in {one.code for one in shop.plan().checks}
 
 
 def test_status_and_show_know_jobs(shop: Shop) -> None:
@@ -492,7 +492,7 @@ def test_the_platform_decides_about_words_that_sgpu_does_not_know(
     shop.write(f"jobs:\n  j: {{{job}}}\n")
     plan = shop.plan()
     (check,) = plan.checks
-    assert (check.id, str(check.severity)) == (code, "warning")
+    assert (check.code, str(check.severity)) == (code, "warning")
     assert words in check.summary
     assert "the platform decides" in check.summary
     assert check.place is not None
@@ -517,7 +517,7 @@ def test_a_level_that_is_no_word_of_a_platform_is_refused(shop: Shop, level: str
 def test_a_notebook_that_is_not_there_is_found_at_its_line(shop: Shop) -> None:
     shop.write(JOB.replace("report", "reprot"))
     (check,) = shop.plan().checks
-    assert (check.id, str(check.severity)) == ("notebook_missing", "warning")
+    assert (check.code, str(check.severity)) == ("notebook_missing", "warning")
     assert shop.server.url.partition("//")[2] in check.summary
     assert "/Workspace/Shared/reprot" in check.summary
     assert check.hint == "did you mean `/Workspace/Shared/report`?"
@@ -555,12 +555,12 @@ def test_who_else_may_change_a_job_is_told_by_name(shop: Shop) -> None:
     shop.api("PATCH", f"0/permissions/jobs/{job_id}", {"access_control_list": entries})
     plan = shop.plan()
     (check,) = plan.checks
-    assert (check.id, str(check.severity)) == ("job_shared", "warning")
+    assert (check.code, str(check.severity)) == ("job_shared", "warning")
     assert "`bob@example.org` may change the job" in check.summary
     assert "eve@" not in check.summary
     assert plan.changes[0].action is Action.NO_OP
     shop.write(JOB + "    lifecycle: {ignore_changes: [permissions]}\n")
-    assert "job_shared" not in {one.id for one in shop.plan().checks}
+    assert "job_shared" not in {one.code for one in shop.plan().checks}
     shop.write(JOB + "    permissions: [{level: manage, user: bob@example.org}]\n")
     (change,) = shop.plan().changes
     assert 'permissions.user_name."eve@example.org"' in {one.path for one in change.fields}
@@ -574,12 +574,12 @@ def test_another_owner_or_runner_of_a_job_is_told(shop: Shop) -> None:
     path = f"0/permissions/jobs/{job_id}"
     owner = {"user_name": "bob@example.org", "permission_level": "IS_OWNER"}
     shop.api("PATCH", path, {"access_control_list": [owner]})
-    (check,) = (one for one in shop.plan().checks if one.id == "job_owner_changed")
+    (check,) = (one for one in shop.plan().checks if one.code == "job_owner_changed")
     assert (str(check.severity), str(check.address)) == ("info", "job.nightly")
     assert "`bob@example.org` owns it now" in check.summary
     assert "run as" not in check.summary
     shop.edit(run_as={"user_name": "eve@example.org"})
     plan = shop.plan()
-    (check,) = (one for one in plan.checks if one.id == "job_owner_changed")
+    (check,) = (one for one in plan.checks if one.code == "job_owner_changed")
     assert "its launches run as `eve@example.org`, and `bob@example.org` owns it" in check.summary
     assert plan.changes[0].action is Action.NO_OP

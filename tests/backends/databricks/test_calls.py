@@ -81,7 +81,7 @@ def test_what_is_installed_here_goes_along_unless_the_project_says_otherwise(
     calling = __import__(f"{caller.name}.calling", fromlist=["installed"])
     called = sgpu_decl.distributed(gpus=1, gpu_type="A10", remote=True)(calling.installed)
 
-    (check,) = [item for item in called.plan().checks if item.id == "packages_captured"]
+    (check,) = [item for item in called.plan().checks if item.code == "packages_captured"]
     assert re.search(r": [0-9.]+ k?B, [0-9.]+ k?B of it to stage$", check.summary)
     assert "snapshot: false" in str(check.hint)
     assert list(called.distributed()) == ["carried along"]
@@ -96,7 +96,7 @@ def test_the_platform_checks_the_code_of_a_called_function(caller: Path) -> None
     serving = __import__(f"{caller.name}.serving", fromlist=["work"])
     for launch in (sgpu_decl.ray_launch, sgpu_decl.distributed):
         called = launch(gpus=1, gpu_type="A10", remote=True)(serving.work)
-        checks = {check.id: check for check in called.plan().checks}
+        checks = {check.code: check for check in called.plan().checks}
         assert str(checks["ray_serve"].severity) == "error"
         assert str(checks["ray_serve"].place).endswith("serving.py:4:5")
         assert "`/dbfs/a` is below" in checks["dbfs_path"].summary

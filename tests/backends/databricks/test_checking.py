@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from sgpu_decl.api import Session
-from sgpu_decl.model.plan import Check
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from tests.support import PATIENCE
 
 BASE = "name: hello\ngpus: 2\ntype: A10\nentrypoint: train.py:main\nargs: {n: 3}\n"
 
 
-def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str, Check]:
+def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str, Diagnostic]:
     (project / "run.yaml").write_text(f"{BASE}backend: databricks\n{more}")
-    return {check.id: check for check in session().plan().plan.checks}
+    return {check.code: check for check in session().plan().plan.checks}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_config_that_does_not_go_with_the_platform(
     if more.startswith("gpus"):
         text = BASE.replace("gpus: 2\ntype: A10\n", more) + "backend: databricks\n"
         (project / "run.yaml").write_text(text)
-        found = {item.id: item for item in session().plan().plan.checks}
+        found = {item.code: item for item in session().plan().plan.checks}
     else:
         found = checks(session, project, more)
 
@@ -129,7 +129,7 @@ def test_machines_that_the_workspace_does_not_offer(
         BASE.replace("gpus: 2", "gpus: 8").replace("A10", "B300") + "backend: databricks\n"
     )
 
-    check = {item.id: item for item in session().plan().plan.checks}["accelerator_not_offered"]
+    check = {item.code: item for item in session().plan().plan.checks}["accelerator_not_offered"]
 
     assert "GPU_8xB300" in check.summary
     assert check.place is not None
@@ -144,7 +144,7 @@ def test_gpus_that_an_old_base_lacks_have_a_later_one_by_themselves(
         BASE.replace("gpus: 2", "gpus: 8").replace("A10", "B300") + "backend: databricks\n"
     )
 
-    found = {check.id: check for check in session().plan().plan.checks}
+    found = {check.code: check for check in session().plan().plan.checks}
 
     assert "`gpu-6`" in found["default_base"].summary
     assert "base_without_gpu" not in found
@@ -157,7 +157,7 @@ def test_what_the_workspace_itself_finds_wrong_has_the_place_of_the_field(
         BASE.replace("gpus: 2", "gpus: 2000") + "env: {base: gpu-6}\nbackend: databricks\n"
     )
 
-    check = {item.id: item for item in session().plan().plan.checks}["workspace_refuses"]
+    check = {item.code: item for item in session().plan().plan.checks}["workspace_refuses"]
 
     assert "at most 1024" in check.summary
     assert check.place is not None
@@ -185,7 +185,7 @@ def test_a_plan_without_its_workspace_warns_once(
 ) -> None:
     monkeypatch.delenv("DATABRICKS_HOST")
 
-    (found,) = [check for check in session().plan().plan.checks if check.id == "no_workspace"]
+    (found,) = [check for check in session().plan().plan.checks if check.code == "no_workspace"]
 
     assert str(found.severity) == "warning"
     assert "a launch there would fail" in found.summary
@@ -221,7 +221,7 @@ def test_an_answer_of_the_validation_blocks_only_where_it_names_a_field(
 
     plan = session().plan().plan
 
-    (check,) = [item for item in plan.checks if item.id == "workspace_refuses"]
+    (check,) = [item for item in plan.checks if item.code == "workspace_refuses"]
     assert (check.severity, plan.applyable) == (severity, severity == "warning")
     assert words in check.summary
 

@@ -194,7 +194,7 @@ def test_an_apply_waits_for_a_slow_login_and_says_so_where_a_plan_goes_on_withou
     opened.stage(plan, progress=told)
     applied = opened.apply(plan)
 
-    (check,) = [item for item in plan.plan.checks if item.id == "host_unreachable"]
+    (check,) = [item for item in plan.plan.checks if item.code == "host_unreachable"]
     assert "`apply` asks again, and waits up to 60 s" in check.summary
     assert "fail" not in check.summary
     assert not plan.plan.complete

@@ -30,7 +30,7 @@ def test_permissions_reach_the_experiment_before_the_run_is_there(
         file.write(SHARED)
     opened = session()
     plan = opened.plan()
-    check = {item.id: item for item in plan.plan.checks}["experiment_shared"]
+    check = {item.code: item for item in plan.plan.checks}["experiment_shared"]
     assert (str(check.severity), check.place and check.place.line) == ("info", 10)
     assert "`/Shared/team/exp`" in check.summary
     assert "`users` CAN_READ, `eve@example.org` CAN_EDIT" in check.summary

@@ -75,7 +75,7 @@ def test_a_folder_that_is_missing_is_said_by_plan_and_made_by_apply(
         file.write("mlflow: {experiment: /Shared/team/deep/exp}\n")
     opened = session()
     plan = opened.plan()
-    check = {item.id: item for item in plan.plan.checks}["experiment_folder_missing"]
+    check = {item.code: item for item in plan.plan.checks}["experiment_folder_missing"]
     assert (str(check.severity), check.place and check.place.line) == ("info", 9)
     assert "/Workspace/Shared/team/deep" in check.summary
 
@@ -85,7 +85,7 @@ def test_a_folder_that_is_missing_is_said_by_plan_and_made_by_apply(
     opened.record_ended()
     assert status.state is AttemptState.SUCCEEDED
     assert WorkspaceClient().experiments.get_by_name("/Shared/team/deep/exp").experiment
-    assert "experiment_folder_missing" not in {item.id for item in session().plan().plan.checks}
+    assert "experiment_folder_missing" not in {item.code for item in session().plan().plan.checks}
     before = looks(server, token)
     session().plan()
     assert looks(server, token) == before, "it is remembered"
@@ -158,6 +158,6 @@ def test_a_file_where_the_folder_should_be_is_refused_by_plan(
     WorkspaceClient().workspace.mkdirs("/Shared")
     (tenant / "Workspace" / "Shared" / "notes").write_text("not a folder")
 
-    check = {item.id: item for item in session().plan().plan.checks}["experiment_folder_taken"]
+    check = {item.code: item for item in session().plan().plan.checks}["experiment_folder_taken"]
 
     assert (str(check.severity), check.place and check.place.line) == ("error", 9)

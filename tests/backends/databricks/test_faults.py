@@ -89,7 +89,7 @@ def test_a_clock_that_is_hours_away_changes_nothing_but_is_said(
 
     with clock.ahead(hours * 3600):
         opened = session()
-        (check,) = [item for item in opened.plan().plan.checks if item.id == "clock_differs"]
+        (check,) = [item for item in opened.plan().plan.checks if item.code == "clock_differs"]
         ref = launched(opened)
         followed = [
             log for log in opened.runs.logs(ref, ranks=(1,), follow=True) if log is not None
@@ -351,7 +351,7 @@ backend: databricks
     opened = session()
     plan = opened.plan()
     assert "multi_node_preview" in {
-        check.id for check in plan.plan.checks if str(check.severity) == "info"
+        check.code for check in plan.plan.checks if str(check.severity) == "info"
     }
     ((_, error),) = opened.apply(plan).failed
     assert "nobody" in error.message

@@ -188,7 +188,7 @@ def test_changed_code_alone_is_the_reason_and_is_sent(shop: Shop) -> None:
 def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Shop) -> None:
     plan = shop.plan()
     assert [str(change.address) for change in plan.changes] == ["job.nightly"]
-    (check,) = [item for item in plan.checks if item.id == "launched_by_job"]
+    (check,) = [item for item in plan.checks if item.code == "launched_by_job"]
     assert str(check.address) == "run.train"
     assert plan.complete
     with pytest.raises(Usage, match="names a job"):
@@ -206,7 +206,7 @@ def test_a_job_does_not_know_which_output_its_run_reads(shop: Shop) -> None:
     first += "env: {base: gpu-6}, backend: databricks}\n"
     shop.write("sgpu.yml", "jobs:\n", f"{first}jobs:\n")
     shop.write("sgpu.yml", "args: {n: 3}", "args: {n: '${run.first.output}'}\n    after: [first]")
-    (check,) = [item for item in shop.plan().checks if item.id == "run_refused"]
+    (check,) = [item for item in shop.plan().checks if item.code == "run_refused"]
     assert "a job does not know which output `${run.first.output}` is" in check.summary
     assert check.place is not None
 
@@ -214,7 +214,7 @@ def test_a_job_does_not_know_which_output_its_run_reads(shop: Shop) -> None:
 def test_of_a_run_that_several_jobs_launch_all_are_named(shop: Shop) -> None:
     with (shop.folder / "sgpu.yml").open("a") as file:
         file.write("  hourly: {run: train, trigger: {every: 1h}}\n")
-    (check,) = [item for item in shop.plan().checks if item.id == "launched_by_job"]
+    (check,) = [item for item in shop.plan().checks if item.code == "launched_by_job"]
     assert check.summary == "`job.nightly` and `job.hourly` launch it, `apply` does not"
 
 

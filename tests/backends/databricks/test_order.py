@@ -210,7 +210,7 @@ def test_a_waiting_run_says_so_is_cancelled_alone_and_holds_back_a_later_apply(
     assert evaluate.state is AttemptState.CANCELLED
     assert opened.runs.status(refs["train"]).state is AttemptState.RUNNING
     again = pipeline().plan(PlanOptions(rerun=("run.evaluate",)))
-    assert "upstream_not_joined" in {one.id for one in again.plan.checks}
+    assert "upstream_not_joined" in {one.code for one in again.plan.checks}
     gate.touch()
     (train,) = ended(opened, refs["train"])
     assert train.state is AttemptState.SUCCEEDED
@@ -343,7 +343,7 @@ def test_runs_that_differ_in_what_belongs_to_both_are_refused_at_their_place(
     pipeline: Open, declare: Declare
 ) -> None:
     declare({"budget": POLICY})
-    (found,) = [one for one in pipeline().plan().plan.checks if one.id == "cannot_join"]
+    (found,) = [one for one in pipeline().plan().plan.checks if one.code == "cannot_join"]
     assert found.summary.startswith("`train` and `evaluate` differ in `budget`")
     assert found.place is not None
 

@@ -159,7 +159,7 @@ def test_the_plan_says_what_a_retry_may_cost(
 ) -> None:
     write(project, FAILING, more)
 
-    check = {item.id: item for item in session().plan().plan.checks}["retry_cost"]
+    check = {item.code: item for item in session().plan().plan.checks}["retry_cost"]
 
     assert str(check.severity) == "info"
     assert words in check.summary
@@ -173,4 +173,4 @@ def test_ranks_that_start_again_on_their_nodes_cost_no_new_ones(
 ) -> None:
     write(project, FAILING, more)
 
-    assert "retry_cost" not in {check.id for check in session().plan().plan.checks}
+    assert "retry_cost" not in {check.code for check in session().plan().plan.checks}

@@ -408,7 +408,7 @@ def test_nothing_waits_in_line_on_the_platform(session: Opened, project: Path) -
 
     plan = session().plan(PlanOptions(on_active="queue")).plan
 
-    assert [check.id for check in plan.checks if check.severity == "error"] == ["cannot_queue"]
+    assert [check.code for check in plan.checks if check.severity == "error"] == ["cannot_queue"]
     opened.runs.cancel(ref)
     opened.runs.wait([ref], timeout=PATIENCE)
 

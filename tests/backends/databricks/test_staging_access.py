@@ -25,9 +25,9 @@ def staged_at(project: Path, folder: str) -> None:
 
 def said(session: Callable[[], Session]) -> dict[str, tuple[str, int | None]]:
     return {
-        check.id: (str(check.severity), check.place.line if check.place else None)
+        check.code: (str(check.severity), check.place.line if check.place else None)
         for check in session().plan().plan.checks
-        if check.id.startswith("staging")
+        if check.code.startswith("staging")
     }
 
 
@@ -95,7 +95,7 @@ def test_a_volume_for_artifacts_that_is_missing(
         return [
             check.place.line if check.place else None
             for check in checks
-            if check.id == "artifact_volume_missing"
+            if check.code == "artifact_volume_missing"
         ]
 
     assert places() == [9]

@@ -103,7 +103,7 @@ def test_who_holds_the_room_is_asked_together_with_the_attempts(
 
     plan = planned(project)
 
-    held = [check.summary for check in plan.checks if check.id == "not_now"]
+    held = [check.summary for check in plan.checks if check.code == "not_now"]
     assert held, plan.checks
     assert "`run.one#1`, `run.three#1`, `run.two#1`" in held[0]
     assert len(cluster.requests) <= 5, cluster.requests

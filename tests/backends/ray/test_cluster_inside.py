@@ -88,7 +88,7 @@ def opened(outer: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def _ended(opened: Session) -> AttemptRef:
     """Apply the run, see that it says what it waits for, and wait for its end."""
     prepared = opened.plan()
-    (check,) = [check for check in prepared.plan.checks if check.id == "ray_cluster"]
+    (check,) = [check for check in prepared.plan.checks if check.code == "ray_cluster"]
     assert check.summary.startswith("Ray cluster: 2 nodes, 4 CPUs")
     (ref,) = opened.apply(prepared).launched
     waited_for = set()

@@ -13,7 +13,8 @@ from sgpu_decl.backends.ray.placement import RayPlacement
 from sgpu_decl.backends.ray.planning.cluster_checks import cluster_findings
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.model.plan import Check, Plan
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.model.plan import Plan
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.backends.ray.answers import Answers, answering, recorded
 from tests.mounts import bound, mount
@@ -62,8 +63,8 @@ def planned(project: Path, cluster: Answers) -> Planned:
     return plan
 
 
-def checks(plan: Plan) -> dict[str, Check]:
-    return {check.id: check for check in plan.checks}
+def checks(plan: Plan) -> dict[str, Diagnostic]:
+    return {check.code: check for check in plan.checks}
 
 
 def placement(plan: Plan) -> RayPlacement:
@@ -411,11 +412,11 @@ runs:
 def test_runs_in_order_need_the_same_storage_or_both_none(project: Path, cluster: Answers) -> None:
     url = cluster.url
 
-    def found(text: str) -> dict[str, Check]:
+    def found(text: str) -> dict[str, Diagnostic]:
         (project / "sgpu.yml").write_text(text.replace("URL", url))
         with Session.open(Location(project=project)) as session:
             plan = session.plan().plan
-        return {one.id: one for one in plan.checks if one.severity == "error"}
+        return {one.code: one for one in plan.checks if one.severity == "error"}
 
     shared = f"URL, storage: {project}"
     assert found(PIPELINE) == found(PIPELINE.replace("URL", shared)) == {}
@@ -434,7 +435,7 @@ def test_what_fits_is_silent(planned: Planned) -> None:
 
 def test_several_runs_count_the_room_together(planned: Planned) -> None:
     plan = planned(2, more="matrix: {n: [1, 2, 3, 4, 5]}\nargs: {}\n", backend=HALF)
-    (found,) = (check for check in plan.checks if check.id == "ray_placement")
+    (found,) = (check for check in plan.checks if check.code == "ray_placement")
     assert found.summary.endswith("; 1 of 5 runs fit at once")  # the head has one CPU left
 
 
@@ -457,7 +458,7 @@ def test_runs_of_several_shapes_count_the_room_together(project: Path, cluster: 
         (project / "sgpu.yml").write_text(text.replace("BACKEND", backend))
         with Session.open(Location(project=project)) as session:
             made = session.plan().plan.checks
-        return [(one.id, one.address.name if one.address else None, one.summary) for one in made]
+        return [(one.code, one.address, one.summary) for one in made]
 
     shared = f"1 of 3 runs on `{cluster.url}` fit at once"
     assert ("ray_placement", None, shared) in found(SHAPES)

@@ -10,7 +10,6 @@ from sgpu_decl.backends.databricks.api.sdk_errors import without_refusals
 from sgpu_decl.backends.databricks.bases import all_bases
 from sgpu_decl.backends.databricks.planning.catalog import kind_of
 from sgpu_decl.backends.databricks.planning.databricks_config_rules import unknown_levels
-from sgpu_decl.backends.job_backend import JobFinding
 from sgpu_decl.config.job import Job, Notebook
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
@@ -19,24 +18,24 @@ from sgpu_decl.environments.package_lists.base_environments import unlisted_base
 _NOTEBOOK = "NOTEBOOK"
 
 
-def job_findings(connection: Connection, job: Job) -> Iterator[JobFinding]:
+def job_findings(connection: Connection, job: Job) -> Iterator[Diagnostic]:
     """The findings about a job.
 
     Raises:
         BackendError: the workspace does not answer.
     """
     for finding in unknown_levels(job.permissions, {}):
-        yield JobFinding(field="permissions", finding=finding)
+        yield replace(finding, path=("permissions",))
     notebook = job.notebook
     if notebook is None:
         return
     if notebook.base is not None and notebook.base not in {base.name for base in all_bases()}:
         finding = unlisted_base(notebook.base, None, all_bases())
-        yield JobFinding(field="notebook.base", finding=finding)
+        yield replace(finding, path=("notebook", "base"))
     with without_refusals():  # who may not look does not know that it is missing
         found = _notebook(connection, notebook)
         if found is not None:
-            yield JobFinding(field="notebook.path", finding=found)
+            yield replace(found, path=("notebook", "path"))
 
 
 def _notebook(connection: Connection, notebook: Notebook) -> Diagnostic | None:

@@ -22,11 +22,12 @@ from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, present
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, JobFinding, ListedJob
+from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.config.job import Job
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import OWNERSHIP, PERMISSIONS
 from sgpu_decl.model.job_view import JobLaunch
@@ -75,7 +76,7 @@ class WorkspaceJobs:
         title = str(applied.spec.get("name", "")) if applied is not None else ""
         return describe(job, name, mode, user, staged, title)
 
-    def findings(self, job: Job) -> Iterator[JobFinding]:
+    def findings(self, job: Job) -> Iterator[Diagnostic]:
         return job_findings(self._connection, job)
 
     def located(
