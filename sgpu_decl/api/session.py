@@ -13,6 +13,7 @@ from sgpu_decl.facts.location import (
     current_folder,
 )
 from sgpu_decl.facts.project import Project, now
+from sgpu_decl.facts.shell_commands import complete
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import BASE
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.event import ApplyEvent
     from sgpu_decl.model.field_origin import FieldOrigin
     from sgpu_decl.model.known_environment import Environment
+    from sgpu_decl.model.plan import Plan
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.proposal import Proposal
     from sgpu_decl.model.step_progress import Progress
@@ -216,10 +218,15 @@ class Session:
         owners = [item.owner for address, item in resources if address.name == name]
         refuse_declared(name, self._project, owners)
 
-    def shell_command(self, words: str) -> str:
-        """A command about this project and target that works in the current folder, in backticks:
-        `sgpu logs 'train#1' -t prod`."""
-        return self._project.shell_command(words)
+    def complete(self, text: str) -> str:
+        """A text with its commands in backticks made complete: they work in the current folder,
+        about this project and target (`sgpu logs 'train#1' -t prod`)."""
+        return complete(text, self._project)
+
+    def with_complete_hints(self, plan: "Plan") -> "Plan":
+        """A plan to be shown: the commands in the hints of its checks are complete."""
+        checks = (replace(one, hint=one.hint and self.complete(one.hint)) for one in plan.checks)
+        return replace(plan, checks=tuple(checks))
 
     # Planning
 

@@ -176,7 +176,6 @@ def _plan(
         declared={replace(one.address, key="") for one in gathered.desired}
         | gathered.jobs.addresses,
         owner=owner,
-        target=request.target,
         needed=needed,
     )
     return planner.plan(

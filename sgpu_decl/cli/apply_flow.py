@@ -9,6 +9,7 @@ from sgpu_decl.cli.approval import approve
 from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.event_file import NO_EVENTS, EventFile
 from sgpu_decl.cli.interrupts import Signals
+from sgpu_decl.cli.next_steps import plan_object
 from sgpu_decl.cli.options import rank_count, refuse_ranks
 from sgpu_decl.cli.plan_errors import failed_runs_error, plan_error
 from sgpu_decl.cli.run_endings import FollowEnd, await_stops, outcome_error, show_endings
@@ -150,7 +151,7 @@ def _show(
     plan = prepared.plan
     error = plan_error(plan)
     if error is not None and settings.json:
-        answer({"plan": prepared.to_json()}, error=error)
+        answer({"plan": plan_object(prepared)}, error=error)
         return error
     if not settings.json:
         show(plan_text(plan, out), nl=False)
@@ -279,7 +280,7 @@ def _answer(
 ) -> None:
     if settings.json:
         data: Json = {
-            "plan": prepared.to_json(),
+            "plan": plan_object(prepared),
             "attempts": [str(ref) for ref in refs],
             "attached": not settings.detach and end is FollowEnd.ENDED,
             "runs": status_objects(views),
@@ -291,22 +292,21 @@ def _answer(
     elif not settings.detach and end is not FollowEnd.DETACHED:
         show_endings(session, views, shown=settings.ranks)
     if refs and settings.detach:
-        note(_follow_hint(session, refs, [str(view.ref) for view in views if view.state.active]))
+        note(_follow_hint(refs, [str(view.ref) for view in views if view.state.active]))
     if error is not None and end is not FollowEnd.DETACHED:
         show_error(error)
 
 
-def _follow_hint(session: "Session", refs: tuple[AttemptRef, ...], active: list[str]) -> str:
+def _follow_hint(refs: tuple[AttemptRef, ...], active: list[str]) -> str:
     """Where to look. `active` are those of several that have not ended by now."""
     if len(refs) == 1:
         name = shlex.quote(refs[0].address.label)
-        return f"follow with {session.shell_command(f'logs -f {name}')}"
+        return f"follow with `sgpu logs -f {name}`"
     names = {ref.address.name for ref in refs}  # that of a matrix follows all its cells
     first = refs[0].address.name  # others may come after it
-    logs = session.shell_command(f"logs -f {first}")
     of_one = " for one of them" if len(names) > 1 else ""
     if len(active) == len(refs):
         going_on = "they go on"
     else:
         going_on = f"{len(active):,} of them go on" if active else "all have ended"
-    return f"{going_on}: see {session.shell_command('status')}, and {logs}{of_one}"
+    return f"{going_on}: see `sgpu status`, and `sgpu logs -f {first}`{of_one}"

@@ -3,19 +3,20 @@
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.commands import examples
+from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.probe import probe_findings, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 from sgpu_decl.model.doctor_finding import Grade
 from sgpu_decl.model.probe import ProbeOptions
-from sgpu_decl.model.target import target_option
 from sgpu_decl.views.doctor_report import report_text
 from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
 from sgpu_decl.views.terminal import count
@@ -166,7 +167,7 @@ def _kept(
             yield finding
     written = session.doctor.keep(kind, results, profile, only=only)
     if written is not None:
-        target = target_option(session.target)
+        target = "" if session.target is None else f" -t {session.target}"
         note(f"profile: `{written}`; `sgpu dev workspace --profile FILE` behaves like it")
         note(f"`sgpu doctor report{target}` prints this without names, for an issue")
 
@@ -182,9 +183,9 @@ def _report(findings: "Iterable[Finding]", output: str, project: str | None) -> 
     """
     results = []
     for finding in findings:
-        results.append(finding)
+        results.append(replace(finding, hint=finding.hint and complete(finding.hint)))
         if output == "text":
-            show(finding_text(finding, colour=takes_colour(sys.stdout)))
+            show(finding_text(results[-1], colour=takes_colour(sys.stdout)))
     failure = _failure(results)
     if output == "json":
         answer({"project": project, **findings_json(results)}, error=failure)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl import __version__
+from sgpu_decl.cli.next_steps import complete_plan, plan_object
 from sgpu_decl.cli.terminal_output import note, now
 from sgpu_decl.errors import Interrupted, SgpuError
 from sgpu_decl.system_errors import error_text
@@ -51,8 +52,8 @@ class EventFile:
             return
         from sgpu_decl.views.github_commands import check_finding
 
-        self._write("plan", {"plan": prepared.to_json()})
-        self.diagnostics([check_finding(check) for check in prepared.plan.checks])
+        self._write("plan", {"plan": plan_object(prepared)})
+        self.diagnostics([check_finding(check) for check in complete_plan(prepared.plan).checks])
 
     def change(self, event: "ApplyEvent") -> None:
         if self._file is None:

@@ -17,7 +17,7 @@ from sgpu_decl.cli.file_options import (
     strict_option,
     words_argument,
 )
-from sgpu_decl.cli.next_steps import complete_plan
+from sgpu_decl.cli.next_steps import complete_plan, plan_object
 from sgpu_decl.cli.options import (
     ProjectSource,
     limit_option,
@@ -28,7 +28,7 @@ from sgpu_decl.cli.terminal_output import annotate, answer, note, now, plan_text
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
-    from sgpu_decl.api import Prepared, Session
+    from sgpu_decl.api import Prepared
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
     from sgpu_decl.model.proposal import Proposal
@@ -148,7 +148,7 @@ def command(
         # Before anything is shown: if it fails, its error is the one answer of `-o json`.
         proposal = session.propose(prepared, link=propose_link) if proposing else None
         if output == "json":
-            data = prepared.to_json()
+            data: dict[str, Json] = plan_object(prepared)
             if blame:
                 from sgpu_decl.views.blame_text import with_origins
 
@@ -163,20 +163,21 @@ def command(
             if error is not None:
                 show_error(error)
         if proposing:
-            note(_proposed_words(proposal, session))
+            note(_proposed_words(proposal))
         if out is not None and error is None:
             note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
         return stream.ended(error, 2 if detailed_exitcode and has_changes(plan) else 0)
 
 
-def _proposed_words(proposal: "Proposal | None", session: "Session") -> str:
+def _proposed_words(proposal: "Proposal | None") -> str:
     if proposal is None:
         return "nothing would change: there is nothing to propose"
-    command = session.shell_command("apply --reviewed")
     if len(proposal.effects) == 1:
-        return f"proposed 1 change: once it is reviewed, apply it with {command}"
+        return "proposed 1 change: once it is reviewed, apply it with `sgpu apply --reviewed`"
     count = f"{len(proposal.effects):,}"
-    return f"proposed {count} changes: once they are reviewed, apply them with {command}"
+    return (
+        f"proposed {count} changes: once they are reviewed, apply them with `sgpu apply --reviewed`"
+    )
 
 
 def _files_json(prepared: "Prepared") -> "list[Json]":

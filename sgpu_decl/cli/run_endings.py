@@ -53,7 +53,7 @@ def await_stops(
         if signals.any:
             raise Interrupted(
                 "left while runs are being stopped",
-                hint=f"they go on stopping: see {session.shell_command('status')}",
+                hint="they go on stopping: see `sgpu status`",
             )
 
     session.runs.wait(stopping, tick=look)
@@ -119,7 +119,7 @@ def outcome_error(
         cancelled = end is FollowEnd.CANCELLED
         return Interrupted(
             "cancelled" if cancelled else "detached before the runs ended",
-            hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",
+            hint=None if cancelled else "the runs go on: see `sgpu status`",
         )
     unseen = [view for view in views if view.unavailable and (view.state.active or view.overdue)]
     bad = [
@@ -139,8 +139,7 @@ def outcome_error(
     skipped = len(bad) - len(started)
     return RunFailed(
         f"{text}{f', and {skipped:,} after it skipped' if skipped else ''}",
-        hint="the output of all ranks: "
-        + session.shell_command(f"logs {shlex.quote(started[0])} --rank all"),
+        hint=f"the output of all ranks: `sgpu logs {shlex.quote(started[0])} --rank all`",
     )
 
 
@@ -152,6 +151,6 @@ def _unfollowed(session: "Session", view: "AttemptView") -> SgpuError:
         return error
     return BackendError(
         f"`{view.ref}` could not be followed: {view.unavailable}",
-        hint=f"it answers again: {session.shell_command(f'wait {shlex.quote(str(view.ref))}')}",
+        hint=f"it answers again: `sgpu wait {shlex.quote(str(view.ref))}`",
         code="launched_elsewhere",
     )

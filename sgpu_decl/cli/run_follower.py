@@ -103,19 +103,18 @@ def attach(
                         screen.note("cancelling, press again to leave at once")
                         follower.cancel()
                     case InterruptDecision.DETACH | InterruptDecision.LEAVE:
-                        screen.note(f"detached: the run goes on; see {_commands(session, refs)}")
+                        screen.note(f"detached: the run goes on; see {_commands(refs)}")
                         return FollowEnd.DETACHED
                     case InterruptDecision.GO_ON:
                         pass
         except BackendError:
             screen.note(
-                "the run may go on, but its backend does not answer: see "
-                f"{_commands(session, refs)}"
+                f"the run may go on, but its backend does not answer: see {_commands(refs)}"
             )
             raise
     return FollowEnd.CANCELLED if interrupts.cancelling else FollowEnd.ENDED
 
 
-def _commands(session: "Session", refs: Sequence[AttemptRef]) -> str:
+def _commands(refs: Sequence[AttemptRef]) -> str:
     name = shlex.quote(refs[0].address.label)
-    return f"{session.shell_command('status')} and {session.shell_command(f'logs -f {name}')}"
+    return complete(f"`sgpu status` and `sgpu logs -f {name}`")

@@ -94,8 +94,8 @@ def _note_run_of_that_name(source: ProjectSource, name: str) -> None:
         address = session.runs.find(name)[0].address
     except SgpuError:  # there is no such run, or no state that can be read: a plan needs neither
         return
-    run = session.shell_command(f"show {shlex.quote(str(address))}")
-    note(f"note: this is the saved plan `{name}`; see the run with {run}")
+    run = f"sgpu show {shlex.quote(str(address))}"
+    note(f"note: this is the saved plan `{name}`; see the run with `{run}`")
 
 
 def _show_job(session: "Session", name: str, output: str) -> int:

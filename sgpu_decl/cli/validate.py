@@ -37,7 +37,9 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
                 "jobs": [str(job.address) for job in validated.loaded.jobs],
                 "included": list(validated.loaded.included),
                 "targets": list(validated.targets),
-                "diagnostics": [finding.to_json() for finding in validated.findings],
+                "diagnostics": [
+                    complete_finding(finding).to_json() for finding in validated.findings
+                ],
             }
         )
         return 0

@@ -69,8 +69,7 @@ def check_attempts(project: Project, state: State) -> Iterator[Finding]:
             yield warn(
                 _ATTEMPTS,
                 f"the supervisor of {attempt.ref} has been silent since {since}",
-                project.shell_command(f"cancel '{attempt.ref}'")
-                + " ends the attempt, by force if necessary",
+                f"`sgpu cancel '{attempt.ref}'` ends the attempt, by force if necessary",
             )
     for ref in lost_refs:
         yield warn(

@@ -28,7 +28,7 @@ from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail, ok
-from sgpu_decl.model.target import BASE, target_option
+from sgpu_decl.model.target import BASE
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["check_machine"]
@@ -69,11 +69,11 @@ def _checks(
     if project.in_project:
         home, base = project.state_dir.parent, yaml_folder(project)
         yield "mlflow", check_tracking_stores(runs, home=home, base=base, environ=os.environ)
-        yield "state", check_state(project.states, target_option(project.target))
+        yield "state", check_state(project.states)
         if project.target is None:
             for name in project.states.targets():
                 if name != BASE:
-                    yield "state", check_state(project.states.of_target(name), target_option(name))
+                    yield "state", check_state(project.states.of_target(name), f" -t {name}")
         state = readable_state(project.states)
     states = () if state is None else (state,)
     yield "clock", check_clock(states)
@@ -101,7 +101,7 @@ def _file(project: Project) -> tuple[Finding, tuple[LoadedRun, ...]]:
     except InvalidInput as error:
         errors = [finding for finding in error.diagnostics if finding.severity is Severity.ERROR]
         first = f": {errors[0].summary}" if errors else ""
-        hint = project.shell_command(f"validate {file}") + " shows all of it"
+        hint = f"`sgpu validate {file}` shows all of it"
         return fail("file", f"{error.message}{first}", hint), ()
     except SgpuError as error:
         return fail("file", error.message, error.hint), ()

@@ -22,9 +22,9 @@ def readable_state(store: StateStore) -> State | None:
         return None
 
 
-def check_state(store: StateStore, option: str) -> Iterator[Finding]:
+def check_state(store: StateStore, option: str = "") -> Iterator[Finding]:
     """Args:
-    option: names the target on a command line, empty for none.
+    option: names the target on a command line, where it is not that of the project.
     """
     try:
         state = store.read()

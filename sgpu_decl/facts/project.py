@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.errors import BackendError, InvalidInput, NotFound, SgpuError
+from sgpu_decl.errors import BackendError, NotFound, SgpuError
 from sgpu_decl.facts.location import (
     Location,
     absolute,
@@ -25,7 +25,7 @@ from sgpu_decl.facts.location import (
 )
 from sgpu_decl.model.backend_kinds import BackendKind, kind_named, our_kinds
 from sgpu_decl.model.state import State
-from sgpu_decl.model.target import BASE, target_option
+from sgpu_decl.model.target import BASE
 from sgpu_decl.storing.state_folder import is_folder, state_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
 from sgpu_decl.storing.stores import (
@@ -366,30 +366,6 @@ class Project:
                 backend.close()
         self._job_backends.clear()
 
-    def shell_command(self, words: str) -> str:
-        """A command about this project and target, for a shell in the current folder: `sgpu logs
-        'train#1'`, with the target, and with the project or the file if they would not be found
-        from there."""
-        where = target_option(self.target)
-        name, *rest = words.split(" ", 2)
-        found = Location(target=self.target or BASE)
-        try:
-            project = Project(found)
-            named = self.file is not None and self.file.is_file()
-            if named and _lacks_file(name, rest) and not _same_file(project, self):
-                words = " ".join((name, shlex.quote(self.shown), *rest))
-                found = replace(found, file=self.file)
-                project = Project(found)
-            is_here = project.root == self.root
-        except NotFound:  # the current folder is gone
-            is_here = False
-        if not is_here:
-            where += f" --project {shlex.quote(os.fspath(self.root))}"
-            found = replace(found, project=self.root)
-        if self.target is None and _names_another(replace(found, target=None)):
-            where += f" -t {BASE}"
-        return f"`sgpu {words}{where}`"
-
     def close_tracked(self) -> None:
         """Close MLflow runs of this project that are still open though their attempts have
         ended."""
@@ -411,24 +387,6 @@ class Project:
             lineage=lineage or self.state().lineage,
             patience=patience or self.patience,
         )
-
-
-def _names_another(location: Location) -> bool:
-    """Whether a command that names no target is about one all the same."""
-    try:
-        return Project(location).target is not None
-    except (NotFound, InvalidInput):
-        return False
-
-
-def _lacks_file(name: str, rest: list[str]) -> bool:
-    """Whether a command reads the default file, as it names none."""
-    return name in ("validate", "plan", "apply") and not (rest and not rest[0].startswith("-"))
-
-
-def _same_file(one: Project, other: Project) -> bool:
-    files = [absolute(project.file) if project.file else None for project in (one, other)]
-    return files[0] == files[1]
 
 
 def _refuse_left_behind(local: Path) -> None:

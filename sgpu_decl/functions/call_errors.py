@@ -97,8 +97,9 @@ def _rank_failed(session: "Session", view: AttemptView) -> RankFailed:
         trace = "\n".join([with_lines(cause.traceback).rstrip(), *files_of(cause)])
     return RankFailed(
         whole,
-        hint="the output of all ranks: "
-        + session.shell_command(f"logs {shlex.quote(ref)} --rank all"),
+        hint=session.complete(
+            f"the output of all ranks: `sgpu logs {shlex.quote(ref)} --rank all`"
+        ),
         attempt=ref,
         rank=rank,
         failed=failed,

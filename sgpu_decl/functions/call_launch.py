@@ -61,7 +61,7 @@ def launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
     deadline = time.monotonic() + PATIENCE
     while True:
         planned = prepared.plan()
-        plan = planned.plan
+        plan = session.with_complete_hints(planned.plan)
         error = refuse_plan(plan, prepared.origin, prepared.settings.parameters)
         if error is not None:
             raise error

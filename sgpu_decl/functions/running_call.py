@@ -171,5 +171,5 @@ class DistributedFunctionCall(Generic[R]):
 
 
 def announce(session: "Session", ref: AttemptRef) -> None:
-    logs = session.shell_command(f"logs -f {shlex.quote(str(ref))}")
+    logs = session.complete(f"`sgpu logs -f {shlex.quote(str(ref))}`")
     say(f"{ref} launched; see `.status`, `.result()`, {logs}")

@@ -108,14 +108,13 @@ def _recorded(project: Project, address: Address, job_id: str, workspace: str) -
                 return resource
             raise SgpuError(
                 f"`{address}` is the job {handle.id} of `{handle.workspace}` already",
-                hint=f"forget that one first, with {project.shell_command(f'state rm {address}')}",
+                hint=f"forget that one first, with `sgpu state rm {address}`",
                 code="adopt_refused",
             )
         if same:
             raise SgpuError(
                 f"the job {job_id} is `{resource.address}` already",
-                hint="give it the new address with "
-                + project.shell_command(f"state mv {resource.address} {address}"),
+                hint=f"give it the new address with `sgpu state mv {resource.address} {address}`",
                 code="adopt_refused",
             )
     return None

@@ -38,7 +38,7 @@ def move(project: Project, source: str, destination: str) -> tuple[Address, Addr
         SgpuError: `destination` has a history of its own.
     """
     resources = project.state().resources
-    found = _sources(project, resources, source, destination)
+    found = _sources(resources, source, destination)
     moves = _moves(source, found, _parse(destination, found[0]))
     for old, new in moves.items():
         _refuse_taken(resources, old, new)
@@ -68,9 +68,7 @@ def remove(project: Project, text: str) -> Address:
     return old
 
 
-def _sources(
-    project: Project, resources: Mapping[Address, Resource], source: str, destination: str
-) -> list[Address]:
+def _sources(resources: Mapping[Address, Resource], source: str, destination: str) -> list[Address]:
     """What has to be moved; where nothing has the name, the error says which names there are."""
     try:
         found = sorted(match_addresses([source], resources))
@@ -79,11 +77,8 @@ def _sources(
         recorded = _recorded(resources, kind)
         hint = offered(recorded, kind)
         if names_any(destination, recorded):
-            words = f"state mv {shlex.quote(destination)} {shlex.quote(source)}"
-            hint = (
-                f"`{destination}` is recorded, and the recorded name comes first: "
-                f"{project.shell_command(words)}"
-            )
+            words = f"sgpu state mv {shlex.quote(destination)} {shlex.quote(source)}"
+            hint = f"`{destination}` is recorded, and the recorded name comes first: `{words}`"
         elif near := nearest(source.removeprefix(f"{kind}."), [one.name for one in recorded]):
             hint = f"did you mean `{near}`? {hint[:1].upper()}{hint[1:]}"
         raise NotFound(f"nothing is recorded under `{source}`", hint=hint) from None
@@ -172,7 +167,7 @@ def _refuse_active(
             continue
         raise ActiveRun(
             f"`{attempt.ref}` is active: {why}",
-            hint=_wait_for(project, attempt.ref),
+            hint=_wait_for(attempt.ref),
         )
 
 
@@ -182,10 +177,9 @@ def _refuse_needed(project: Project, addresses: Collection[Address]) -> None:
         if needed.address in addresses:
             raise ActiveRun(
                 f"`{active}` is active and looks at the folder of `{needed}`: it cannot be moved",
-                hint=_wait_for(project, active),
+                hint=_wait_for(active),
             )
 
 
-def _wait_for(project: Project, ref: AttemptRef) -> str:
-    command = project.shell_command(f"wait {shlex.quote(str(ref))}")
-    return f"wait for it with {command}, or cancel it first"
+def _wait_for(ref: AttemptRef) -> str:
+    return f"wait for it with `sgpu wait {shlex.quote(str(ref))}`, or cancel it first"

@@ -33,14 +33,13 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
     if folder is None or record is None or "run_id" not in record:
         raise NotFound(
             f"`{ref}` has no MLflow run on this machine",
-            hint=runs.shell_command(f"show {shlex.quote(str(ref))}") + " says why",
+            hint=f"`sgpu show {shlex.quote(str(ref))}` says why",
             code="not_tracked",
         )
     if runs.status(ref).state.active:
         raise SgpuError(
             f"`{ref}` is active, and its MLflow run still grows",
-            hint="push it once it has ended: "
-            + runs.shell_command(f"wait {shlex.quote(str(ref))}"),
+            hint=f"push it once it has ended: `sgpu wait {shlex.quote(str(ref))}`",
             code="active_run",
         )
     missed = record.get("instead_of")

@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 
-__all__ = ["BASE", "TARGET_NAME", "USER", "Mode", "misnamed", "target_option"]
+__all__ = ["BASE", "TARGET_NAME", "USER", "Mode", "misnamed"]
 
 BASE = "default"  # the folder of what is applied without a target
 USER = "${user}"  # in the name of a job: who applies it
@@ -15,11 +15,6 @@ class Mode(StrEnum):
 
     DEVELOPMENT = "development"
     PRODUCTION = "production"
-
-
-def target_option(target: str | None) -> str:
-    """What a command needs to be about a target, after its other words: ` -t prod`."""
-    return "" if target is None else f" -t {target}"
 
 
 def misnamed(name: str) -> str | None:

@@ -21,7 +21,6 @@ from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import Action, Cause, Change, Plan, Reason, Summary
 from sgpu_decl.model.state import Resource, State
-from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import CellFields
@@ -171,9 +170,7 @@ def plan(
         parts.checks += [found_check(finding, found_for.get(finding, ())) for finding in findings]
         all_answered = not any(finding.incomplete for finding in findings)
         parts.checks += run_checks((*selected_runs, *by_jobs), capabilities)
-        parts.checks += [
-            _by_job(item, request.target) for one, item in resting.items() if request.selects(one)
-        ]
+        parts.checks += [_by_job(item) for one, item in resting.items() if request.selects(one)]
         considered |= listed | environments
         considered -= resting.keys()
     planned = {
@@ -281,8 +278,7 @@ class _PlanParts:
             if self._request.selects(address):
                 self.checks += [check_of(finding, address) for finding in job.findings]
             if address in observed_jobs:
-                target = self._request.target
-                self.results.append(job_change(job, observed_jobs[address], self._state, target))
+                self.results.append(job_change(job, observed_jobs[address], self._state))
 
     def end(self, attempts: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
         """Add the changes of resources that the file no longer declares."""
@@ -393,15 +389,14 @@ def _likely_renames(
     return likely_renames(first, undeclared)
 
 
-def _by_job(run: DesiredRun, target: str | None) -> Diagnostic:
+def _by_job(run: DesiredRun) -> Diagnostic:
     listed = " and ".join(f"`{job}`" for job in run.jobs)
     return Diagnostic(
         code="launched_by_job",
         severity=Severity.INFO,
         address=str(run.address),
         summary=f"{listed} {'launches' if len(run.jobs) == 1 else 'launch'} it, `apply` does not",
-        # Without its target the same words would make the jobs of another one.
-        hint=f"`sgpu apply{target_option(target)} --rerun {run.address}` launches it now",
+        hint=f"`sgpu apply --rerun {run.address}` launches it now",
     )
 
 
@@ -423,7 +418,6 @@ def _options(
 ) -> Options:
     return Options(
         lineage=state.lineage,
-        target=request.target,
         now=now,
         rerun=item.address in request.rerun,
         retry_failed=request.retry_failed,

@@ -11,7 +11,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
-from sgpu_decl.model.target import target_option
 
 __all__ = ["Moves", "has_history", "moved", "moved_views", "moves_of", "rename_checks"]
 
@@ -82,7 +81,6 @@ def rename_checks(
     *,
     declared: Container[Address],
     owner: str | None,
-    target: str | None,
     needed: Mapping[AttemptRef, AttemptRef],
 ) -> Iterator[Diagnostic]:
     """Find renames that cannot be carried out, and old names that are probably misspelt.
@@ -111,7 +109,7 @@ def rename_checks(
                 if attempt.ref.address == before
             ]
             readers = [reader for ref, reader in needed.items() if ref.address == before]
-            yield from _in_use(rename, address, before, active, readers, target)
+            yield from _in_use(rename, address, before, active, readers)
         else:
             yield from _both_recorded(rename, address, before, state, owner)
     for before, rename in of_old_name.items():
@@ -146,14 +144,13 @@ def _in_use(
     before: Address,
     attempts: Sequence[Attempt | AttemptView],
     readers: Sequence[AttemptRef],
-    target: str | None,
 ) -> Iterator[Diagnostic]:
     active = next((attempt for attempt in attempts if attempt.state.active), None)
     if active is None and not readers:
         return
     ref = active.ref if active is not None else readers[0]
     why = f" and looks at a folder of `{before.label}`" if active is None else ""
-    how = f"wait for it with `sgpu wait {quote(str(ref))}{target_option(target)}`, or cancel it"
+    how = f"wait for it with `sgpu wait {quote(str(ref))}`, or cancel it"
     if isinstance(active, AttemptView) and active.unavailable:
         why = f" ({active.unavailable})"
         how = "after it has ended, `sgpu apply` where it was launched records that"

@@ -19,7 +19,6 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.decisions import Decision, RunVerdict, Situation, decide
 from sgpu_decl.planning.environment_changes import of_run
 from sgpu_decl.planning.field_changes import compare, leaves, parse
@@ -41,7 +40,6 @@ class Options:
     was not given."""
 
     lineage: str
-    target: str | None
     now: datetime
     rerun: bool = False
     retry_failed: bool = False
@@ -208,9 +206,8 @@ def _start_checks(
         if attempts.active:
             earlier = f"`{attempts.active[-1].ref}`"
             hint = (
-                f"wait for it with `sgpu wait '{attempts.active[-1].ref}'"
-                f"{target_option(options.target)}` and apply then, or choose `--on-active replace` "
-                "or `parallel`"
+                f"wait for it with `sgpu wait '{attempts.active[-1].ref}'` and apply then, or "
+                "choose `--on-active replace` or `parallel`"
             )
         yield Diagnostic(
             code="cannot_queue",

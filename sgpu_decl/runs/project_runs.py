@@ -68,13 +68,9 @@ class ProjectRuns:
 
         home = self._project.state_dir.parent
         if uri == default_uri(home):
-            return self.shell_command("mlflow ui")
+            return "`sgpu mlflow ui`"
         command = ui_command(uri, home=home)
         return None if command is None else f"`{command}`"
-
-    def shell_command(self, words: str) -> str:
-        """A command about these runs, as a shell in the current folder takes it."""
-        return self._project.shell_command(words)
 
     def find(self, *texts: str) -> tuple[AttemptRef, ...]:
         """The attempts that names, addresses, `train#8` or globs stand for, the latest of each run,
@@ -98,8 +94,8 @@ class ProjectRuns:
         if names_any(name, jobs) and not names_any(name, resources):
             raise NotFound(
                 f"`{name}` is a job: it is launched where it is kept, not from here",
-                hint=self._project.shell_command(f"show {shlex.quote(name)}")
-                + " says how its last launch went, and where its logs are",
+                hint=f"`sgpu show {shlex.quote(name)}` says how its last launch went, and where "
+                "its logs are",
             )
         if not resources:
             hint = other_targets_hint(self._project.states, self._project.target)
@@ -157,7 +153,7 @@ class ProjectRuns:
         if not names:
             raise NotFound(
                 f"no run of `{project.shown}` was launched",
-                hint=self._project.shell_command("apply") + " launches its runs",
+                hint="`sgpu apply` launches its runs",
             )
         return tuple(sorted(names))
 
@@ -342,8 +338,7 @@ class ProjectRuns:
     def _was_freed(self, ref: AttemptRef) -> NotFound:
         return NotFound(
             f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
-            hint="its record is kept: "
-            + self._project.shell_command(f"show {shlex.quote(str(ref))}"),
+            hint=f"its record is kept: `sgpu show {shlex.quote(str(ref))}`",
             code="attempt_freed",
         )
 
@@ -408,8 +403,7 @@ class ProjectRuns:
         if not (view.state.active and running):
             raise NotFound(
                 f"no rank of `{ref}` runs now: its state is {view.state}",
-                hint=self._project.shell_command(f"logs {shlex.quote(str(ref))}")
-                + " shows what its ranks wrote",
+                hint=f"`sgpu logs {shlex.quote(str(ref))}` shows what its ranks wrote",
             )
         for rank in view.ranks:
             if ranks is not None and rank.rank in ranks and rank.rank not in running:
@@ -642,7 +636,7 @@ class ProjectRuns:
         if ref not in self._records:
             raise NotFound(
                 f"there is no `{ref}`",
-                hint=self._project.shell_command("status") + " lists the runs",
+                hint="`sgpu status` lists the runs",
             )
         return self._records[ref]
 

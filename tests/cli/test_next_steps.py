@@ -109,6 +109,32 @@ def test_hints_name_the_target_and_the_file_of_the_command_that_prints_them(sgpu
     assert sgpu.here(*shlex.split(command)[1:], "-y", cwd=below).code == 5
 
 
+def test_hints_of_a_plan_are_complete_as_text_as_json_and_as_events(sgpu: Shell) -> None:
+    failing(sgpu, "sleep 600")
+    assert sgpu.here("apply", "-y", "--detach", "-t", "dev").code == 0
+    failing(sgpu, "sleep 600", "other")
+    with (sgpu.folder / "run.yaml").open("a") as file:
+        file.write("renamed_from: train\n")
+    planned = sgpu.here("plan", "-t", "dev", "-o", "json", "--json-into", "events.jsonl")
+    (check,) = (one for one in planned.json["data"]["checks"] if one["id"] == "active_run")
+    assert printed(check["hint"]) == ["sgpu wait 'train#1' -t dev"]
+    events = (sgpu.folder / "events.jsonl").read_text().splitlines()
+    assert check["hint"] in [json.loads(line).get("diagnostic", {}).get("hint") for line in events]
+    assert check["hint"] in sgpu.here("plan", "-t", "dev").err
+    assert sgpu.here("cancel", "train", "-t", "dev").code == 0
+
+
+def test_a_command_about_a_cell_whose_key_holds_a_backtick_is_completed_at_its_end(
+    sgpu: Shell,
+) -> None:
+    failing(sgpu, "exit 3")
+    axis = "\nmatrix: {word: ['a`b']}\nenv: {variables: {WORD: '${matrix.word}'}}\n"
+    sgpu.write("run.yaml", (sgpu.folder / "run.yaml").read_text() + axis)
+    applied = sgpu.here("apply", "-y", "-t", "dev")
+    assert applied.code == 5
+    assert applied.err.rstrip().endswith("--rank all -t dev`")
+
+
 def test_the_retry_of_a_chosen_run_chooses_it_again(sgpu: Shell) -> None:
     fields = "gpus: 1, type: CPU, mlflow: {enabled: false}, grace: 500ms"
     runs = "".join(

@@ -129,7 +129,6 @@ class World:
             self.observed,
             declared=self.desired,
             owner=owner,
-            target=None,
             needed=needed,
         )
         request = request or PlanRequest(project="/p", **asked)  # type: ignore[arg-type]

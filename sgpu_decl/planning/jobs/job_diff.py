@@ -32,7 +32,6 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.model.state import Resource, State
-from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.environment_changes import difference
 from sgpu_decl.planning.estimate import gpus_of, worst_hours
 from sgpu_decl.planning.field_changes import compare, covered, join, leaves, parse
@@ -49,16 +48,16 @@ _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_
 
 
 def job_change(
-    desired: DesiredJob, observed: ObservedJob, state: State, target: str | None
+    desired: DesiredJob, observed: ObservedJob, state: State
 ) -> tuple[Change, tuple[Diagnostic, ...]]:
     """Return the change of one job and what must be said about it."""
     resource = state.resources.get(desired.address)
     for spec in desired.kept if resource is not None else ():
         kept = replace(desired, spec=spec)
-        change, checks = _changed(kept, resource, observed, state.lineage, target)
+        change, checks = _changed(kept, resource, observed, state.lineage)
         if change.idle:
             return change, checks
-    change, checks = _changed(desired, resource, observed, state.lineage, target)
+    change, checks = _changed(desired, resource, observed, state.lineage)
     if change.action in (Action.CREATE, Action.UPDATE) and desired.run is not None:
         before = resource.spec if resource is not None and not resource.gone else "{}"
         change = _with_run(change, desired.run, launched_by(before), state.package_lists)
@@ -71,15 +70,14 @@ def _changed(
     resource: Resource | None,
     observed: ObservedJob,
     lineage: str,
-    target: str | None,
 ) -> tuple[Change, tuple[Diagnostic, ...]]:
     handle = handle_of(resource)
     if resource is None or handle is None:
         fields = tuple(_new(desired, path, value) for path, value in leaves(parse(desired.spec)))
         change = _created(desired, resource, lineage, Reason.FIRST_RUN, _told(desired, fields))
-        return change, tuple(_namesakes(desired, observed, target))
+        return change, tuple(_namesakes(desired, observed))
     if handle.workspace != observed.workspace:
-        refused = _elsewhere(desired, handle, observed, target)
+        refused = _elsewhere(desired, handle, observed)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     if observed.document is None:
         differences = compare(resource.spec, desired.spec)
@@ -89,7 +87,7 @@ def _changed(
         ), ()
     manager = desired.rules.manager(parse(observed.document))
     if manager is not None:
-        refused = _managed(desired, handle, manager, target)
+        refused = _managed(desired, handle, manager)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     change, checks = _kept(desired, resource, observed.document, staged=observed.staged)
     seen = parse(observed.document)
@@ -325,9 +323,7 @@ def _change(desired: DesiredJob, action: Action, reason: Reason) -> Change:
     )
 
 
-def _namesakes(
-    desired: DesiredJob, observed: ObservedJob, target: str | None
-) -> Iterator[Diagnostic]:
+def _namesakes(desired: DesiredJob, observed: ObservedJob) -> Iterator[Diagnostic]:
     if not observed.namesakes:
         return
     first, *more = observed.namesakes
@@ -338,8 +334,8 @@ def _namesakes(
         address=str(desired.address),
         summary=f"`{observed.workspace}` has {ids} of the name `{desired.title}` already, and "
         "apply would make another one",
-        hint=f"if it is this one, take it over with `sgpu adopt {desired.address} {first}"
-        f"{target_option(target)}`; or give this one another `name`",
+        hint=f"if it is this one, take it over with `sgpu adopt {desired.address} {first}`; "
+        "or give this one another `name`",
         place=place_of(desired.places, "name"),
     )
 
@@ -363,9 +359,7 @@ def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Diagnostic]:
     )
 
 
-def _elsewhere(
-    desired: DesiredJob, handle: JobHandle, observed: ObservedJob, target: str | None
-) -> Diagnostic:
+def _elsewhere(desired: DesiredJob, handle: JobHandle, observed: ObservedJob) -> Diagnostic:
     return Diagnostic(
         code="other_workspace",
         severity=Severity.ERROR,
@@ -373,14 +367,12 @@ def _elsewhere(
         summary=f"it is the job {handle.id} of `{handle.workspace}`, and the settings here lead to "
         f"`{observed.workspace}`",
         hint="use a target of its own for each workspace; or destroy it there first, or forget it "
-        f"with `sgpu state rm {desired.address}{target_option(target)}`",
+        f"with `sgpu state rm {desired.address}`",
         place=place_of(desired.places, "backend"),
     )
 
 
-def _managed(
-    desired: DesiredJob, handle: JobHandle, manager: str, target: str | None
-) -> Diagnostic:
+def _managed(desired: DesiredJob, handle: JobHandle, manager: str) -> Diagnostic:
     return Diagnostic(
         code="managed_by_bundle",
         severity=Severity.ERROR,
@@ -388,7 +380,7 @@ def _managed(
         summary=f"the job {handle.id} is managed by {manager}: two tools would change it in turn",
         hint="take it out of there (`databricks bundle deployment unbind KEY`) and remove "
         "`deployment` from its settings if they still have it, or forget it with "
-        f"`sgpu state rm {desired.address}{target_option(target)}` and leave it out of the file",
+        f"`sgpu state rm {desired.address}` and leave it out of the file",
         place=place_of(desired.places, "name"),
     )
 
