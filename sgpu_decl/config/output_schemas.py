@@ -1,123 +1,130 @@
 """The schemas of what sgpu writes: plans, states and event lines.
 
-Vocabularies come from the model, so that a new action or reason is published with it.
+They are made from the types, so that a new field, action or reason is published with it.
 """
 
-from collections.abc import Iterable
-from enum import StrEnum
-from typing import Any
+from collections.abc import Mapping
+from datetime import datetime
 
-from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptState, FailureClass
+from sgpu_decl.model.codec import Schema, schema_of
 from sgpu_decl.model.field_origin import OriginRole
-from sgpu_decl.model.plan import FORMAT_VERSION, Action, Cause, FieldEffect, Reason
+from sgpu_decl.model.git_facts import GitFacts
+from sgpu_decl.model.launch import LaunchInputs, Provenance
+from sgpu_decl.model.plan import (
+    FORMAT_VERSION,
+    Change,
+    EnvironmentChange,
+    Estimate,
+    FieldChange,
+    Plan,
+)
 
 __all__ = ["events_schema", "plan_schema", "state_schema"]
 
-Schema = dict[str, Any]
-
-_TEXT: Schema = {"type": "string"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_FLAG: Schema = {"type": "boolean"}
-_TIME: Schema = {"type": "string", "format": "date-time", "description": "RFC 3339, UTC."}
-_AMOUNT: Schema = {"type": ["number", "null"], "description": "Null where unknown, never 0."}
+_TEXT = schema_of(str, {})
+_COUNT = schema_of(int, {})
+_FLAG = schema_of(bool, {})
+_TIME = schema_of(datetime, {})
+_FROM_1: Schema = {"type": "integer", "minimum": 1}
+_UNKNOWN = "Null where unknown, never 0."
+_PACKAGES: Schema = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
+}
+_NOTES: Mapping[type, Mapping[str, str | Schema]] = {
+    Plan: {
+        "format_version": {
+            "type": "string",
+            "pattern": r"^1\.[0-9]+$",
+            "description": f"This is {FORMAT_VERSION}. Readers take any 1.x.",
+        },
+        "project_name": "The name in the project file.",
+        "git": "The checkout; null outside of one.",
+        "lineage": "Identifies the state that the plan was made against.",
+        "serial": "The state's serial; a plan against an older one is stale.",
+        "complete": "Whether nothing was left out (`--select`).",
+        "applyable": "Whether applying would do something and may.",
+        "changes": "Every resource, sorted by address.",
+        "summary": "Counts runs and jobs.",
+    },
+    GitFacts: {
+        "branch": "`HEAD` where no branch is checked out.",
+        "dirty": "Whether a tracked file differs from the commit. Null where nothing is launched, "
+        "or git cannot tell.",
+        "base": "The commit that the plan was compared with (`--base`).",
+        "tree": "The tree of the project's folder: the same after a merge, a squash or a rebase.",
+    },
+    Estimate: {
+        "gpu_hours_expected": _UNKNOWN,
+        "gpu_hours_worst": _UNKNOWN,
+        "cost_expected": _UNKNOWN,
+        "cost_worst": _UNKNOWN,
+    },
+    Change: {
+        "cause": "Compared with a base: `change` (this branch does it), `pending` (the base would "
+        "do the same), `drift` (it would, and nobody changed a file) or `withdrawn` (the base "
+        "would do it, this branch does not). Else null.",
+        "moved_from": "The address that its history has until the plan is applied, if another.",
+        "unavailable": "Why `prior` cannot be asked now: it is as it was known last.",
+        "destructive": "Whether something that runs or is kept would be lost.",
+        "after": "Attempts of other runs that must succeed before its ranks start.",
+        "attempt": "The attempt that would be launched, or is attached.",
+    },
+    FieldChange: {
+        "path": "Dotted, relative to the resource: `args.n`.",
+        "before": 'A secret is `{"secret": "scheme:reference"}`.',
+    },
+    EnvironmentChange: {"added": _PACKAGES, "removed": _PACKAGES, "changed": _PACKAGES},
+    Place: {"line": _FROM_1, "column": _FROM_1},
+    LaunchInputs: {
+        "environment_digest": "Of a declared environment.",
+        "packages_digest": "Names a list of `package_lists`.",
+        "pool": "The id of the pool that its GPUs come from, if any.",
+        "cell": "Of a cell of a matrix: the index of each of its values in its axis.",
+        "counted": "The digest of the code that counts, after the number of the rule.",
+        "spec": {
+            "type": ["object", "null"],
+            "description": "Its config, without defaults; null: that of the resource.",
+        },
+    },
+    Provenance: {
+        "reason": "Why it was launched: the `reason` of its plan.",
+        "commit": "The git commit that it was launched from.",
+        "dirty": "Whether a tracked file differed from the commit.",
+    },
+}
 
 
 def plan_schema() -> Schema:
     """`plan -o json` → data, and the same object in a saved plan (which holds more)."""
-    return {
-        **_object(
-            format_version={
-                "type": "string",
-                "pattern": r"^1\.[0-9]+$",
-                "description": f"This is {FORMAT_VERSION}. Readers take any 1.x.",
-            },
-            tool_version=_TEXT,
-            target=_maybe(_TEXT),
-            project_name=_described(_maybe(_TEXT), "The name in the project file."),
-            git={
-                **_object(
-                    commit=_maybe(_TEXT),
-                    branch=_described(_maybe(_TEXT), "`HEAD` where no branch is checked out."),
-                    dirty={
-                        "type": ["boolean", "null"],
-                        "description": "Whether a tracked file differs from the commit. Null "
-                        "where nothing is launched, or git cannot tell.",
-                    },
-                    base=_described(
-                        _maybe(_TEXT), "The commit that the plan was compared with (`--base`)."
-                    ),
-                    tree=_described(
-                        _maybe(_TEXT),
-                        "The tree of the project's folder: the same after a merge, a squash or a "
-                        "rebase.",
-                    ),
-                ),
-                "type": ["object", "null"],
-                "description": "The checkout; null outside of one.",
-            },
-            lineage=_described(_TEXT, "Identifies the state that the plan was made against."),
-            serial=_described(_COUNT, "The state's serial; a plan against an older one is stale."),
-            created_at=_TIME,
-            config_digest=_TEXT,
-            complete=_described(_FLAG, "Whether nothing was left out (`--select`)."),
-            applyable=_described(_FLAG, "Whether applying would do something and may."),
-            changes=_described(_list(_change()), "Every resource, sorted by address."),
-            checks=_list(
-                _object(
-                    id=_TEXT,
-                    severity=_one_of(Severity),
-                    address=_maybe(_TEXT),
-                    summary=_TEXT,
-                    hint=_maybe(_TEXT),
-                    place=_maybe(_place()),
-                )
-            ),
-            estimate=_object(
-                gpu_hours_expected=_AMOUNT,
-                gpu_hours_worst=_AMOUNT,
-                cost_expected=_AMOUNT,
-                cost_worst=_AMOUNT,
-                currency=_maybe(_TEXT),
-                price_source=_maybe(_TEXT),
-            ),
-            summary=_described(
-                _object(**{str(action): _COUNT for action in _BY_COUNT}), "Counts runs and jobs."
-            ),
-        ),
-        "additionalProperties": True,
-    }
-
-
-_BY_COUNT = (
-    Action.CREATE,
-    Action.UPDATE,
-    Action.REPLACE,
-    Action.DESTROY,
-    Action.ADOPT,
-    Action.NO_OP,
-    Action.FORGET,
-)
+    plan = schema_of(Plan, _NOTES)
+    change = plan["properties"]["changes"]["items"]
+    for grows in (plan, change):
+        grows["additionalProperties"] = True
+    origin = _object(
+        option=_maybe(_TEXT),
+        file=_maybe(_TEXT),
+        line=_maybe(_COUNT),
+        column=_maybe(_COUNT),
+        role=schema_of(OriginRole, {}),
+        layer=_described(_maybe(_TEXT), "Such as `target prod`; null for the run or job itself."),
+    )
+    change["properties"]["fields"]["items"]["properties"]["origins"] = _described(
+        _list(origin), "Only with `--blame`: what gave the value, the strongest first."
+    )
+    return plan
 
 
 def state_schema() -> Schema:
     """`state pull`."""
     attempt = _object(
         attempt=_described(_COUNT, "The number: `train#8` is 8."),
-        state=_one_of(AttemptState),
+        state=schema_of(AttemptState, {}),
         token=_described(_TEXT, "Finds the launch again at its backend."),
-        fingerprint=_TEXT,
-        code_digest=_maybe(_TEXT),
-        environment_digest=_described(_maybe(_TEXT), "Of a declared environment."),
-        packages_digest=_described(_maybe(_TEXT), "Names a list of `package_lists`."),
-        pool=_described(_maybe(_TEXT), "The id of the pool that its GPUs come from, if any."),
-        cell=_described(
-            _maybe(_TEXT), "Of a cell of a matrix: the index of each of its values in its axis."
-        ),
-        counted=_described(
-            _maybe(_TEXT), "The digest of the code that counts, after the number of the rule."
-        ),
+        **schema_of(LaunchInputs, _NOTES)["properties"],
         created_at=_TIME,
         started_at=_maybe(_TIME),
         ended_at=_maybe(_TIME),
@@ -125,19 +132,13 @@ def state_schema() -> Schema:
         backend=_TEXT,
         plan_id=_described(_maybe(_TEXT), "The plan that launched it."),
         reference=_described(_maybe(_TEXT), "Where its backend has it, in the backend's words."),
-        reason=_described(_maybe(_TEXT), "Why it was launched: the `reason` of its plan."),
-        commit=_described(_maybe(_TEXT), "The git commit that it was launched from."),
-        dirty=_described(_maybe(_FLAG), "Whether a tracked file differed from the commit."),
-        spec={
-            "type": ["object", "null"],
-            "description": "Its config, without defaults; null: that of the resource.",
-        },
+        **schema_of(Provenance, _NOTES)["properties"],
         formerly=_described(_list(_TEXT), "The addresses that its run had before, oldest first."),
-        **{"class": _maybe(_one_of(FailureClass))},
+        **{"class": _maybe(schema_of(FailureClass, {}))},
     )
     resource = _object(
         address=_TEXT,
-        kind=_one_of(Kind),
+        kind=schema_of(Kind, {}),
         backend=_TEXT,
         owner=_described(_TEXT, "The file that declares it, relative to the project."),
         gone=_described(_FLAG, "Destroyed or forgotten; its history stays."),
@@ -197,84 +198,6 @@ def events_schema() -> Schema:
     }
 
 
-def _change() -> Schema:
-    package = {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]}
-    change = _object(
-        address=_TEXT,
-        kind=_one_of(Kind),
-        backend=_TEXT,
-        action=_one_of(Action),
-        reason=_one_of(Reason),
-        cause={
-            "enum": [*(str(cause) for cause in Cause), None],
-            "description": "Compared with a base: `change` (this branch does it), `pending` (the "
-            "base would do the same), `drift` (it would, and nobody changed a file) or "
-            "`withdrawn` (the base would do it, this branch does not). Else null.",
-        },
-        moved_from=_described(
-            _maybe(_TEXT), "The address that its history has until the plan is applied, if another."
-        ),
-        unavailable=_described(
-            _maybe(_TEXT), "Why `prior` cannot be asked now: it is as it was known last."
-        ),
-        destructive=_described(_FLAG, "Whether something that runs or is kept would be lost."),
-        depends_on=_list(_TEXT),
-        after=_described(
-            _list(_object(address=_TEXT, attempt=_COUNT)),
-            "Attempts of other runs that must succeed before its ranks start.",
-        ),
-        attempt=_described(_maybe(_COUNT), "The attempt that would be launched, or is attached."),
-        prior=_maybe(
-            _object(
-                attempt=_COUNT,
-                state=_one_of(AttemptState),
-                ended_at=_maybe(_TIME),
-                failure=_maybe(_one_of(FailureClass)),
-            )
-        ),
-        fields=_list(_field()),
-        code=_maybe(_object(digest=_TEXT, files=_COUNT, bytes=_COUNT, changed=_list(_TEXT))),
-        environment=_maybe(
-            _object(
-                digest=_maybe(_TEXT),
-                added=_list(package),
-                removed=_list(package),
-                changed=_list(package),
-                bytes=_maybe(_COUNT),
-                bytes_to_stage=_maybe(_COUNT),
-            )
-        ),
-    )
-    return {**change, "additionalProperties": True}
-
-
-def _place() -> Schema:
-    count = {"type": "integer", "minimum": 1}
-    return _object(file=_TEXT, line=count, column=count)
-
-
-def _field() -> Schema:
-    field = _object(
-        path=_described(_TEXT, "Dotted, relative to the resource: `args.n`."),
-        before={"description": 'A secret is `{"secret": "scheme:reference"}`.'},
-        after={},
-        effect=_one_of(FieldEffect),
-        origin=_maybe(_place()),
-    )
-    origin = _object(
-        option=_maybe(_TEXT),
-        file=_maybe(_TEXT),
-        line=_maybe(_COUNT),
-        column=_maybe(_COUNT),
-        role=_one_of(OriginRole),
-        layer=_described(_maybe(_TEXT), "Such as `target prod`; null for the run or job itself."),
-    )
-    field["properties"]["origins"] = _described(
-        _list(origin), "Only with `--blame`: what gave the value, the strongest first."
-    )
-    return field
-
-
 def _object(**properties: Schema) -> Schema:
     return {
         "type": "object",
@@ -290,14 +213,6 @@ def _list(items: Schema) -> Schema:
 
 def _maybe(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _one_of(vocabulary: type[StrEnum]) -> Schema:
-    return {"enum": [str(word) for word in _words(vocabulary)]}
-
-
-def _words(vocabulary: type[StrEnum]) -> Iterable[StrEnum]:
-    return vocabulary
 
 
 def _described(schema: Schema, text: str) -> Schema:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, by the types of their fields.
+"""Frozen dataclasses to JSON and back, and the schema of that JSON, by the types of their fields.
 
     a field's type                   in JSON
     text, bool, float, Json          itself
@@ -12,7 +12,8 @@
     another dataclass                an object
 
 The fields of a field that is marked `FLAT` stand beside those of the class that holds it. One that
-is marked `UNWRITTEN` is no part of the JSON. `written_as` gives a field another key. Reading is
+is marked `UNWRITTEN` is no part of the JSON, and one that is `PRIVATE` none of what is published.
+`written_as` gives a field another key. Reading is
 strict: unknown and missing keys are refused, each with its path, such as `changes[0].launch.token`,
 unless a reader is told that an older or a newer version wrote them.
 """
@@ -24,7 +25,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
-from sgpu_decl.frozen_dataclass import FLAT, KEY, UNWRITTEN
+from sgpu_decl.frozen_dataclass import FLAT, KEY, PRIVATE, UNWRITTEN
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 from sgpu_decl.model.times import from_text, to_text
@@ -35,6 +36,7 @@ __all__ = [
     "MissingKey",
     "UnknownKey",
     "key_of",
+    "schema_of",
     "to_json",
 ]
 
@@ -95,6 +97,55 @@ def to_json(value: object) -> Json:
         elif one.metadata != UNWRITTEN:
             written[key_of(one)] = to_json(getattr(value, one.name))
     return written
+
+
+Schema = dict[str, Any]
+"""A JSON Schema."""
+
+_SCALARS: Mapping[object, Schema] = types.MappingProxyType(
+    {
+        str: {"type": "string"},
+        bool: {"type": "boolean"},
+        int: {"type": "integer", "minimum": 0},
+        float: {"type": "number"},
+        datetime: {"type": "string", "format": "date-time", "description": "RFC 3339, UTC."},
+        Address: {"type": "string"},
+        Json: {},
+    }
+)
+
+
+def schema_of(hint: Any, notes: Mapping[type, Mapping[str, str | Schema]]) -> Schema:
+    """Return the schema of what `to_json` makes of a type.
+
+    Args:
+        notes: what classes do not say, by their keys in JSON: a description, or another schema.
+            Keys that no field has are added.
+    """
+    if hint in _SCALARS:
+        return dict(_SCALARS[hint])
+    arguments = get_args(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        (inner,) = (argument for argument in arguments if argument is not types.NoneType)
+        return {"anyOf": [schema_of(inner, notes), {"type": "null"}]}
+    if get_origin(hint) in (tuple, Sequence):
+        return {"type": "array", "items": schema_of(arguments[0], notes)}
+    if not is_dataclass(hint):
+        return {"enum": [str(word) for word in cast("type[StrEnum]", hint)]}
+    keys: Schema = {}
+    for one in fields(hint):
+        if one.metadata == FLAT:
+            keys |= schema_of(one.type, notes)["properties"]
+        elif one.metadata not in (UNWRITTEN, PRIVATE):
+            keys[key_of(one)] = schema_of(one.type, notes)
+    for key, note in notes.get(cast("type", hint), {}).items():
+        keys[key] = {**keys[key], "description": note} if isinstance(note, str) else note
+    return {
+        "type": "object",
+        "properties": keys,
+        "required": list(keys),
+        "additionalProperties": False,
+    }
 
 
 class JsonObject:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass
+from sgpu_decl.frozen_dataclass import FLAT, PRIVATE, UNWRITTEN, dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.environment import PackageList
@@ -172,10 +172,10 @@ class Change:
     attempt: int | None = None
     prior: Prior | None = None
     fields: Sequence[FieldChange] = ()
-    unchanged: int = 0
+    unchanged: int = field(default=0, metadata=PRIVATE)
     code: CodeChange | None = None
     environment: EnvironmentChange | None = None
-    launch: PlannedLaunch | None = None
+    launch: PlannedLaunch | None = field(default=None, metadata=PRIVATE)
     cause: Cause | None = None
     moved_from: Address | None = None
     unavailable: str | None = None
@@ -244,8 +244,8 @@ class Plan:
 
     tool_version: str
     target: str | None
-    project: str
-    destroy: bool
+    project: str = field(metadata=PRIVATE)
+    destroy: bool = field(metadata=PRIVATE)
     lineage: str
     serial: int
     created_at: datetime
@@ -258,9 +258,9 @@ class Plan:
     summary: Summary
     package_lists: tuple[PackageList, ...] = field(default=(), metadata=UNWRITTEN)
     project_name: str | None = None
-    values_left_out: tuple[str, ...] = ()
+    values_left_out: tuple[str, ...] = field(default=(), metadata=PRIVATE)
     git: GitFacts | None = field(default=None, compare=False)
-    identity: ProjectIdentity | None = field(default=None, compare=False)
+    identity: ProjectIdentity | None = field(default=None, compare=False, metadata=PRIVATE)
 
     @property
     def launches(self) -> bool:

@@ -10,13 +10,13 @@ unless an older 1.x did.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import NoReturn, cast
 
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import PRIVATE, dataclass
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.codec import BadValue, JsonObject, MissingKey, UnknownKey, to_json
 from sgpu_decl.model.environment import PackageList
@@ -34,9 +34,7 @@ from sgpu_decl.model.plan import (
 
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
 _SEAL = "seal"  # of plans that were saved while there were sealed ones
-_SAVED = frozenset({"project", "destroy", "values_left_out", "identity"})
 _VALIDATED = frozenset({Action.CREATE, Action.REPLACE, Action.UPDATE})  # others have old specs
-_SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
 _LONGEST_BRANCH = 1000  # files have shorter names
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")  # names of files have it
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -45,8 +43,8 @@ _AGAIN = "make it again with `sgpu plan --out run.plan`"
 
 def plan_to_json(plan: Plan) -> dict[str, Json]:
     """Return the plan of the public contract (`schemas/plan.v1.schema.json`)."""
-    changes = [_without(_change(change), _SAVED_OF_CHANGE) for change in plan.changes]
-    return _without(_plan(plan, changes), _SAVED)
+    changes = [_published(Change, _change(change)) for change in plan.changes]
+    return _published(Plan, _plan(plan, changes))
 
 
 def saved_to_json(plan: Plan) -> dict[str, Json]:
@@ -176,8 +174,9 @@ class _SavedOfPlan:
     package_lists: tuple[str, ...]
 
 
-def _without(value: dict[str, Json], keys: frozenset[str]) -> dict[str, Json]:
-    return {key: item for key, item in value.items() if key not in keys}
+def _published(kind: type[Plan | Change], value: dict[str, Json]) -> dict[str, Json]:
+    private = {one.name for one in fields(kind) if one.metadata == PRIVATE}
+    return {key: item for key, item in value.items() if key not in private}
 
 
 def _plan(plan: Plan, changes: Sequence[Json]) -> dict[str, Json]:
