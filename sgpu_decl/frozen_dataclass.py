@@ -13,12 +13,13 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["FLAT", "KEY", "PRIVATE", "UNWRITTEN", "dataclass", "written_as"]
+__all__ = ["FLAT", "KEY", "PRIVATE", "SOMETIMES", "UNWRITTEN", "dataclass", "written_as"]
 
 # What the metadata of a field says of its JSON, which `model/codec.py` writes.
 FLAT = {"codec": "flat"}
 UNWRITTEN = {"codec": "unwritten"}
 PRIVATE = {"codec": "private"}
+SOMETIMES = {"codec": "sometimes"}
 KEY = "key"
 
 _T = TypeVar("_T")

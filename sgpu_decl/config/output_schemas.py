@@ -8,7 +8,6 @@ from datetime import datetime
 
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.codec import Schema, schema_of
 from sgpu_decl.model.field_origin import OriginRole
 from sgpu_decl.model.git_facts import GitFacts
@@ -21,6 +20,7 @@ from sgpu_decl.model.plan import (
     FieldChange,
     Plan,
 )
+from sgpu_decl.model.state import Attempt
 
 __all__ = ["events_schema", "plan_schema", "state_schema"]
 
@@ -79,6 +79,18 @@ _NOTES: Mapping[type, Mapping[str, str | Schema]] = {
     },
     EnvironmentChange: {"added": _PACKAGES, "removed": _PACKAGES, "changed": _PACKAGES},
     Place: {"line": _FROM_1, "column": _FROM_1},
+    Attempt: {
+        "attempt": {**_COUNT, "description": "The number: `train#8` is 8."},
+        "token": "Finds the launch again at its backend.",
+        "exit_code": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "plan_id": "The plan that launched it.",
+        "reference": "Where its backend has it, in the backend's words.",
+        "formerly": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "The addresses that its run had before, oldest first.",
+        },
+    },
     LaunchInputs: {
         "environment_digest": "Of a declared environment.",
         "packages_digest": "Names a list of `package_lists`.",
@@ -120,22 +132,6 @@ def plan_schema() -> Schema:
 
 def state_schema() -> Schema:
     """`state pull`."""
-    attempt = _object(
-        attempt=_described(_COUNT, "The number: `train#8` is 8."),
-        state=schema_of(AttemptState, {}),
-        token=_described(_TEXT, "Finds the launch again at its backend."),
-        **schema_of(LaunchInputs, _NOTES)["properties"],
-        created_at=_TIME,
-        started_at=_maybe(_TIME),
-        ended_at=_maybe(_TIME),
-        exit_code=_maybe({"type": "integer"}),
-        backend=_TEXT,
-        plan_id=_described(_maybe(_TEXT), "The plan that launched it."),
-        reference=_described(_maybe(_TEXT), "Where its backend has it, in the backend's words."),
-        **schema_of(Provenance, _NOTES)["properties"],
-        formerly=_described(_list(_TEXT), "The addresses that its run had before, oldest first."),
-        **{"class": _maybe(schema_of(FailureClass, {}))},
-    )
     resource = _object(
         address=_TEXT,
         kind=schema_of(Kind, {}),
@@ -148,7 +144,7 @@ def state_schema() -> Schema:
             "description": "Where a job is kept: its id, workspace, and what marks it there.",
         },
         spec={"type": "object", "description": "The config last applied, without defaults."},
-        attempts=_list(attempt),
+        attempts=_list(schema_of(Attempt, _NOTES)),
     )
     intent: Schema = {
         "type": "object",

@@ -2,12 +2,13 @@
 have, apart from `attempt_view` so that looking at the others does not load them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import SOMETIMES, dataclass, written_as
 from sgpu_decl.model.attempt_view import time_text
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "cause_in",
     "restart_fields",
     "restarts_in",
-    "working_files_fields",
 ]
 
 
@@ -75,15 +75,15 @@ class FirstCause:
     `FailureClass`, or None where somebody ended it. `simultaneous` ranks failed within 5 ms.
     `memory` says what took it, where there was too little."""
 
-    summary: str
-    failure: str | None
     rank: int | None = None
+    failure: str | None = field(metadata=written_as("class"))
+    summary: str
     traceback: str | None = None
     simultaneous: tuple[int, ...] = ()
-    stacks: tuple[StackFile, ...] = ()
-    memory: Json = None
-    code: CodeCopy | None = None
-    missing: MissingFile | None = None
+    stacks: tuple[StackFile, ...] = field(default=(), metadata=SOMETIMES)
+    memory: Json = field(default=None, metadata=SOMETIMES)
+    code: CodeCopy | None = field(default=None, metadata=SOMETIMES)
+    missing: MissingFile | None = field(default=None, metadata=SOMETIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,23 +126,10 @@ def cause_in(item: Mapping[str, Any]) -> FirstCause:
     )
 
 
-def cause_fields(cause: FirstCause) -> dict[str, Json]:
+def cause_fields(cause: FirstCause) -> Json:
     """`first_cause` of a `status` object."""
-    missing = cause.missing if cause.missing is not None and cause.missing.reason else None
-    sometimes: dict[str, Json] = {
-        "stacks": [_plain(stack) for stack in cause.stacks] or None,
-        "memory": cause.memory,
-        "code": _plain(cause.code) if cause.code is not None else None,
-        "missing": _plain(missing) if missing is not None else None,
-    }
-    return {
-        "rank": cause.rank,
-        "class": cause.failure,
-        "summary": cause.summary,
-        "traceback": cause.traceback,
-        "simultaneous": list(cause.simultaneous),
-        **{name: value for name, value in sometimes.items() if value is not None},
-    }
+    unexplained = cause.missing is not None and not cause.missing.reason
+    return to_json(replace(cause, missing=None) if unexplained else cause)
 
 
 def restart_fields(restart: Restart) -> dict[str, Json]:
@@ -154,16 +141,4 @@ def restart_fields(restart: Restart) -> dict[str, Json]:
         "rank": restart.rank,
         "class": restart.failure,
         "summary": restart.summary,
-    }
-
-
-def working_files_fields(files: WorkingFiles) -> Json:
-    """`working_files` of a `status` object."""
-    return _plain(files)
-
-
-def _plain(value: StackFile | CodeCopy | MissingFile | WorkingFiles) -> Json:
-    return {
-        name: list(item) if isinstance(item, tuple) else item
-        for name, item in asdict(value).items()
     }

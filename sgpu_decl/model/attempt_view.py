@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import SOMETIMES, dataclass
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
@@ -37,7 +38,7 @@ class RankView:
     state: str
     exit_code: int | None = None
     signal: str | None = None
-    dropped_bytes: int | None = None
+    dropped_bytes: int | None = field(default=None, metadata=SOMETIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,16 +148,12 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
     """The `status` object of the public contract, but for the names of the run: what `view_in`
     reads, less `class`, which is that of the first cause."""
     cause, files, restarts = view.first_cause, view.working_files, view.restarts
-    if cause or files or restarts:
-        from sgpu_decl.model.attempt_details import (
-            cause_fields,
-            restart_fields,
-            working_files_fields,
-        )
+    if cause or restarts:
+        from sgpu_decl.model.attempt_details import cause_fields, restart_fields
     sometimes: dict[str, Json] = {
         "waiting_for": view.waiting_for,
-        "ray": _ray_fields(view.ray) if view.ray else None,
-        "working_files": working_files_fields(files) if files else None,
+        "ray": to_json(view.ray),
+        "working_files": to_json(files),
         "metrics": {
             name: value if isfinite(value) else None for name, value in view.metrics.items()
         }
@@ -178,7 +175,7 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "started_at": time_text(view.started_at),
         "ended_at": time_text(view.ended_at),
         "exit_code": view.exit_code,
-        "ranks": [_rank_fields(rank) for rank in view.ranks],
+        "ranks": to_json(view.ranks),
         "first_cause": cause_fields(cause) if cause else None,
         "restart": view.restart,
         "restarts": [restart_fields(restart) for restart in restarts],
@@ -210,16 +207,6 @@ def _ray(item: Mapping[str, Any], state: AttemptState) -> "RayStatus":
     )
 
 
-def _ray_fields(ray: "RayStatus") -> dict[str, Json]:
-    return {
-        "version": ray.version,
-        "nodes": ray.nodes,
-        "dashboard": ray.dashboard,
-        "token_file": ray.token_file,
-        "host": ray.host,
-    }
-
-
 def _rank(item: Mapping[str, Any]) -> RankView:
     return RankView(
         rank=item["rank"],
@@ -229,18 +216,6 @@ def _rank(item: Mapping[str, Any]) -> RankView:
         signal=item.get("signal"),
         dropped_bytes=item.get("dropped_bytes"),
     )
-
-
-def _rank_fields(rank: RankView) -> dict[str, Json]:
-    always: dict[str, Json] = {
-        "rank": rank.rank,
-        "node_rank": rank.node_rank,
-        "state": rank.state,
-        "exit_code": rank.exit_code,
-        "signal": rank.signal,
-    }
-    dropped = rank.dropped_bytes
-    return always if dropped is None else {**always, "dropped_bytes": dropped}
 
 
 def time_text(moment: datetime | None) -> str | None:

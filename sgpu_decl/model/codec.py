@@ -12,10 +12,10 @@
     another dataclass                an object
 
 The fields of a field that is marked `FLAT` stand beside those of the class that holds it. One that
-is marked `UNWRITTEN` is no part of the JSON, and one that is `PRIVATE` none of what is published.
-`written_as` gives a field another key. Reading is
-strict: unknown and missing keys are refused, each with its path, such as `changes[0].launch.token`,
-unless a reader is told that an older or a newer version wrote them.
+is marked `UNWRITTEN` is no part of the JSON, one that is `PRIVATE` none of what is published, and
+one that is `SOMETIMES` written is left out where it is None or empty. `written_as` gives a field
+another key. Reading is strict: unknown and missing keys are refused, each with its path, such as
+`changes[0].launch.token`, unless a reader is told that an older or a newer version wrote them.
 """
 
 import types
@@ -25,7 +25,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
-from sgpu_decl.frozen_dataclass import FLAT, KEY, PRIVATE, UNWRITTEN
+from sgpu_decl.frozen_dataclass import FLAT, KEY, PRIVATE, SOMETIMES, UNWRITTEN
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 from sgpu_decl.model.times import from_text, to_text
@@ -95,7 +95,9 @@ def to_json(value: object) -> Json:
         if one.metadata == FLAT:
             written |= cast("dict[str, Json]", to_json(getattr(value, one.name)))
         elif one.metadata != UNWRITTEN:
-            written[key_of(one)] = to_json(getattr(value, one.name))
+            item = getattr(value, one.name)
+            if one.metadata != SOMETIMES or item not in (None, ()):
+                written[key_of(one)] = to_json(item)
     return written
 
 
@@ -130,20 +132,26 @@ def schema_of(hint: Any, notes: Mapping[type, Mapping[str, str | Schema]]) -> Sc
         return {"anyOf": [schema_of(inner, notes), {"type": "null"}]}
     if get_origin(hint) in (tuple, Sequence):
         return {"type": "array", "items": schema_of(arguments[0], notes)}
+    if get_origin(hint) is Mapping:
+        return {"type": "object", "additionalProperties": {"type": "string"}}
     if not is_dataclass(hint):
         return {"enum": [str(word) for word in cast("type[StrEnum]", hint)]}
-    keys: Schema = {}
+    said = notes.get(cast("type", hint), {})
+    keys: Schema = {key: note for key, note in said.items() if not isinstance(note, str)}
+    sometimes = set()
     for one in fields(hint):
         if one.metadata == FLAT:
-            keys |= schema_of(one.type, notes)["properties"]
+            keys = schema_of(one.type, notes)["properties"] | keys
         elif one.metadata not in (UNWRITTEN, PRIVATE):
-            keys[key_of(one)] = schema_of(one.type, notes)
-    for key, note in notes.get(cast("type", hint), {}).items():
-        keys[key] = {**keys[key], "description": note} if isinstance(note, str) else note
+            keys.setdefault(key_of(one), schema_of(one.type, notes))
+            sometimes |= {key_of(one)} if one.metadata == SOMETIMES else set()
+    for key, note in said.items():
+        if isinstance(note, str):
+            keys[key] = {**keys[key], "description": note}
     return {
         "type": "object",
         "properties": keys,
-        "required": list(keys),
+        "required": [key for key in keys if key not in sometimes],
         "additionalProperties": False,
     }
 
@@ -210,7 +218,7 @@ class JsonObject:
             elif key in self._value:
                 self._read.add(key)
                 values[one.name] = self._as(one.type, self._value[key], path)
-            elif not (self._lenient and one.default is not MISSING):
+            elif one.default is MISSING or not (self._lenient or one.metadata == SOMETIMES):
                 raise MissingKey(path)
         return kind(**values)
 

@@ -1,16 +1,17 @@
 """What is to be seen of a job, as values."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.job_rules import JobStart
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.times import to_text
 
 __all__ = ["JobLaunch", "JobView", "job_fields", "whole_job_fields"]
 
@@ -23,7 +24,7 @@ class JobLaunch:
     state: AttemptState
     started_at: datetime | None
     ended_at: datetime | None
-    url: str
+    url: str = field(metadata=written_as("link"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class JobView:
 
 def job_fields(job: JobView) -> dict[str, Json]:
     """What `status -o json` says of a job."""
-    handle, start, last = job.handle, job.start, job.last
+    handle, start = job.handle, job.start
     return {
         "address": str(job.address),
         "name": job.address.label,
@@ -61,7 +62,7 @@ def job_fields(job: JobView) -> dict[str, Json]:
         "timezone": start.timezone,
         "trigger": dict(start.trigger) if start.trigger is not None else None,
         "links": {"job": job.url} if job.url else {},
-        "last": _launch_fields(last) if last is not None else None,
+        "last": to_json(job.last),
         "error": job.error,
     }
 
@@ -70,13 +71,3 @@ def whole_job_fields(job: JobView) -> dict[str, Json]:
     """What `show -o json` says of a job."""
     live = dict(job.live) if job.live is not None else None
     return {**job_fields(job), "owner": job.owner, "spec": dict(job.spec), "live": live}
-
-
-def _launch_fields(last: JobLaunch) -> dict[str, Json]:
-    return {
-        "id": last.id,
-        "state": str(last.state),
-        "started_at": to_text(last.started_at),
-        "ended_at": to_text(last.ended_at),
-        "link": last.url,
-    }

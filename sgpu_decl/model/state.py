@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
@@ -25,20 +25,20 @@ class Attempt:
     the truth is the backend's. `reference`, `formerly` and `provenance` are those of its
     `LaunchRecord`."""
 
-    ref: AttemptRef
+    ref: AttemptRef = field(metadata=UNWRITTEN)
+    state: AttemptState
     token: str
     backend: str
-    inputs: LaunchInputs
-    state: AttemptState
+    inputs: LaunchInputs = field(metadata=FLAT)
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
-    failure: FailureClass | None = None
+    failure: FailureClass | None = field(default=None, metadata=written_as("class"))
     plan_id: str | None = None
     reference: str | None = None
-    formerly: tuple[Address, ...] = ()
-    provenance: Provenance = Provenance()
+    formerly: tuple[Address, ...] = field(default=(), metadata=UNWRITTEN)
+    provenance: Provenance = field(default=Provenance(), metadata=FLAT)
 
     @property
     def recorded_at(self) -> datetime:

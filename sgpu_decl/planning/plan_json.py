@@ -9,7 +9,7 @@ unless an older 1.x did.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import NoReturn, cast
 
@@ -207,17 +207,22 @@ def _field(field: FieldChange) -> Json:
 
 
 def _environment(environment: EnvironmentChange) -> Json:
+    written = cast("dict[str, Json]", to_json(environment))
+    return {**written, **packages_to_json(environment.packages)}
+
+
+def packages_to_json(packages: Iterable[PackageChange]) -> dict[str, Json]:
+    """Return what was `added`, `removed` and `changed`."""
     added, removed, changed = [], [], []
-    for package in environment.packages:
+    for package in packages:
         if package.before is None:
             added.append(_Named(name=package.name, version=str(package.after)))
         elif package.after is None:
             removed.append(_Named(name=package.name, version=package.before))
         else:
             changed.append(package)
-    packages = _Packages(added=tuple(added), removed=tuple(removed), changed=tuple(changed))
-    written = cast("dict[str, Json]", to_json(environment))
-    return {**written, **cast("dict[str, Json]", to_json(packages))}
+    sides = _Packages(added=tuple(added), removed=tuple(removed), changed=tuple(changed))
+    return cast("dict[str, Json]", to_json(sides))
 
 
 def _saved_plan(value: object) -> Plan:

@@ -83,23 +83,9 @@ def _resource(resource: Resource, history: list[Attempt]) -> dict[str, Json]:
 
 def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
     """One line of history in the public JSON."""
-    launch_inputs = cast("dict[str, Json]", to_json(attempt.inputs))
-    del launch_inputs["spec"]  # that of the resource is printed
-    return {
-        "attempt": attempt.ref.number,
-        "state": attempt.state.value,
-        "token": attempt.token,
-        "backend": attempt.backend,
-        **launch_inputs,
-        "created_at": to_text(attempt.created_at),
-        "started_at": to_text(attempt.started_at),
-        "ended_at": to_text(attempt.ended_at),
-        "exit_code": attempt.exit_code,
-        "class": attempt.failure.value if attempt.failure else None,
-        "plan_id": attempt.plan_id,
-        "reference": attempt.reference,
-        **cast("dict[str, Json]", to_json(attempt.provenance)),
-    }
+    written = cast("dict[str, Json]", to_json(attempt))
+    del written["spec"]  # that of the resource is printed
+    return {"attempt": attempt.ref.number, **written}
 
 
 def _intent(intent: Intent) -> dict[str, Json]:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_table import SYSTEM_METRICS
@@ -71,10 +72,7 @@ def attempt_diff_json(diff: AttemptDiff) -> dict[str, Json]:
             }
             for file in diff.files
         ],
-        "packages": [
-            {"name": package.name, "before": package.before, "after": package.after}
-            for package in diff.packages
-        ],
+        "packages": to_json(diff.packages),
         "results": _values(diff.results),
         "metrics": _values(diff.metrics),
         "not_compared": list(diff.gaps),

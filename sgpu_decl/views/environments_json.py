@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from sgpu_decl.environments.package_lists.package_diff import Difference
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.known_environment import Base, Environment
-from sgpu_decl.model.plan import PackageChange
+from sgpu_decl.planning.plan_json import packages_to_json
 
 __all__ = ["base_to_json", "difference_to_json", "environment_to_json"]
 
@@ -49,33 +50,13 @@ def environment_to_json(environment: Environment, base: Base | None = None) -> d
 
 def difference_to_json(difference: Difference) -> dict[str, Json]:
     """The packages in the form that a plan's `environment` has."""
-    changes = difference.packages
     return {
         "before": difference.before,
         "after": difference.after,
-        "facts": [
-            {"name": fact.name, "before": fact.before, "after": fact.after}
-            for fact in difference.facts
-        ],
-        "added": [
-            {"name": change.name, "version": change.after}
-            for change in changes
-            if change.before is None
-        ],
-        "removed": [
-            {"name": change.name, "version": change.before}
-            for change in changes
-            if change.after is None
-        ],
-        "changed": [
-            _changed(change) for change in changes if change.before is not None and change.after
-        ],
+        "facts": to_json(difference.facts),
+        **packages_to_json(difference.packages),
         "partial": difference.partial,
     }
-
-
-def _changed(change: PackageChange) -> dict[str, Json]:
-    return {"name": change.name, "before": change.before, "after": change.after}
 
 
 def _packages(packages: Iterable[Package]) -> list[Json]:

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+import jsonschema
 import pytest
 
-from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN
+from sgpu_decl.frozen_dataclass import FLAT, SOMETIMES, UNWRITTEN
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.codec import BadValue, JsonObject, to_json
+from sgpu_decl.model.codec import BadValue, JsonObject, schema_of, to_json
 from sgpu_decl.model.jsonable import Json
 
 
@@ -36,6 +37,7 @@ class Outer:
     inners: tuple[Inner, ...]
     beside: Inner = field(metadata=FLAT)
     seen: bool = field(default=False, metadata=UNWRITTEN)
+    notes: tuple[str, ...] = field(default=(), metadata=SOMETIMES)
 
 
 VALUE = Outer(
@@ -55,6 +57,25 @@ def test_a_value_comes_back_as_it_was() -> None:
     assert written["number"] == 3
     assert "seen" not in written
     assert JsonObject(written).whole(Outer) == VALUE
+
+
+def test_what_is_written_is_what_the_schema_of_its_type_says() -> None:
+    schema = schema_of(Outer, {Inner: {"number": "How many."}})
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for value in (VALUE, replace(VALUE, notes=("x",))):
+        jsonschema.validate(to_json(value), schema)
+    assert schema["properties"]["number"]["description"] == "How many."
+    for wrong in ({"odd": 1}, {"colour": "blue"}, {"facts": {"k": 1}}, {"number": -1}, {"at": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**to_json(VALUE), **wrong}, schema)  # type: ignore[dict-item]
+
+
+def test_what_is_written_sometimes_is_left_out_where_there_is_nothing() -> None:
+    written: Any = to_json(VALUE)
+    assert "notes" not in written
+    assert JsonObject(written).whole(Outer) == VALUE
+    more: Any = to_json(replace(VALUE, notes=("x",)))
+    assert more["notes"] == ["x"]
 
 
 @pytest.mark.parametrize(
