@@ -93,6 +93,10 @@ class _Module:
         self._imported: set[tuple[str, str]] = set()
         self._visit(self.tree, ())
 
+    def reaches(self, source: "_Module") -> bool:
+        """Whether what that module has can be called here: a method by an object of its class."""
+        return self is source or any(path == source.path for path, _ in self._imported)
+
     def imports(self, name: str, source: "_Module") -> bool:
         """Whether the name comes from that module here."""
         return (source.path, name) in self._imported
@@ -149,7 +153,7 @@ class _Search:
                 continue
             done.add(entry)
             for module in self._modules:
-                if only is not None and module is not only and not module.imports(name, only):
+                if only is not None and not module.reaches(only):
                     continue
                 for site in module.calls.get(name, ()):
                     self._take(site, sink, name)
