@@ -3,19 +3,18 @@
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.commands import examples
-from sgpu_decl.cli.next_steps import complete
+from sgpu_decl.cli.next_steps import complete_finding
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.probe import probe_findings, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
+from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
-from sgpu_decl.model.doctor_finding import Grade
 from sgpu_decl.model.probe import ProbeOptions
 from sgpu_decl.views.doctor_report import report_text
 from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
@@ -183,7 +182,7 @@ def _report(findings: "Iterable[Finding]", output: str, project: str | None) -> 
     """
     results = []
     for finding in findings:
-        results.append(replace(finding, hint=finding.hint and complete(finding.hint)))
+        results.append(complete_finding(finding))
         if output == "text":
             show(finding_text(results[-1], colour=takes_colour(sys.stdout)))
     failure = _failure(results)
@@ -197,10 +196,10 @@ def _report(findings: "Iterable[Finding]", output: str, project: str | None) -> 
 
 
 def _failure(findings: "list[Finding]") -> SgpuError | None:
-    failed = [finding for finding in findings if finding.grade is Grade.FAIL]
+    failed = [finding for finding in findings if finding.severity is Severity.ERROR]
     if not failed:
         return None
-    names = ", ".join(dict.fromkeys(f"`{item.check}`" for item in failed))
+    names = ", ".join(dict.fromkeys(f"`{item.code}`" for item in failed))
     return SgpuError(
         f"{count(len(failed), 'check')} failed: {names}",
         hint="the lines that begin with `fail` say what to do",

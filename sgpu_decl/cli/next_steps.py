@@ -2,7 +2,7 @@
 the file of the command that prints them are added here, so no message has to know them."""
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sgpu_decl.errors import SgpuError
 
@@ -22,6 +22,7 @@ __all__ = [
     "remember",
 ]
 
+_Finding = TypeVar("_Finding", bound="Diagnostic")
 _session: "ContextVar[Session | None]" = ContextVar("session", default=None)
 
 
@@ -49,7 +50,7 @@ def complete_error(error: SgpuError) -> SgpuError:
     return error
 
 
-def complete_finding(finding: "Diagnostic") -> "Diagnostic":
+def complete_finding(finding: "_Finding") -> "_Finding":
     from dataclasses import replace
 
     return replace(finding, hint=complete(finding.hint)) if finding.hint else finding

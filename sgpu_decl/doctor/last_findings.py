@@ -10,7 +10,7 @@ from sgpu_decl.config.workspace_profile import profile_text
 from sgpu_decl.doctor.profile_file import load_profile, save_profile
 from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.model.assumptions import Profile, Value, assumptions, value_of
-from sgpu_decl.model.doctor_finding import Finding, Grade
+from sgpu_decl.model.doctor_finding import VERDICTS, Finding
 from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.system_errors import advice, error_text
 
@@ -55,7 +55,7 @@ def write_findings(
     """
     file = folder / f"{target}.json"
     record = _read(file) if file.exists() else {}
-    checks = {finding.check for finding in findings}
+    checks = {finding.code for finding in findings}
     try:
         others = [
             entry
@@ -105,9 +105,9 @@ def _unreadable(file: Path) -> SgpuError:
 
 def _finding(entry: dict[str, Any]) -> Finding:
     return Finding(
-        check=str(entry["check"]),
-        grade=Grade(entry["verdict"]),
-        text=str(entry["text"]),
+        code=str(entry["check"]),
+        severity={word: severity for severity, word in VERDICTS.items()}[entry["verdict"]],
+        summary=str(entry["text"]),
         hint=entry.get("hint"),
         assumption=entry.get("assumption"),
         expected=entry.get("expected"),

@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 
 from sgpu_decl import __version__
+from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.assumptions import assumptions
-from sgpu_decl.model.doctor_finding import Finding, Grade, counted
+from sgpu_decl.model.doctor_finding import Finding, counted
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["report_text"]
@@ -20,29 +21,24 @@ _CHECK = re.compile(r"[a-z]+([- ][a-z0-9]+)*")  # names of checks stand in the c
 
 def report_text(findings: Sequence[Finding]) -> str:
     """The report."""
-    counts = ", ".join(f"{number} {grade}" for grade, number in counted(findings).items())
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in counted(findings).items())
     head = (
         f"sgpu {__version__}, Python {platform.python_version()}, {platform.system()}\n"
         f"{len(findings)} checks: {counts}\n"
     )
-    order = {Grade.FAIL: 0, Grade.WARN: 1, Grade.OK: 2}
-    lines = sorted(findings, key=lambda finding: order[finding.grade])
+    lines = sorted(findings, key=lambda finding: list(Severity).index(finding.severity))
     return head + "".join(f"{_line(item)}\n" for item in lines)
 
 
 def _line(finding: Finding) -> str:
     assumption = assumptions().get(finding.assumption or "")
     if assumption is None:
-        names = _CHECK.fullmatch(finding.check)
-        return f"{finding.grade:<4}  {finding.check if names else 'another check'}"
+        names = _CHECK.fullmatch(finding.code)
+        return f"{finding.verdict:<4}  {finding.code if names else 'another check'}"
     vocabulary = _texts(assumption.expected) | set(assumption.known)
-    expected, shown = (
-        assumption.expected, _shown(finding.found, vocabulary),
-    )  # fmt: skip
-    differs = "" if _plain(expected) == shown else ", differs"
-    return (
-        f"{finding.grade:<4}  {assumption.id}: expected {_plain(expected)}, found {shown}{differs}"
-    )
+    expected, shown = _plain(assumption.expected), _shown(finding.found, vocabulary)
+    differs = "" if expected == shown else ", differs"
+    return f"{finding.verdict:<4}  {assumption.id}: expected {expected}, found {shown}{differs}"
 
 
 def _texts(value: object) -> set[str]:

@@ -2,22 +2,25 @@
 
 from collections.abc import Sequence
 
-from sgpu_decl.model.doctor_finding import Finding, Grade, counted
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.doctor_finding import Finding, counted
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.probe import ProbeCost
 from sgpu_decl.views.terminal import Colour, count, escape, paint
 
 __all__ = ["finding_text", "findings_json", "findings_summary", "probe_cost_text"]
 
-_COLOURS = {Grade.OK: Colour.GREEN, Grade.WARN: Colour.YELLOW, Grade.FAIL: Colour.RED}
+_COLOURS = {
+    Severity.INFO: Colour.GREEN, Severity.WARNING: Colour.YELLOW, Severity.ERROR: Colour.RED,
+}  # fmt: skip
 _INDENT = " " * 6
 _WIDTH = 14
 
 
 def finding_text(finding: Finding, *, colour: bool) -> str:
     """The line of a finding, and its hint on a line of its own."""
-    grade = paint(f"{finding.grade:<4}", _COLOURS[finding.grade], on=colour)
-    line = f"{grade}  {escape(finding.check):<{_WIDTH}}  {escape(finding.text)}"
+    verdict = paint(f"{finding.verdict:<4}", _COLOURS[finding.severity], on=colour)
+    line = f"{verdict}  {escape(finding.code):<{_WIDTH}}  {escape(finding.summary)}"
     if finding.assumption is not None:
         line += escape(f" (expected {_value(finding.expected)}, found {_value(finding.found)})")
     if finding.hint is None:
@@ -34,8 +37,8 @@ def _value(value: Json) -> str:
 
 
 def findings_summary(findings: Sequence[Finding]) -> str:
-    """`14 checks: 12 ok, 1 warn, 1 fail`; grades without a finding are left out."""
-    numbers = [f"{number} {grade}" for grade, number in counted(findings).items() if number]
+    """`14 checks: 12 ok, 1 warn, 1 fail`; verdicts without a finding are left out."""
+    numbers = [f"{number} {verdict}" for verdict, number in counted(findings).items() if number]
     return f"{count(len(findings), 'check')}: {', '.join(numbers) or 'none'}"
 
 
@@ -50,5 +53,5 @@ def probe_cost_text(cost: ProbeCost) -> str:
 def findings_json(findings: Sequence[Finding]) -> dict[str, Json]:
     return {
         "findings": [finding.to_json() for finding in findings],
-        "summary": {str(grade): number for grade, number in counted(findings).items()},
+        "summary": {**counted(findings)},
     }

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sgpu_decl.backends.databricks.api.connection import Connection
+from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.assumptions import Comparison, Value, assumptions
-from sgpu_decl.model.doctor_finding import Finding, Grade
+from sgpu_decl.model.doctor_finding import Finding
 from sgpu_decl.model.jsonable import Json
 
 _T = TypeVar("_T")
@@ -24,9 +25,9 @@ def compared(id_: str, found: Value | None, text: str) -> Finding:
     assumption = assumptions()[id_]
     holds = found is not None and _agrees(assumption.comparison, assumption.expected, found)
     return Finding(
-        check=id_,
-        grade=Grade.OK if holds or assumption.harmless else Grade.WARN,
-        text=text,
+        code=id_,
+        severity=Severity.INFO if holds or assumption.harmless else Severity.WARNING,
+        summary=text,
         hint=None if holds else assumption.if_wrong,
         assumption=id_,
         expected=_json(assumption.expected),

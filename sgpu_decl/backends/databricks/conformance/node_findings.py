@@ -7,7 +7,7 @@ from sgpu_decl.agent.probe.probe_report import LONG_LINE_MARK
 from sgpu_decl.backends.databricks.conformance.comparison import compared
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.assumptions import PLATFORM_VARIABLES
-from sgpu_decl.model.doctor_finding import Finding, Grade, ok, warn
+from sgpu_decl.model.doctor_finding import Finding, ok, warn
 
 _ROOM = 20 << 30  # bytes; less is too little for an environment with torch and its code
 _BEAT = 0.5  # seconds between the signs of life of a node that is to be killed
@@ -50,11 +50,10 @@ def node_findings(node: Record, *, secret: str | None, base: str | None) -> Iter
         else "nodes refuse " + ", ".join(f"{name} ({word})" for name, word in refused.items()),
     )
     free = int(node["free_bytes"])
-    yield Finding(
-        check="node-room",
-        grade=Grade.OK if free >= _ROOM else Grade.WARN,
-        text=f"{size(free)} are free for the environment and the code of a run",
-        hint=None if free >= _ROOM else "keep `env` and `code` small; read data from a volume",
+    yield ok(
+        "node-room",
+        f"{size(free)} are free for the environment and the code of a run",
+        unless=None if free >= _ROOM else "keep `env` and `code` small; read data from a volume",
     )
     names = tuple(str(name) for name in node["variables"])
     yield compared(
@@ -84,12 +83,8 @@ def _torch(node: Record, base: str | None) -> Iterator[Finding]:
     if base is not None and base.startswith("ai-"):
         yield compared("ai-base-python", has, f"with `env.base: {base}`, {where}")
         return
-    yield Finding(
-        check="node-torch",
-        grade=Grade.OK if has else Grade.WARN,
-        text=where,
-        hint=None if has else "declare torch in `env`, or use an `env.base` that has it",
-    )
+    advice = None if has else "declare torch in `env`, or use an `env.base` that has it"
+    yield ok("node-torch", where, unless=advice)
 
 
 def visibility_findings(
@@ -152,11 +147,10 @@ def tree_findings(tree: Record | None, mlflow: Record | None) -> Iterator[Findin
     """What MLflow can do in a locked environment: that it was made there, and what MLflow said."""
     problem = "the node says nothing" if tree is None else tree.get("problem")
     if problem or mlflow is None:
-        yield Finding(
-            check="node-mlflow-tree",
-            grade=Grade.WARN,
-            text=f"the locked environment was not made on the node: {problem}",
-            hint="`env.lock` and `env.snapshot` fail likewise there; try again with `--only tree`",
+        yield warn(
+            "node-mlflow-tree",
+            f"the locked environment was not made on the node: {problem}",
+            "`env.lock` and `env.snapshot` fail likewise there; try again with `--only tree`",
         )
         return
     logged = bool(mlflow.get("param") and mlflow.get("artifact"))
