@@ -1,7 +1,5 @@
 """`sgpu fetch`."""
 
-import os
-
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
@@ -9,6 +7,7 @@ from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.terminal import count, size
 
 __all__ = ["command"]
@@ -35,10 +34,7 @@ def command(*, source: ProjectSource, name: str | None, output: str) -> int:
     with open_progress() as progress:
         result = session.runs.output(ref, progress)
     if output == "json":
-        answer({
-            "folder": os.fspath(result.folder), "files": result.files, "bytes": result.bytes,
-            "lacking": list(result.lacking),
-        })  # fmt: skip
+        answer(to_json(result))
         return 1 if result.lacking else 0
 
     show(str(result.folder))

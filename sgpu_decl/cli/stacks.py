@@ -13,6 +13,7 @@ from sgpu_decl.cli.options import (
 )
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.stacks_text import stack_groups_json, stack_groups_text
 
 __all__ = ["command"]
@@ -44,13 +45,7 @@ def command(*, source: ProjectSource, name: str | None, rank: str, output: str) 
     refuse_ranks(ranks, [world] if world else [])
     stacks = session.runs.stacks(ref, ranks)
     if output == "json":
-        answer({
-            "stacks": [
-                {"rank": one.rank, "pid": one.pid, "stack": one.text, "reason": one.reason}
-                for one in stacks
-            ],
-            "groups": stack_groups_json(stacks),
-        })  # fmt: skip
+        answer({"stacks": to_json(stacks), "groups": stack_groups_json(stacks)})
         return 0
     if text := stack_groups_text(stacks):
         show(text)

@@ -1,11 +1,10 @@
 """`sgpu state migrate`."""
 
-import os
-
 import click
 
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.terminal import count
 
 __all__ = ["command"]
@@ -23,13 +22,7 @@ def command(*, source: ProjectSource, output: str) -> int:
     """
     done = source.recorded().state.migrate()
     if output == "json":
-        answer(
-            {
-                "resources": done.resources,
-                "attempts": done.attempts,
-                "kept": os.fspath(done.kept),
-            }
-        )
+        answer(to_json(done))
     else:
         copied = f"{count(done.resources, 'resource')} and {count(done.attempts, 'attempt')}"
         note(f"copied {copied}; the old state is kept as {done.kept}")

@@ -2,13 +2,11 @@
 have, apart from `attempt_view` so that looking at the others does not load them."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from sgpu_decl.frozen_dataclass import SOMETIMES, dataclass, written_as
-from sgpu_decl.model.attempt_view import time_text
-from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 
 __all__ = [
@@ -18,9 +16,7 @@ __all__ = [
     "Restart",
     "StackFile",
     "WorkingFiles",
-    "cause_fields",
     "cause_in",
-    "restart_fields",
     "restarts_in",
 ]
 
@@ -30,11 +26,11 @@ class Restart:
     """Why the ranks of an attempt were started again for the `number`th time: how they ended at
     `at`, by the fault of `rank` where it was one rank's. They start at `starts_at`."""
 
-    number: int
+    number: int = field(metadata=written_as("restart"))
     at: datetime
     starts_at: datetime
     rank: int | None
-    failure: str
+    failure: str = field(metadata=written_as("class"))
     summary: str
 
     @property
@@ -124,21 +120,3 @@ def cause_in(item: Mapping[str, Any]) -> FirstCause:
         memory=item.get("memory"),
         missing=MissingFile(path=missing) if isinstance(missing, str) else None,
     )
-
-
-def cause_fields(cause: FirstCause) -> Json:
-    """`first_cause` of a `status` object."""
-    unexplained = cause.missing is not None and not cause.missing.reason
-    return to_json(replace(cause, missing=None) if unexplained else cause)
-
-
-def restart_fields(restart: Restart) -> dict[str, Json]:
-    """One of the `restarts` of a `status` object."""
-    return {
-        "restart": restart.number,
-        "at": time_text(restart.at),
-        "starts_at": time_text(restart.starts_at),
-        "rank": restart.rank,
-        "class": restart.failure,
-        "summary": restart.summary,
-    }

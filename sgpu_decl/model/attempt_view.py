@@ -1,12 +1,12 @@
 """What a backend says of an attempt, as values."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
-from math import isfinite, nan
-from typing import TYPE_CHECKING, Any
+from math import nan
+from typing import TYPE_CHECKING, Any, cast
 
-from sgpu_decl.frozen_dataclass import SOMETIMES, dataclass
+from sgpu_decl.frozen_dataclass import SOMETIMES, UNWRITTEN, dataclass
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
@@ -60,31 +60,31 @@ class AttemptView:
     may record that.
     """
 
-    ref: AttemptRef
-    backend: str
+    ref: AttemptRef = field(metadata=UNWRITTEN)
     state: AttemptState
+    backend: str
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
-    failure: FailureClass | None = None
+    failure: FailureClass | None = field(default=None, metadata=UNWRITTEN)
     ranks: tuple[RankView, ...] = ()
     first_cause: "FirstCause | None" = None
-    waiting_for: str | None = None
     restart: int = 0
     restarts: "tuple[Restart, ...]" = ()
-    tracking: str | None = None
+    tracking: str | None = field(default=None, metadata=UNWRITTEN)
     links: Mapping[str, Json] = field(default_factory=dict)
-    ray: "RayStatus | None" = None
-    working_files: "WorkingFiles | None" = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    metrics_problem: str | None = None
-    not_responding_since: datetime | None = None
-    processes_left: tuple[int, ...] = ()
-    unavailable: str | None = None
-    way_out: str | None = None
-    unknown_since: datetime | None = None
-    hidden_from: str | None = None
-    overdue: bool = False
+    waiting_for: str | None = field(default=None, metadata=SOMETIMES)
+    ray: "RayStatus | None" = field(default=None, metadata=SOMETIMES)
+    working_files: "WorkingFiles | None" = field(default=None, metadata=SOMETIMES)
+    metrics: Mapping[str, float] = field(default_factory=dict, metadata=SOMETIMES)
+    metrics_problem: str | None = field(default=None, metadata=SOMETIMES)
+    not_responding_since: datetime | None = field(default=None, metadata=SOMETIMES)
+    processes_left: tuple[int, ...] = field(default=(), metadata=SOMETIMES)
+    unavailable: str | None = field(default=None, metadata=SOMETIMES)
+    way_out: str | None = field(default=None, metadata=SOMETIMES)
+    unknown_since: datetime | None = field(default=None, metadata=SOMETIMES)
+    hidden_from: str | None = field(default=None, metadata=SOMETIMES)
+    overdue: bool = field(default=False, metadata=SOMETIMES)
 
     @property
     def skipped(self) -> bool:
@@ -147,41 +147,11 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
 def status_fields(view: AttemptView) -> dict[str, Json]:
     """The `status` object of the public contract, but for the names of the run: what `view_in`
     reads, less `class`, which is that of the first cause."""
-    cause, files, restarts = view.first_cause, view.working_files, view.restarts
-    if cause or restarts:
-        from sgpu_decl.model.attempt_details import cause_fields, restart_fields
-    sometimes: dict[str, Json] = {
-        "waiting_for": view.waiting_for,
-        "ray": to_json(view.ray),
-        "working_files": to_json(files),
-        "metrics": {
-            name: value if isfinite(value) else None for name, value in view.metrics.items()
-        }
-        or None,
-        "metrics_problem": view.metrics_problem,
-        "not_responding_since": time_text(view.not_responding_since),
-        "processes_left": list(view.processes_left) or None,
-        "unavailable": view.unavailable,
-        "way_out": view.way_out,
-        "unknown_since": time_text(view.unknown_since),
-        "hidden_from": view.hidden_from,
-        "overdue": view.overdue or None,
-        "skipped": view.skipped or None,
-    }
-    return {
-        "attempt": view.ref.number,
-        "state": str(view.state),
-        "backend": view.backend,
-        "started_at": time_text(view.started_at),
-        "ended_at": time_text(view.ended_at),
-        "exit_code": view.exit_code,
-        "ranks": to_json(view.ranks),
-        "first_cause": cause_fields(cause) if cause else None,
-        "restart": view.restart,
-        "restarts": [restart_fields(restart) for restart in restarts],
-        "links": dict(view.links),
-        **{name: value for name, value in sometimes.items() if value is not None},
-    }
+    cause = view.first_cause
+    if cause is not None and cause.missing is not None and not cause.missing.reason:
+        view = replace(view, first_cause=replace(cause, missing=None))
+    written = cast("dict[str, Json]", to_json(view, times=time_text))
+    return {"attempt": view.ref.number, **written, **({"skipped": True} if view.skipped else {})}
 
 
 def _metrics(values: Mapping[str, float | None]) -> dict[str, float]:
@@ -218,10 +188,8 @@ def _rank(item: Mapping[str, Any]) -> RankView:
     )
 
 
-def time_text(moment: datetime | None) -> str | None:
+def time_text(moment: datetime) -> str:
     """RFC 3339 in UTC, to the millisecond."""
-    if moment is None:
-        return None
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 

@@ -1,11 +1,12 @@
 """Frozen dataclasses to JSON and back, and the schema of that JSON, by the types of their fields.
 
     a field's type                   in JSON
-    text, bool, float, Json          itself
+    text, bool, Json                 itself
+    float                            itself, or null for NaN and infinity, which JSON lacks
     int                              itself, from 0 to 2^53
     StrEnum                          its text
     datetime                         RFC 3339
-    Address                          its text, `run.train`
+    Address, Path                    its text, `run.train`
     tuple[X, ...], Sequence[X]       a list
     Mapping[str, str]                an object
     X | None                         X, or null
@@ -13,7 +14,7 @@
 
 The fields of a field that is marked `FLAT` stand beside those of the class that holds it. One that
 is marked `UNWRITTEN` is no part of the JSON, one that is `PRIVATE` none of what is published, and
-one that is `SOMETIMES` written is left out where it is None or empty. `written_as` gives a field
+one that is `SOMETIMES` written is left out where it has its default. `written_as` gives a field
 another key. Reading is strict: unknown and missing keys are refused, each with its path, such as
 `changes[0].launch.token`, unless a reader is told that an older or a newer version wrote them.
 """
@@ -23,6 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 from sgpu_decl.frozen_dataclass import FLAT, KEY, PRIVATE, SOMETIMES, UNWRITTEN
@@ -70,35 +73,43 @@ def key_of(field: "Field[Any]") -> str:
     return str(field.metadata.get(KEY, field.name))
 
 
-def to_json(value: object) -> Json:
+def to_json(value: object, *, times: Callable[[datetime], str] = to_text) -> Json:
     """Return the JSON of a value; see above.
+
+    Args:
+        times: how times are written.
 
     Raises:
         TypeError: the value has another type.
     """
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool | int):
         return value
-    if isinstance(value, str):
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, str | Address | Path):
         return str(value)
     if isinstance(value, tuple | list):
-        return [to_json(item) for item in value]
+        return [to_json(item, times=times) for item in value]
     if isinstance(value, Mapping):
-        return {key: to_json(item) for key, item in value.items()}
+        return {str(key): to_json(item, times=times) for key, item in value.items()}
     if isinstance(value, datetime):
-        return to_text(value)
-    if isinstance(value, Address):
-        return str(value)
+        return times(value)
     if not is_dataclass(value):
         raise TypeError(f"{type(value).__name__} has no JSON")
     written: dict[str, Json] = {}
     for one in fields(value):
+        item = getattr(value, one.name)
         if one.metadata == FLAT:
-            written |= cast("dict[str, Json]", to_json(getattr(value, one.name)))
-        elif one.metadata != UNWRITTEN:
-            item = getattr(value, one.name)
-            if one.metadata != SOMETIMES or item not in (None, ()):
-                written[key_of(one)] = to_json(item)
+            written |= cast("dict[str, Json]", to_json(item, times=times))
+        elif one.metadata != UNWRITTEN and not (
+            one.metadata == SOMETIMES and item == _default(one)
+        ):
+            written[key_of(one)] = to_json(item, times=times)
     return written
+
+
+def _default(one: "Field[Any]") -> object:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 Schema = dict[str, Any]

@@ -1,8 +1,9 @@
 """What ranks leave: the lines that they write, and their files; and what they do just now."""
 
+from dataclasses import field
 from pathlib import Path
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.attempt import AttemptRef
 
 __all__ = ["LogLines", "Output", "RankStack"]
@@ -34,7 +35,7 @@ class Output:
     files: int
     bytes: int
     lacking: tuple[str, ...] = ()
-    why: str = ""
+    why: str = field(default="", metadata=UNWRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,5 +45,5 @@ class RankStack:
 
     rank: int
     pid: int
-    text: str | None
+    text: str | None = field(metadata=written_as("stack"))
     reason: str | None

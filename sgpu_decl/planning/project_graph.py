@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 
 from sgpu_decl.config.loaded import Loaded
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import dataclass, written_as
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.plan import Action, Plan
 
@@ -36,8 +36,8 @@ class GraphNode:
 class GraphEdge:
     """`source` needs `needed`."""
 
-    source: Address
-    needed: Address
+    source: Address = field(metadata=written_as("from"))
+    needed: Address = field(metadata=written_as("to"))
     relation: Relation
 
 

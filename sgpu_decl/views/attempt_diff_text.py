@@ -1,7 +1,6 @@
 """What differs between two attempts: text and JSON."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeAlias
 
@@ -73,22 +72,10 @@ def attempt_diff_json(diff: AttemptDiff) -> dict[str, Json]:
             for file in diff.files
         ],
         "packages": to_json(diff.packages),
-        "results": _values(diff.results),
-        "metrics": _values(diff.metrics),
+        "results": to_json(diff.results),
+        "metrics": to_json(diff.metrics),
         "not_compared": list(diff.gaps),
     }
-
-
-def _values(values: Sequence[ValueDiff]) -> list[Json]:
-    return [
-        {"name": one.name, "before": _finite(one.before), "after": _finite(one.after)}
-        for one in values
-    ]
-
-
-def _finite(value: Json) -> Json:
-    """JSON has no NaN and no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _head(sign: str, view: AttemptView, now: datetime, *, colour: bool) -> str:

@@ -1,8 +1,10 @@
 """The graph of a project in the language of Mermaid, which draws it, and as JSON."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.planning.project_graph import GraphNode, ProjectGraph
 
@@ -33,18 +35,10 @@ def graph_mermaid(graph: ProjectGraph) -> str:
 def graph_json(graph: ProjectGraph) -> dict[str, Json]:
     return {
         "nodes": [
-            {
-                "address": str(node.address),
-                "kind": str(node.address.kind),
-                "cells": node.cells,
-                "actions": {str(action): count for action, count in node.actions.items()},
-            }
+            {"kind": node.address.kind, **cast("dict[str, Json]", to_json(node))}
             for node in graph.nodes
         ],
-        "edges": [
-            {"from": str(edge.source), "to": str(edge.needed), "relation": str(edge.relation)}
-            for edge in graph.edges
-        ],
+        "edges": to_json(graph.edges),
     }
 
 

@@ -2,11 +2,11 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.run_table import SYSTEM_METRICS, RunRow, RunTable, TableColumn
 from sgpu_decl.views.markdown import cell, code, prose
@@ -102,10 +102,7 @@ def _object(row: RunRow, now: datetime) -> Json:
         "returned": row.returned,
         "unread": None if row.unread is None else row.unread.reason,
         "secrets": [*secret_references(row.with_secrets)],
-        # JSON has no NaN and no infinity.
-        "metrics": {
-            name: value if math.isfinite(value) else None for name, value in row.metrics.items()
-        },
+        "metrics": to_json(row.metrics),
     }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sgpu_decl.model.attempt_view import time_text
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state_log import LogChange, LogEntry
 from sgpu_decl.views.terminal import columns, escape, shorten
@@ -52,20 +53,7 @@ def log_text(entries: Sequence[LogEntry]) -> str:
 
 
 def log_json(entries: Sequence[LogEntry]) -> list[Json]:
-    return [
-        {
-            "number": entry.number,
-            "at": time_text(entry.at),
-            "serial": entry.serial,
-            "who": entry.who,
-            "host": entry.host,
-            "operation": entry.operation,
-            "commit": entry.commit,
-            "tool_version": entry.tool_version,
-            "changes": [{"op": change.op, "subject": change.subject} for change in entry.changes],
-        }
-        for entry in entries
-    ]
+    return [to_json(entry, times=time_text) for entry in entries]
 
 
 def _words(change: LogChange) -> str:

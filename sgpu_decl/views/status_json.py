@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sgpu_decl.model.attempt_view import AttemptView, status_fields, time_text
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.times import to_text
 
 if TYPE_CHECKING:
     from sgpu_decl.model.run_history import RunHistory
@@ -27,8 +27,8 @@ def attempt_object(view: AttemptView) -> dict[str, Json]:
         "name": view.ref.address.label,
         "attempt": view.ref.number,
         "state": str(view.state),
-        "started_at": time_text(view.started_at),
-        "ended_at": time_text(view.ended_at),
+        "started_at": to_json(view.started_at, times=time_text),
+        "ended_at": to_json(view.ended_at, times=time_text),
     }
 
 
@@ -46,18 +46,11 @@ def run_object(run: "RunHistory") -> dict[str, Json]:
         **status_object(run.view),
         "spec": json.loads(run.spec),
         "history": [
-            {**attempt_to_json(attempt), **_live(view), "changed": list(changed)}
+            {
+                **attempt_to_json(attempt.seen_as(view)),
+                "restart": view.restart,
+                "changed": list(changed),
+            }
             for (attempt, view), changed in zip(run.attempts, changes, strict=True)
         ],
-    }
-
-
-def _live(view: AttemptView) -> dict[str, Json]:
-    return {
-        "restart": view.restart,
-        "state": str(view.state),
-        "started_at": to_text(view.started_at),
-        "ended_at": to_text(view.ended_at),
-        "exit_code": view.exit_code,
-        "class": str(view.failure) if view.failure else None,
     }

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -76,6 +78,10 @@ def test_what_is_written_sometimes_is_left_out_where_there_is_nothing() -> None:
     assert JsonObject(written).whole(Outer) == VALUE
     more: Any = to_json(replace(VALUE, notes=("x",)))
     assert more["notes"] == ["x"]
+
+
+def test_what_json_lacks_is_null_or_text() -> None:
+    assert to_json((nan, -inf, 0.5, Path("/a"))) == [None, None, 0.5, "/a"]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_an_attempt_of_another_machine_is_shown_with_the_age_of_its_record() -> 
     words = f"as last recorded 3 h ago: {where}"
     assert ending(recorded, now=NOW, colour=False).endswith(f", {words}")
     assert words in status_table([recorded], now=NOW, colour=False)
+    assert recorded.unknown_since is not None
     assert status_fields(recorded)["unknown_since"] == time_text(recorded.unknown_since)
 
 
