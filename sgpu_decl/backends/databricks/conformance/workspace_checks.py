@@ -20,7 +20,7 @@ from sgpu_decl.backends.databricks.conformance.storage_checks import (
 from sgpu_decl.backends.databricks.conformance.validation import submission_findings
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.doctor_finding import Finding, Grade, fail, ok, warn
+from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.model.probe import ProbeCost, ProbeOptions
 
 _LIMIT = 30.0  # seconds
@@ -136,24 +136,19 @@ def login_findings(connection: Connection) -> Iterator[Finding]:
     connection.await_answer(patience=_LONGEST)
     took = time.monotonic() - began
     slow = took > PATIENCE
-    yield Finding(
-        check="login",
-        grade=Grade.WARN if slow else Grade.OK,
-        text=f"`{connection.host}` answered after {took:.1f} s",
-        hint=f"plans give up after {PATIENCE:g} s: use a token or an OAuth secret"
-        if slow
-        else None,
-    )
+    advice = f"plans give up after {PATIENCE:g} s: use a token or an OAuth secret"
+    answered = f"`{connection.host}` answered after {took:.1f} s"
+    yield ok("login", answered, unless=advice if slow else None)
     yield ok("identity", f"logged in as `{connection.user}`")
     ahead = connection.ahead
+    if not ahead:
+        yield ok("clock", "the clocks of the workspace and of this machine agree")
+        return
     side = "ahead of" if ahead > 0 else "behind"
-    yield Finding(
-        check="clock",
-        grade=Grade.WARN if ahead else Grade.OK,
-        text=f"the workspace's clock is {abs(ahead):g} s {side} this machine's"
-        if ahead
-        else "the clocks of the workspace and of this machine agree",
-        hint="set this machine's clock, as with `timedatectl set-ntp true`" if ahead else None,
+    yield warn(
+        "clock",
+        f"the workspace's clock is {abs(ahead):g} s {side} this machine's",
+        "set this machine's clock, as with `timedatectl set-ntp true`",
     )
 
 
