@@ -1,4 +1,5 @@
-"""Content by digest: code, and environments with the manifests, packs and trees that carry them.
+"""Content by digest: code, environments with the manifests, packs and trees that carry them, and
+what ranks left in SGPU_OUTPUT_DIR.
 
 The archive of the node agent has these modules too, so a node checks code and makes trees as this
 machine does.

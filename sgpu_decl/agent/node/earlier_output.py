@@ -1,44 +1,50 @@
-"""What an earlier attempt left in SGPU_OUTPUT_DIR: brought to a node for `resume`, or to where
-another run reads it.
+"""What earlier attempts left in SGPU_OUTPUT_DIR: of the same run, for `resume`, and of other runs,
+for one that comes after them (`${run.NAME.output}`).
 
 Attempts of a run have launch folders beside each other, `8-TOKEN`, and below `back` of each lies
 what its nodes uploaded, for each attempt of the platform. Files of a node count once its report is
-there, and if no error kept some of them back.
+there, and if no error kept some of them back. A shared folder may show late what other machines
+wrote to it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import time
 
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.node.node_report import has_output, merged_output, read_report
+from sgpu_decl.agent.node.node_report import read_report
+from sgpu_decl.agent.upstreams import refusal
+from sgpu_decl.content.output_pieces import DamagedOutput, copy_files, has_output, is_seen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
-    from sgpu_decl.agent.node.node_report import Piece, Report
+    from sgpu_decl.agent.node.node_report import Report
 
 __all__ = [
-    "DamagedOutput",
+    "UpstreamFailed",
     "absent_nodes",
+    "await_output",
     "bring_earlier_output",
-    "contents",
-    "copy_files",
+    "copy_output",
+    "gone_output",
     "last_output",
     "newest_output",
 ]
 
-_CHUNK = 1 << 20
+_POLL = 0.5  # seconds between two looks
+_VISIBLE = 60.0  # seconds until what all nodes brought back is seen here
 
 
-class DamagedOutput(OSError):
-    """A file of an output has not the length or the SHA-256 that its node wrote down."""
+class UpstreamFailed(Exception):
+    """The attempt cannot start. `failure` is the class, `summary` the reason."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"`{path}` is not what the node wrote there")
-        self.path = path
+    def __init__(self, failure: str, summary: str) -> None:
+        super().__init__(summary)
+        self.failure = failure
+        self.summary = summary
 
 
 def bring_earlier_output(back: str, target: str) -> None:
@@ -61,15 +67,78 @@ def bring_earlier_output(back: str, target: str) -> None:
             say(f"the output of {', '.join(cut)} is missing there: its upload is not complete")
 
 
+def await_output(
+    name: str,
+    back: str,
+    *,
+    nodes: int,
+    stopped: Callable[[], bool],
+    wait: Callable[[float], object],
+    say: Callable[[str], None],
+) -> bool:
+    """Wait until all that an attempt left is seen here; False if this run was `stopped` meanwhile.
+
+    Args:
+        name: of the attempt, such as `train#8`. It has succeeded.
+        back: the folder that its `nodes` uploaded to.
+        wait: waits for some seconds.
+        say: gets a line about what is not there.
+
+    Raises:
+        UpstreamFailed: its output is gone, or not whole: this run does not start with a part of it.
+    """
+    deadline = time.monotonic() + _VISIBLE
+    while absent := absent_nodes(back, nodes):
+        if time.monotonic() > deadline:
+            if not os.path.isdir(back):
+                raise gone_output(name)
+            reason = f"what node {absent[0]} of {name} left is not in its launch folder"
+            raise UpstreamFailed("staging_failed", reason)
+        if stopped():
+            return False
+        wait(_POLL)
+    reports = last_output(back)
+    for node, report in reports.items():
+        if report["incomplete"] is not None:
+            number = os.path.basename(node).removeprefix("node_")
+            reason = f"the output of {name} is not whole, since node {number} could not upload it: "
+            raise UpstreamFailed("upstream_failed", reason + report["incomplete"] + _again(name))
+    left = sum(len(report.get("left") or ()) for report in reports.values())
+    if left:
+        say(f"{left} files of {name} stayed on its nodes: they are not in its output")
+    return True
+
+
+def copy_output(name: str, back: str, target: str) -> None:
+    """Copy what the last start of an attempt left to a new folder. Raises UpstreamFailed."""
+    try:
+        os.listdir(back)  # it may be gone by now
+        os.makedirs(target)
+        copy_files(last_output(back), target)
+    except OSError as error:
+        reason = f"the output of {name} cannot be copied for this run: {error}"
+        if isinstance(error, DamagedOutput):
+            reason += _again(name)
+        raise UpstreamFailed("staging_failed", reason) from error
+
+
+def gone_output(name: str) -> UpstreamFailed:
+    """The error of an attempt whose output was deleted."""
+    return UpstreamFailed("upstream_failed", refusal(name, "gone"))
+
+
+def _again(name: str) -> str:
+    return f"; launch {name.partition('#')[0]} again (`--rerun`), and then this run"
+
+
 def absent_nodes(back: str, nodes: int) -> list[int]:
     """Which of the nodes of an attempt that succeeded are not seen here to have uploaded all that
     their report names: at its last start, and not at one before, which failed."""
-    uploads = last_output(back)
-    reports = {os.path.basename(node): report for node, report in uploads.items()}
-    first = (reports.get("node_0") or {}).get("outcome")
-    if first is not None and first["state"] != "succeeded":
-        return list(range(nodes))
-    seen = {os.path.basename(node) for node, report in uploads.items() if _is_seen(node, report)}
+    uploads = {os.path.basename(node): {node: report} for node, report in last_output(back).items()}
+    for report in uploads.get("node_0", {}).values():
+        if report["outcome"] is not None and report["outcome"]["state"] != "succeeded":
+            return list(range(nodes))
+    seen = {name for name, report in uploads.items() if is_seen(report)}
     return [number for number in range(nodes) if f"node_{number}" not in seen]
 
 
@@ -125,39 +194,6 @@ def _whole(attempt: str) -> dict[str, Report]:
 
 def _node_names(folder: str) -> list[str]:
     return [name for name in _names(folder) if name.startswith("node_")]
-
-
-def _is_seen(node: str, report: Report) -> bool:
-    """Whether the output of a node is seen here whole; a folder may show a file before its
-    content."""
-    try:
-        found = merged_output({node: report}).values()
-        return all(os.path.getsize(path) == size for file in found for path, size, _ in file)
-    except OSError:
-        return False
-
-
-def copy_files(nodes: Mapping[str, Report], target: str) -> None:
-    """Copy the output of nodes into one folder. Raises OSError, also if a file is damaged."""
-    for name, sources in merged_output(nodes).items():
-        path = os.path.join(target, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.writelines(contents(sources, most=_CHUNK))
-
-
-def contents(sources: Sequence[Piece], *, most: int) -> Iterator[bytes]:
-    """The content of a file, at most so many bytes at once. Raises OSError, also after the last
-    piece of what is not as its node wrote it."""
-    for path, size, digest in sources:
-        hashed, rest = hashlib.sha256(), size
-        with open(path, "rb") as file:
-            while data := file.read(most):
-                hashed.update(data)
-                rest -= len(data)
-                yield data
-        if rest or digest not in (None, hashed.hexdigest()):
-            raise DamagedOutput(path)
 
 
 def _names(folder: str) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
+from sgpu_decl.agent.node.earlier_output import UpstreamFailed, await_output, copy_output
 from sgpu_decl.agent.node.input_folder import InputFolder
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed, await_output, copy_output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

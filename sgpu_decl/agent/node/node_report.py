@@ -31,29 +31,23 @@ from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     Report = dict[str, Any]
     Parse = Callable[[bytes], Report | None]
     Read = Callable[[str, Parse], Report | None]
-    Piece = tuple[str, int, str | None]
 
 __all__ = [
-    "OUTPUT",
     "REPORT",
-    "has_output",
-    "merged_output",
     "old_outcome",
     "old_report",
-    "pieces_of",
     "read_report",
     "seal",
     "unseal",
 ]
 
 REPORT = "report.json"
-OUTPUT = "output/"
 
 
 def seal(**report: object) -> bytes:
@@ -124,55 +118,3 @@ def _below(folder: str) -> Iterator[tuple[str, int]]:
         for name in names:
             path = os.path.join(place, name)
             yield os.path.relpath(path, folder), os.path.getsize(path)
-
-
-def pieces_of(name: str, file: Mapping[str, Any]) -> list[Piece]:
-    """The paths, sizes and digests of what a file was uploaded as, in their order: itself, or its
-    parts. An old node wrote no digest."""
-    if "folder" not in file:
-        return [(name, file["bytes"], file["sha256"])]
-    total, part = file["bytes"], file["part"]
-    return [
-        (f"{file['folder']}/{number}", min(part, total - number * part), digest)
-        for number, digest in enumerate(file["sha256"])
-    ]
-
-
-def has_output(report: Report) -> bool:
-    """Whether a node uploaded a file of SGPU_OUTPUT_DIR."""
-    return any(name.startswith(OUTPUT) for name in report["files"])
-
-
-def merged_output(reports: Mapping[str, Report]) -> dict[str, list[Piece]]:
-    """The files that nodes left in SGPU_OUTPUT_DIR, by their names in one folder, as on one
-    machine. If a node before has a file or a folder of that name, one lies below `node_K/`.
-
-    Args:
-        reports: by the folder that each node uploaded to, which the paths of pieces begin with.
-
-    Raises:
-        OSError: a file would lie outside of the folder. No rank can leave such a one.
-    """
-    merged: dict[str, list[Piece]] = {}
-    folders: set[str] = set()
-    for node, report in reports.items():
-        for path, file in sorted(report["files"].items()):
-            if not path.startswith(OUTPUT):
-                continue
-            free = name = path[len(OUTPUT) :]
-            if name.startswith("/") or ".." in name.split("/"):
-                raise OSError(f"`{node}` names the file `{name}`, which would lie outside")
-            below = os.path.basename(node)
-            while free in merged or free in folders or any(map(merged.__contains__, _above(free))):
-                free, below = f"{below}/{name}", f"{below}_"
-            merged[free] = [
-                (f"{node}/{piece}", size, digest) for piece, size, digest in pieces_of(path, file)
-            ]
-            folders.update(_above(free))
-    return merged
-
-
-def _above(name: str) -> Iterator[str]:
-    """The folders that a file lies in."""
-    while name := os.path.dirname(name):
-        yield name

@@ -27,8 +27,9 @@ from io import BytesIO
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.agent_process import LOG
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.node.node_report import OUTPUT, REPORT, read_report, seal
+from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
 from sgpu_decl.agent.system.byte_size import size
+from sgpu_decl.content.output_pieces import OUTPUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

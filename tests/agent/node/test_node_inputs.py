@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.node import node_inputs, upstream_output
+from sgpu_decl.agent.node import earlier_output, node_inputs
 from sgpu_decl.agent.node.node_inputs import NodeInputs
 from sgpu_decl.agent.node.node_report import REPORT, seal
 from sgpu_decl.agent.node.stop_request import StopRequest
@@ -46,7 +46,7 @@ class Machine:
 def machine(
     tmp_path: Path, stopping: StopRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Machine]:
-    monkeypatch.setattr(upstream_output, "_POLL", 0.01)
+    monkeypatch.setattr(earlier_output, "_POLL", 0.01)
     monkeypatch.setattr(node_inputs, "_LOOK", 0.01)
     made = Machine(tmp_path, stopping)
     yield made
@@ -107,7 +107,7 @@ def test_what_a_node_left_that_was_killed_is_not_read(machine: Machine) -> None:
 def test_an_output_that_is_gone_is_said_and_leaves_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_output, "_VISIBLE", 0.0)
+    monkeypatch.setattr(earlier_output, "_VISIBLE", 0.0)
     problem = ("upstream_failed", "train#8 is gone, and this run comes after it")
     assert machine.node().bring(machine.given) == problem
     assert not machine.inputs.exists()

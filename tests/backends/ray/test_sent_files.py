@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayTaskError
 
+from sgpu_decl.agent.node.earlier_output import UpstreamFailed
 from sgpu_decl.agent.node.input_folder import InputFolder
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster.actor_answers import SilentNode
 from sgpu_decl.backends.ray.cluster.head_folder import index_folder
 from sgpu_decl.backends.ray.cluster.log_copies import LogCopy

@@ -9,8 +9,8 @@ import pytest
 from ray.exceptions import RpcError
 
 from sgpu_decl.agent.attempt import attempt_files
-from sgpu_decl.agent.node import upstream_output
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed
+from sgpu_decl.agent.node import earlier_output
+from sgpu_decl.agent.node.earlier_output import UpstreamFailed
 from sgpu_decl.backends.ray.cluster import upstream_wait
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams, copy_outputs
@@ -89,7 +89,7 @@ class Launch:
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
     for name in ("_POLL", "_JOBS"):
         monkeypatch.setattr(upstream_wait, name, 0.0)
-    monkeypatch.setattr(upstream_output, "_POLL", 0.0)
+    monkeypatch.setattr(earlier_output, "_POLL", 0.0)
     return Launch(tmp_path)
 
 
@@ -221,7 +221,7 @@ def test_an_upstream_that_left_nothing_has_an_empty_output(launch: Launch) -> No
 def test_an_output_that_is_gone_is_no_empty_output(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_output, "_VISIBLE", 0.0)
+    monkeypatch.setattr(earlier_output, "_VISIBLE", 0.0)
     launch.back.rmdir()
     with pytest.raises(UpstreamFailed, match="train#8 is gone") as raised:
         launch.read()
@@ -246,7 +246,7 @@ def test_a_run_is_stopped_while_it_waits_for_an_output(launch: Launch) -> None:
 def test_an_output_that_is_not_whole_is_not_read(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_output, "_VISIBLE", 0.0)
+    monkeypatch.setattr(earlier_output, "_VISIBLE", 0.0)
     launch.node(0)
     (launch.back / "0/node_1/output").mkdir(parents=True)  # it could not bring all of it
 

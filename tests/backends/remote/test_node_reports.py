@@ -15,11 +15,15 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.node.earlier_output import bring_earlier_output
+from sgpu_decl.agent.node.earlier_output import (
+    UpstreamFailed,
+    await_output,
+    bring_earlier_output,
+    copy_output,
+)
 from sgpu_decl.agent.node.node_report import REPORT, read_report, seal, unseal
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed, await_output, copy_output
 from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
 from sgpu_decl.backends.remote.watching.remote_status import PlatformEnding, ended_status
 from sgpu_decl.errors import BackendError

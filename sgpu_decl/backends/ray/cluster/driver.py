@@ -24,8 +24,8 @@ import ray
 
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.attempt_record import cancelled_outcome, lost_outcome
+from sgpu_decl.agent.node.earlier_output import UpstreamFailed
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed
 from sgpu_decl.agent.retry_rule import BLAME, pause_before
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch

@@ -13,7 +13,7 @@ from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sgpu_decl.agent.attempt import attempt_files
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed
+from sgpu_decl.agent.node.earlier_output import UpstreamFailed
 from sgpu_decl.agent.system.fast_stdlib import signal_name
 from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files, node_folder
 from sgpu_decl.backends.ray.cluster.actor_answers import NO_ROOM, SilentNode

@@ -19,12 +19,11 @@ import ray
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.earlier_output import (
     absent_nodes,
-    contents,
+    gone_output,
     last_output,
     newest_output,
 )
-from sgpu_decl.agent.node.node_report import REPORT, merged_output
-from sgpu_decl.agent.node.upstream_output import gone_output
+from sgpu_decl.agent.node.node_report import REPORT
 from sgpu_decl.agent.system import byte_size
 from sgpu_decl.backends.ray.cluster.actor_answers import (
     ANSWER,
@@ -41,6 +40,7 @@ from sgpu_decl.backends.ray.cluster.head_names import INDEX
 from sgpu_decl.backends.ray.cluster.log_copies import LogChunks
 from sgpu_decl.backends.ray.cluster.node_files import FILLS, WAITS
 from sgpu_decl.content.code_tree import archive_name
+from sgpu_decl.content.output_pieces import Piece, contents, merged_output
 from sgpu_decl.content.packs import BadPack, Index, index_name
 
 TYPE_CHECKING = False
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
-    from sgpu_decl.agent.node.node_report import Piece
     from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 
 __all__ = ["SentFiles"]
@@ -172,7 +171,7 @@ class SentFiles:
             (name, piece, receivers[name])
             for name, path in sources.items()
             if receivers[name]
-            for piece in _pieces([(path, os.path.getsize(path), None)])
+            for piece in _pieces([Piece(path, os.path.getsize(path), None)])
         )
         if self._read:
             total += yield from self._send_outputs(numbered)
@@ -418,7 +417,7 @@ def _transfer(
 
 def _pieces(sources: Sequence[Piece]) -> Iterator[tuple[int, int, bytes]]:
     """The offset of each piece of a file, the size of the file, and the piece."""
-    size = sum(piece for _, piece, _ in sources)
+    size = sum(piece.size for piece in sources)
     if not size:
         yield 0, 0, b""
     offset = 0

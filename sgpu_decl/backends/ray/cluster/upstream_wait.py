@@ -14,8 +14,8 @@ from ray.exceptions import RaySystemError, RpcError
 
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.upstreams import listed, refusal
+from sgpu_decl.agent.node.earlier_output import UpstreamFailed, await_output, copy_output
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
-from sgpu_decl.agent.node.upstream_output import UpstreamFailed, await_output, copy_output
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
 
 TYPE_CHECKING = False

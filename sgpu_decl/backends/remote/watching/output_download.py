@@ -15,17 +15,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sgpu_decl.agent.node.node_report import merged_output
 from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.content.output_pieces import Piece, merged_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, cut_short
-
-if TYPE_CHECKING:
-    from sgpu_decl.agent.node.node_report import Piece
 
 __all__ = ["alone", "fetch_files", "fetch_output"]
 
@@ -74,7 +71,7 @@ def fetch_output(
 
 
 def fetch_files(
-    files: FilePlace, wanted: "Mapping[Path, Sequence[Piece]]", scratch: Path, progress: Progress
+    files: FilePlace, wanted: Mapping[Path, Sequence[Piece]], scratch: Path, progress: Progress
 ) -> dict[Path, BackendError]:
     """Download files that are not here yet; return those that failed, and why.
 
@@ -111,20 +108,20 @@ def fetch_files(
     return failed
 
 
-def _size(pieces: "Sequence[Piece]") -> int:
-    return sum(size for _, size, _ in pieces)
+def _size(pieces: Sequence[Piece]) -> int:
+    return sum(piece.size for piece in pieces)
 
 
-def _kept(scratch: Path, piece: "Piece") -> Path:
+def _kept(scratch: Path, piece: Piece) -> Path:
     """Where a piece of several lies until all are here."""
-    source, _, digest = piece
-    return scratch / f"{hashlib.sha256(source.encode()).hexdigest()[:40]}-{(digest or '')[:16]}"
+    name = hashlib.sha256(piece.path.encode()).hexdigest()[:40]
+    return scratch / f"{name}-{(piece.digest or '')[:16]}"
 
 
-def _fetch(files: FilePlace, scratch: Path, piece: "Piece", place: Path, received: Sent) -> None:
+def _fetch(files: FilePlace, scratch: Path, piece: Piece, place: Path, received: Sent) -> None:
     """Bring a piece here. Raises BackendError: the storage does not answer, or the piece is not
     what its node wrote."""
-    source, size, digest = piece
+    source = piece.path
     unfinished = _kept(scratch, piece).with_suffix(".partial")
     private_folder(place.parent)
     try:
@@ -132,11 +129,11 @@ def _fetch(files: FilePlace, scratch: Path, piece: "Piece", place: Path, receive
     except PlaceMissing as error:
         why = f"reading `{source}`: it is not there any more"
         raise PlaceMissing(why, hint="somebody deleted it there") from error
-    if digest is not None:
+    if piece.digest is not None:
         with unfinished.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != digest:
-            short = unfinished.stat().st_size < size
+        if found != piece.digest:
+            short = unfinished.stat().st_size < piece.size
             unfinished.unlink()
             raise cut_short(source) if short else _changed_there(source)
     unfinished.rename(place)

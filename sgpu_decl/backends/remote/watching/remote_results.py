@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.agent.attempt.attempt_files import OUTCOME
-from sgpu_decl.agent.node.node_report import (
-    REPORT,
-    has_output,
-    old_outcome,
-    old_report,
-    pieces_of,
-    unseal,
-)
+from sgpu_decl.agent.node.node_report import REPORT, old_outcome, old_report, unseal
 from sgpu_decl.agent.node.platform import ELSEWHERE
 from sgpu_decl.agent.node.upload import NOT_UPLOADED
 from sgpu_decl.agent.system.safe_files import private_folder
@@ -31,6 +24,7 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.staging.remote_layout import BACK
 from sgpu_decl.backends.remote.watching.output_download import alone, fetch_files, fetch_output
+from sgpu_decl.content.output_pieces import has_output, pieces_of
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
@@ -205,8 +199,8 @@ class RemoteResults:
         found = report.get("files", {}).get(name)
         if found is None:
             return None
-        above, target = f"{self._remote}/{attempt}/{folder}", self._local / path
-        pieces = [(f"{above}/{piece}", size, sha) for piece, size, sha in pieces_of(name, found)]
+        target = self._local / path
+        pieces = pieces_of(f"{self._remote}/{attempt}/{folder}", name, found)
         scratch = target.with_name(f".{target.name}.parts")
         private_folder(target.parent)
         with alone(target.parent):
