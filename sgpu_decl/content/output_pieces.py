@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 __all__ = [
     "OUTPUT",

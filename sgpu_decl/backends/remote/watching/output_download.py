@@ -1,24 +1,26 @@
 """The files that nodes uploaded, brought here: what ranks left in SGPU_OUTPUT_DIR, on all nodes,
 comes into one folder.
 
-A file comes in the pieces that its node wrote, see `node_report`. Each is checked by its SHA-256
-and kept until all are here, so a fetch that was interrupted goes on with the piece that it was at.
+What its node uploaded of a file (`content.output_pieces`) is kept until all of that is here, so a
+fetch that was interrupted goes on where it was, and compared with the report then.
 """
 
 import fcntl
 import hashlib
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from sgpu_decl.agent.system.safe_files import private_folder
-from sgpu_decl.content.output_pieces import Piece, merged_output
+from sgpu_decl.content.output_pieces import DamagedOutput, Piece, contents, merged_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
@@ -27,6 +29,7 @@ from sgpu_decl.places.file_place import FilePlace, PlaceMissing, cut_short
 __all__ = ["alone", "fetch_files", "fetch_output"]
 
 _DOWNLOADS = 8  # at once
+_CHUNK = 1 << 20
 
 _Download = Callable[[Sent], None]
 """A download. It calls its argument with the size of each piece that has arrived."""
@@ -82,26 +85,25 @@ def fetch_files(
             old node's file may be late.
     """
     absent = {file: pieces for file, pieces in wanted.items() if not file.exists()}
-    parts = [
-        (file, piece, file if len(pieces) == 1 else _kept(scratch, piece))
-        for file, pieces in absent.items()
-        for piece in pieces
-    ]
-    missing = [part for part in parts if not part[2].exists()]
+    sizes = Counter[str]()
+    for piece in chain.from_iterable(absent.values()):
+        sizes[piece.path] += piece.size
+    missing = [path for path in sizes if not _kept(scratch, path).exists()]
     total = sum(map(_size, wanted.values()))
-    here = total - _size([piece for _, piece, _ in missing])
+    here = total - sum(sizes[path] for path in missing)
 
     def report(received: int) -> None:
         received_in_all = here + received  # a storage need not know the sizes of its files
         progress.advance("fetching", received_in_all, max(total, received_in_all))
 
-    fetch = partial(_fetch, files, scratch)
-    failed = _run_downloads(
-        {partial(fetch, piece, place): file for file, piece, place in missing}, report
-    )
+    downloads = {path: partial(_fetch, files, path, _kept(scratch, path)) for path in missing}
+    unread = _run_downloads(downloads, report)
+    failed: dict[Path, BackendError] = {}
     for file, pieces in absent.items():
-        if len(pieces) > 1 and file not in failed:
-            _join(file, [_kept(scratch, piece) for piece in pieces], scratch / "whole")
+        try:
+            _join(file, pieces, scratch, unread)
+        except BackendError as error:
+            failed[file] = error
     if not failed:
         for left in scratch.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -112,44 +114,46 @@ def _size(pieces: Sequence[Piece]) -> int:
     return sum(piece.size for piece in pieces)
 
 
-def _kept(scratch: Path, piece: Piece) -> Path:
-    """Where a piece of several lies until all are here."""
-    name = hashlib.sha256(piece.path.encode()).hexdigest()[:40]
-    return scratch / f"{name}-{(piece.digest or '')[:16]}"
+def _kept(scratch: Path, path: str) -> Path:
+    """Where an uploaded file lies until all are here."""
+    return scratch / hashlib.sha256(path.encode()).hexdigest()[:40]
 
 
-def _fetch(files: FilePlace, scratch: Path, piece: Piece, place: Path, received: Sent) -> None:
-    """Bring a piece here. Raises BackendError: the storage does not answer, or the piece is not
-    what its node wrote."""
-    source = piece.path
-    unfinished = _kept(scratch, piece).with_suffix(".partial")
-    private_folder(place.parent)
+def _fetch(files: FilePlace, path: str, place: Path, received: Sent) -> None:
+    """Bring an uploaded file here. Raises BackendError: the storage does not answer."""
+    unfinished = place.with_suffix(".partial")
     try:
-        files.fetch(source, unfinished, received)
+        files.fetch(path, unfinished, received)
     except PlaceMissing as error:
-        why = f"reading `{source}`: it is not there any more"
+        why = f"reading `{path}`: it is not there any more"
         raise PlaceMissing(why, hint="somebody deleted it there") from error
-    if piece.digest is not None:
-        with unfinished.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != piece.digest:
-            short = unfinished.stat().st_size < piece.size
-            unfinished.unlink()
-            raise cut_short(source) if short else _changed_there(source)
     unfinished.rename(place)
 
 
-def _join(file: Path, pieces: Sequence[Path], whole: Path) -> None:
-    """Put a file together, whole or not at all."""
-    private_folder(file.parent)
+def _join(
+    file: Path, pieces: Sequence[Piece], scratch: Path, unread: Mapping[str, BackendError]
+) -> None:
+    """Put a file together, whole or not at all. Raises BackendError: a piece is not what its node
+    wrote, or is `unread`."""
+    for piece in pieces:
+        if piece.path in unread:
+            raise unread[piece.path]
+    whole = scratch / "whole"
     whole.touch(mode=0o600)
     with whole.open("wb") as target:
         for piece in pieces:
-            with piece.open("rb") as source:
-                shutil.copyfileobj(source, target, 1 << 20)
+            kept = _kept(scratch, piece.path)
+            try:
+                here = piece._replace(path=os.fspath(kept))
+                target.writelines(contents([here], most=_CHUNK))
+            except DamagedOutput as error:
+                short = kept.stat().st_size < piece.size
+                kept.unlink()
+                raise (cut_short if short else _changed_there)(piece.path) from error
+    private_folder(file.parent)
     whole.rename(file)
     for piece in pieces:
-        piece.unlink()
+        _kept(scratch, piece.path).unlink()
 
 
 def _changed_there(source: str) -> BackendError:
@@ -160,18 +164,18 @@ def _changed_there(source: str) -> BackendError:
     )
 
 
-def _run_downloads(downloads: Mapping[_Download, Path], report: Sent) -> dict[Path, BackendError]:
-    """Run downloads, several at once; return the files that those are for which failed.
+def _run_downloads(downloads: Mapping[str, _Download], report: Sent) -> dict[str, BackendError]:
+    """Run downloads, several at once; return those that failed, and why.
 
     Args:
         report: called, from this thread, with the number of bytes that have come in all.
     """
     news: SimpleQueue[int | Future[None]] = SimpleQueue()
     received = 0
-    failed: dict[Path, BackendError] = {}
+    failed: dict[str, BackendError] = {}
     pool = ThreadPoolExecutor(_DOWNLOADS, thread_name_prefix="download")
     try:
-        going = {pool.submit(download, news.put): of for download, of in downloads.items()}
+        going = {pool.submit(download, news.put): of for of, download in downloads.items()}
         for future in going:
             future.add_done_callback(news.put)
         report(0)
