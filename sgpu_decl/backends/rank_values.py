@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sgpu_decl.agent.attempt_files import numbers_in
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
@@ -28,7 +29,7 @@ def read_results(ranks: Path) -> list[dict[str, Json]]:
         BackendError: what one returned cannot be read.
     """
     results: list[dict[str, Json]] = []
-    for rank in sorted(int(name) for name in _names(ranks) if name.isdigit()):
+    for rank in numbers_in(ranks):
         folder = ranks / str(rank)
         name = "output.json"
         try:
@@ -81,10 +82,3 @@ def output_files(folder: Path) -> Output:
         for name in names
     ]
     return Output(folder=folder, files=len(sizes), bytes=sum(sizes))
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []

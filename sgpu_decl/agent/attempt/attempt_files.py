@@ -41,6 +41,7 @@ __all__ = [
     "TRACKER",
     "EventLog",
     "encode",
+    "numbers_in",
     "parse_object",
     "read_json",
     "reserve_space",
@@ -101,6 +102,15 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def numbers_in(folder: str | os.PathLike[str]) -> list[int]:
+    """The numbers that name something in a folder, in order: attempts, ranks, or their restarts.
+    Empty if it cannot be listed."""
+    try:
+        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
+    except OSError:
+        return []
 
 
 def encode(value: object) -> bytes:

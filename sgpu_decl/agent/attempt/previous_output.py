@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from sgpu_decl.agent.attempt.attempt_files import SPEC
+from sgpu_decl.agent.attempt.attempt_files import SPEC, numbers_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def previous_output(spec: Mapping[str, Any], *, own: bool) -> str | None:
     if not spec["project_dir"]:  # another machine than that of apply
         return None
     run = os.path.dirname(run_dir)
-    for number in sorted(_numbers(run), reverse=True):
+    for number in reversed(numbers_in(run)):
         folder = os.path.join(run, str(number), "output")
         if number < spec["attempt"] and holds_files(folder):
             return folder
@@ -65,13 +65,6 @@ def _own(spec: Mapping[str, Any]) -> str:
 def holds_files(folder: str) -> bool:
     """Whether there is a file in a folder, or below it."""
     return any(files for _, _, files in os.walk(folder))
-
-
-def _numbers(folder: str) -> list[int]:
-    try:
-        return [int(name) for name in os.listdir(folder) if name.isdigit()]
-    except OSError:
-        return []
 
 
 def working_files(spec: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 
+from sgpu_decl.agent.attempt_files import numbers_in
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.node.node_report import read_report
 from sgpu_decl.agent.upstreams import refusal
@@ -171,8 +172,7 @@ def _newest_first(back: str) -> Iterator[str]:
 
 
 def _numbered(folder: str) -> list[str]:
-    numbers = sorted((int(name) for name in _names(folder) if name.isdigit()), reverse=True)
-    return [os.path.join(folder, str(number)) for number in numbers]
+    return [os.path.join(folder, str(number)) for number in reversed(numbers_in(folder))]
 
 
 def _number(name: str) -> int | None:

@@ -11,6 +11,7 @@ import errno
 import os
 
 from sgpu_decl.agent.attempt.growing_log import GrowingLog, LogPart
+from sgpu_decl.agent.attempt_files import numbers_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Echo:
 
     def _discover(self) -> None:
         """Find the logs of new ranks; those of the restart before are complete then."""
-        for rank in _numbers(self._ranks):
-            for restart in _numbers(os.path.join(self._ranks, str(rank))):
+        for rank in numbers_in(self._ranks):
+            for restart in numbers_in(os.path.join(self._ranks, str(rank))):
                 if restart <= self._restarts.get(rank, -1):
                     continue
                 self._restarts[rank] = restart
@@ -102,10 +103,3 @@ class _Tail(GrowingLog):
     def __init__(self, path: str, mark: bytes) -> None:
         super().__init__(path)
         self.mark = mark
-
-
-def _numbers(folder: str) -> list[int]:
-    try:
-        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
-    except OSError:
-        return []

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sgpu_decl.agent.attempt.growing_log import GrowingLog
+from sgpu_decl.agent.attempt_files import numbers_in
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.model.attempt import AttemptRef
@@ -183,18 +184,11 @@ def _moment(entry: tuple[int, _Tail, bytes]) -> int:
 def _discover(
     folder: Path, ranks: Sequence[int] | None, restart: int | None, tails: dict[Path, _Tail]
 ) -> None:
-    for rank in _numbered(folder / "ranks") if ranks is None else ranks:
-        for number in _numbered(folder / "ranks" / str(rank)):
+    for rank in numbers_in(folder / "ranks") if ranks is None else ranks:
+        for number in numbers_in(folder / "ranks" / str(rank)):
             if restart not in (None, number):
                 continue
             for stream in STREAMS:
                 path = folder / "ranks" / str(rank) / str(number) / f"{stream}.log"
                 if path not in tails and path.exists():
                     tails[path] = _Tail(path, rank, stream)
-
-
-def _numbered(folder: Path) -> list[int]:
-    try:
-        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
-    except OSError:
-        return []

@@ -154,7 +154,7 @@ class SentFiles:
         are slow. Their lines go to the folder `logs`. Raises RayError, OSError, SilentNode,
         UpstreamFailed."""
         self._actors = actors
-        earlier = _numbers(self._back)
+        earlier = attempt_files.numbers_in(self._back)
         self._attempt = max(earlier, default=-1) + 1
         sources = {**self._files(), **self._reports(earlier), **self._earlier_output()}
         names = list(sources)
@@ -424,10 +424,3 @@ def _pieces(sources: Sequence[Piece]) -> Iterator[tuple[int, int, bytes]]:
     for data in contents(sources, most=_PIECE):
         yield offset, size, data
         offset += len(data)
-
-
-def _numbers(folder: str) -> list[int]:
-    try:
-        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
-    except FileNotFoundError:
-        return []
