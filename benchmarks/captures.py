@@ -24,7 +24,7 @@ TAKES = """
 import sys
 from pathlib import Path
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 store = EnvironmentStore(Path(sys.argv[2]))
 captured, _ = store.capture(sys.argv[1], Quiet(), cache=Path(sys.argv[3]))
 assert captured is not None and not store.missing(captured.manifest)

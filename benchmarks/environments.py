@@ -20,7 +20,7 @@ from measuring import Measurement, Row, measure
 
 import sgpu_decl.agent
 from sgpu_decl.content.tree_files import discard, remove
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.model.step_progress import Quiet
 
 __all__ = ["environments", "large_environment"]

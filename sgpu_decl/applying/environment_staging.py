@@ -22,7 +22,7 @@ from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.step_progress import Progress, Quiet
 
 if TYPE_CHECKING:
-    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+    from sgpu_decl.environments.environment_store import EnvironmentStore
 
 Findings = tuple[Diagnostic, ...]
 

@@ -9,8 +9,8 @@ from sgpu_decl.backends.attempt_layout import AttemptLayout
 
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.environments.environment_store import EnvironmentStore
     from sgpu_decl.environments.interpreters import Pythons
-    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.staging.code_store import CodeStore
 
 __all__ = ["BackendContext"]

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.environments.environment_store import EnvironmentStore
     from sgpu_decl.environments.interpreters import Pythons
-    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.project_file import Validated
     from sgpu_decl.model.project_home import ProjectHome, ProjectIdentity
@@ -235,7 +235,7 @@ class Project:
     @cached_property
     def environments(self) -> "EnvironmentStore":
         from sgpu_decl.content.store.content_store import default_root
-        from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+        from sgpu_decl.environments.environment_store import EnvironmentStore
 
         return EnvironmentStore(default_root() / "environments")
 

@@ -42,7 +42,7 @@ STEPS = [
 ]
 
 
-ENVIRONMENTS = "sgpu_decl.environments.stored.environment_store,EnvironmentStore"
+ENVIRONMENTS = "sgpu_decl.environments.environment_store,EnvironmentStore"
 ENVIRONMENT_STEPS = [
     f"{ENVIRONMENTS},put,before,1",
     f"{ENVIRONMENTS},_write,after,1",

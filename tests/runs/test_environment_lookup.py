@@ -9,8 +9,8 @@ import pytest
 
 from sgpu_decl.api import Location, Session
 from sgpu_decl.content.store.content_store import default_root
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.environments.package_lists.installed import this_interpreter
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import EnvironmentKind

@@ -22,7 +22,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.system_errors import advice, error_text
 
 if TYPE_CHECKING:
-    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+    from sgpu_decl.environments.environment_store import EnvironmentStore
 
 _DISCARDED = ".discarded"
 _STARTING = 30.0  # seconds in which an agent has begun, or has failed

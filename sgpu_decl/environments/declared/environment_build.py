@@ -17,8 +17,8 @@ from sgpu_decl.environments.declared.build_lock import build_folder, builds_in, 
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import UvResult, find_uv, run_uv
 from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, read_warnings
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.environments.interpreters import LocalPython
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
 

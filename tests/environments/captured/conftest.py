@@ -12,7 +12,7 @@ import pytest
 
 from sgpu_decl.environments.captured import stat_cache
 from sgpu_decl.environments.captured.capture import Captured, capture
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.model.step_progress import Progress, Quiet
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"

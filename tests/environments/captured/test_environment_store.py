@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.environments.captured.capture import Captured
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.model.step_progress import Quiet
@@ -25,7 +25,7 @@ TAKES = """
 import sys
 from pathlib import Path
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 store = EnvironmentStore(Path(sys.argv[2]))
 print(store.capture(sys.argv[1], Quiet(), cache=Path(sys.argv[3]))[0].digest)
 """
@@ -301,7 +301,7 @@ REFUSED = """
 import sys
 from pathlib import Path
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 try:
     EnvironmentStore(Path(sys.argv[2])).capture(sys.argv[1], Quiet(), cache=Path(sys.argv[3]))

@@ -24,8 +24,8 @@ from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
 from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 from sgpu_decl.environments.declared.uv import find_uv
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.environments.interpreters import LocalPython, Pythons
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.model.step_progress import Progress, Quiet
 from tests.http_servers import QuietThreadingServer
 

@@ -9,7 +9,7 @@ import pytest
 
 from sgpu_decl.environments.declared.environment_build import BuildResult, build, find_build
 from sgpu_decl.environments.declared.lock import Lock
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from tests.environments.declared.conftest import Declared, Index

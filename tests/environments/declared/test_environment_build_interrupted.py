@@ -18,7 +18,7 @@ import pytest
 from sgpu_decl.environments.declared.environment_build import BuildResult, find_build
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import find_uv
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from tests.environments.declared.conftest import Declared
 
@@ -28,7 +28,7 @@ from pathlib import Path
 from sgpu_decl.environments.declared.environment_build import build
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.interpreters import LocalPython
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.environments.environment_store import EnvironmentStore
 class Told:
     def advance(self, phase, done, total):
         print(phase, done, flush=True)

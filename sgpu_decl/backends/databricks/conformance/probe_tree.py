@@ -10,8 +10,8 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.environments.declared.environment_build import build
 from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
 from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
+from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.environments.interpreters import NoPython, Pythons
-from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace

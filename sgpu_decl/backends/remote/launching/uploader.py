@@ -26,7 +26,7 @@ from sgpu_decl.system_errors import error_text
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+    from sgpu_decl.environments.environment_store import EnvironmentStore
 
 __all__ = [
     "LAST",

@@ -29,7 +29,7 @@ from sgpu_decl.content.tree_files import RECORD, altered, clear, whole
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination
-from sgpu_decl.environments.stored.ingest import copy_missing, link_missing
+from sgpu_decl.environments.ingest import copy_missing, link_missing
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.step_progress import Progress

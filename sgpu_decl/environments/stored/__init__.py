@@ -1,1 +1,0 @@
-"""The store of environments, and packs that carry them elsewhere."""
