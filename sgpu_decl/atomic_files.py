@@ -1,18 +1,29 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and locks of files."""
 
 import contextlib
+import fcntl
 import os
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sgpu_decl.agent.system.safe_files import private_folder
 
-__all__ = ["LEFT_AFTER", "delete_left", "sync_folder", "write_atomic", "write_cache"]
+__all__ = [
+    "LEFT_AFTER",
+    "delete_left",
+    "sync_folder",
+    "wait_for_lock",
+    "write_atomic",
+    "write_cache",
+]
 
 LEFT_AFTER = timedelta(hours=1)
 """The age from which on a file that is needed for a moment is that of a process that was killed."""
 
 _DRAFT = ".new-"
+_LOOK = 0.1  # seconds between two tries to lock
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
@@ -68,3 +79,19 @@ def sync_folder(folder: Path | str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def wait_for_lock(descriptor: int, how: int, waited: Callable[[int], object]) -> None:
+    """Lock an open file as flock(2) does.
+
+    Args:
+        how: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
+        waited: called with the seconds since the first try, again and again while others hold it.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited(int(time.monotonic() - began))
+            time.sleep(_LOOK)

@@ -53,7 +53,7 @@ def stage_environments(
         if change.kind is Kind.ENVIRONMENT and change.launch
     }
     for digest in _launched(plan):
-        if not project.environments.touch(digest):
+        if not project.environments.touch(digest, progress):
             recipe = recipes.get(digest) or _rebuild(project, planned.get(digest), progress)
             if recipe is None or _digest(recipe) != digest:
                 raise StalePlan(

@@ -30,7 +30,7 @@ def pin(
         StalePlan: the tree has other bytes now.
     """
     for digest, launch in launched_code(plan).items():
-        if project.store.touch(digest):
+        if project.store.touch(digest, progress):
             continue
         code = snapshots.get(digest) or _rebuild(project.root, launch, plan.values_left_out)
         if code is None or code.digest != digest:

@@ -72,7 +72,7 @@ class EnvironmentStore(ContentStore[Manifest]):
         Raises:
             SgpuError: as `put`.
         """
-        with self._writing():
+        with self._writing(progress):
             before = set(self.object_names())
             captured, findings = capture(
                 interpreter, program=program, progress=progress, cache=cache, into=self._into
@@ -96,7 +96,7 @@ class EnvironmentStore(ContentStore[Manifest]):
             SgpuError: a file changed since it was captured, or the disk is full. No manifest is
                 registered then; copied objects stay for the next try.
         """
-        with self._writing():
+        with self._writing(progress):
             missing = self.missing(captured.manifest)
             if by_link:
                 missing = link_missing(captured, missing, self._into)
@@ -121,15 +121,17 @@ class EnvironmentStore(ContentStore[Manifest]):
             self._path("built", lock_digest).read_bytes()
         return self.build_of(lock_digest)
 
-    def record_build(self, lock_digest: str, manifest_digest: str) -> None:
+    def record_build(
+        self, lock_digest: str, manifest_digest: str, progress: Progress | None = None
+    ) -> None:
         """Record the manifest that was built from a lock."""
-        with self._writing():
+        with self._writing(progress):
             text = canonical({"manifest": manifest_digest})
             self._write("built", lock_digest, text.encode())
 
-    def touch(self, digest: str) -> bool:
+    def touch(self, digest: str, progress: Progress | None = None) -> bool:
         """As every store. `digest` may be that of a built lock, too."""
-        return super().touch(self.build_of(digest) or digest)
+        return super().touch(self.build_of(digest) or digest, progress)
 
     def _is_complete(self, digest: str) -> bool:
         if self.tree(digest) is not None:
@@ -179,7 +181,7 @@ class EnvironmentStore(ContentStore[Manifest]):
             )
         tree = self.trees / digest.removeprefix("sha256:")
         try:
-            with self._writing():
+            with self._writing(progress):
                 hydrate(
                     manifest,
                     os.fspath(self.objects),
@@ -199,7 +201,7 @@ class EnvironmentStore(ContentStore[Manifest]):
     def _refetch(self, digest: str, keys: Iterable[str], progress: Progress) -> None:
         """Remove damaged objects, and copy them again from the captured interpreter."""
         missing = set(keys)
-        with self._writing():
+        with self._writing(progress):
             for key in missing:
                 self._delete(key)
             interpreter = self._record("origins", digest).get("interpreter")

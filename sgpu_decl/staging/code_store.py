@@ -43,7 +43,7 @@ class CodeStore(ContentStore[Snapshot]):
         Raises:
             SgpuError: a file changed since the snapshot was taken, or the disk is full.
         """
-        with self._writing():
+        with self._writing(progress):
             self._put_files(snapshot.root, self._missing(snapshot), progress or Quiet())
             entries = canonical([entry.to_json() for entry in snapshot.entries])
             stored = replace(snapshot, root=self._root, exclusions=())

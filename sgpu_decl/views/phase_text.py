@@ -17,11 +17,17 @@ _CODE = frozenset({"hashing", "storing", "staging", "archiving", "uploading"})
 
 _FETCHING = "fetching"
 CONNECTING = "connecting"
-"""A phase that counts seconds of waiting for a workspace."""
-
-_LISTING = "listing"  # counts seconds of waiting for git; see `staging.repository`
-_STOPPING = "stopping"  # counts seconds of waiting for attempts that are replaced
-_FREEING = "freeing"  # counts seconds of waiting for a gc; see `backends.remote.lease`
+_WAITS = {
+    CONNECTING: "the workspace to log in and answer: {} s of {} s",
+    "listing": "git to say which files it tracks: {} s of {} s",
+    "stopping": "attempts that are replaced to stop: {} s, at most {} s",
+    "queueing": "another process that builds the same environment: {} s",
+    "sharing": "another process that fetches the same files: {} s",
+    "collecting": "an `sgpu gc` that deletes from the store of this machine: {} s",
+    "freeing": "an `sgpu gc` that deletes from the staging folder, last seen {} s ago: if it was "
+    "killed, this goes on {} s after it was seen",
+}
+"""What the phases wait for that count seconds."""
 
 
 def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
@@ -31,17 +37,8 @@ def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
         done, total: bytes, or what the phase counts; a total of 0 is not known yet.
         seconds: since the phase began.
     """
-    if phase == CONNECTING:
-        return f"waiting for the workspace to log in and answer: {done} s of {total} s"
-    if phase == _LISTING:
-        return f"waiting for git to say which files it tracks: {done} s of {total} s"
-    if phase == _STOPPING:
-        return f"waiting for attempts that are replaced to stop: {done} s, at most {total} s"
-    if phase == _FREEING:
-        return (
-            f"waiting for an `sgpu gc` that deletes from the staging folder, last seen {done} s "
-            f"ago: if it was killed, this goes on {total} s after it was seen"
-        )
+    if phase in _WAITS:
+        return f"waiting for {_WAITS[phase].format(done, total)}"
     what = "files" if phase == _FETCHING else "the code" if phase in _CODE else "the environment"
     unit = _COUNTED.get(phase)
     if unit is not None:

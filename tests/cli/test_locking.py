@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
+from sgpu_decl.content.store.references import References
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.state_store import StateWriter
 from sgpu_decl.testing.contracts.killed_commands import dying
@@ -101,6 +103,20 @@ def test_the_same_run_applied_twice_at_once_is_launched_once(sgpu: Shell) -> Non
             _, err = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, err
     assert len(sgpu("show", "train", "-o", "json").json["data"]["history"]) == 1
+
+
+@pytest.mark.expensive
+def test_an_apply_that_waits_for_a_gc_of_the_store_says_so(sgpu: Shell) -> None:
+    file = declare(sgpu, "hello")
+    store = Path(sgpu.environ["XDG_DATA_HOME"], "sgpu/store")
+    store.mkdir(parents=True)
+    with ExitStack() as gc:
+        gc.enter_context(References(store).alone())
+        with sgpu.start("apply", file, "-y") as apply:
+            for line in apply.stderr:
+                if "waiting for an `sgpu gc` that deletes from the store of this machine" in line:
+                    gc.close()
+            assert apply.wait(PATIENCE) == 0
 
 
 AT_ONE_MOMENT = """\

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -309,3 +310,25 @@ def test_a_store_that_cannot_be_written_says_so(
     with pytest.raises(SgpuError, match="store") as caught:
         store.put(_take(plant({"a.py": ""})))
     assert caught.value.code == "store_unwritable"
+
+
+@pytest.mark.parametrize("call", ["put", "touch"])
+def test_a_writer_that_waits_for_a_gc_says_so(plant: Plant, store: CodeStore, call: str) -> None:
+    taken = _take(plant({"a.py": ""}))
+    store.put(taken)
+    gc, said = ExitStack(), set[str]()
+
+    class Watched:
+        """Hears that the writer waits, and ends the gc."""
+
+        def advance(self, phase: str, done: int, total: int) -> None:
+            said.add(phase)
+            gc.close()
+
+    with gc:
+        gc.enter_context(store.references.alone())
+        if call == "put":
+            store.put(taken, Watched())
+        else:
+            assert store.touch(taken.digest, Watched())
+    assert "collecting" in said

@@ -16,6 +16,8 @@ from sgpu_decl.views.phase_text import phase_line
          "uploading the code: 5.0 MB of 9.0 MB, 2.5 MB/s"),
         ("connecting", 4, 60, 4.0,
          "waiting for the workspace to log in and answer: 4 s of 60 s"),
+        ("collecting", 4, 0, 4.0,
+         "waiting for an `sgpu gc` that deletes from the store of this machine: 4 s"),
         ("building", 3, 0, 3.0, "building the environment: 3 packages"),
     ],
 )  # fmt: skip

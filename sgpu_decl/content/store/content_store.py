@@ -23,6 +23,7 @@ from sgpu_decl.content.store.references import References, json_files
 from sgpu_decl.content.tree_files import FIXED_NS, discard
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.system_errors import FULL, advice, error_text
 
 __all__ = ["YOUNG_SECONDS", "ContentStore", "default_root", "store_error"]
@@ -67,12 +68,12 @@ class ContentStore(ABC, Generic[_Manifest]):
         except OSError:
             return None
 
-    def touch(self, digest: str) -> bool:
+    def touch(self, digest: str, progress: Progress | None = None) -> bool:
         """Keep something young, so that the next collection leaves it; false if it is missing or
-        incomplete."""
+        incomplete. `progress` is told while a collection goes on, as by all that write."""
         path = self._path("manifests", digest)
         try:
-            with self.references.many():
+            with self.references.many(progress or Quiet()):
                 before, last = _version(path), self._last
                 os.utime(path)
                 if last is not None and last[0] == before:
@@ -173,11 +174,11 @@ class ContentStore(ABC, Generic[_Manifest]):
         manifests than these, by their hex, and what killed writers left. Nobody puts meanwhile."""
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, progress: Progress | None = None) -> Iterator[None]:
         """Put something. Raises SgpuError: the store cannot be written."""
         try:
             self._prepare()
-            with self.references.many():
+            with self.references.many(progress or Quiet()):
                 yield
         except OSError as error:
             raise store_error(self._root, error) from error

@@ -19,13 +19,15 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sgpu_decl.agent.system.safe_files import private_folder
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import wait_for_lock, write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.owner import Owner, Presence
+from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.system_errors import path_in_errors
 
 MISSING_SECONDS = 30 * 86400.0
@@ -118,21 +120,25 @@ class References:
                 ) from error
         return references
 
-    def many(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock for writing: many writers at once, and never beside gc."""
-        return self._lock(fcntl.LOCK_SH)
+    def many(self, progress: Progress) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock for writing: many writers at once, and never beside gc. While one goes on,
+        `progress` is told `collecting`, in seconds."""
+        return self._lock(fcntl.LOCK_SH, progress)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock for gc: alone."""
         return self._lock(fcntl.LOCK_EX)
 
     @contextlib.contextmanager
-    def _lock(self, how: int) -> Iterator[None]:
+    def _lock(self, how: int, progress: Progress | None = None) -> Iterator[None]:
         path = self._root / "lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             with path_in_errors(path):
-                fcntl.flock(handle, how)
+                if progress is None:
+                    fcntl.flock(handle, how)
+                else:
+                    wait_for_lock(handle, how, partial(progress.advance, "collecting", total=0))
             yield
         finally:
             os.close(handle)

@@ -8,17 +8,21 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.atomic_files import wait_for_lock
+from sgpu_decl.model.step_progress import Progress
 
 _LOCK = ".lock"
 
 
 @contextlib.contextmanager
-def build_folder(folder: Path) -> Iterator[int]:
-    """Wait for the lock of `folder` and create it empty; it is removed in the end.
+def build_folder(folder: Path, progress: Progress) -> Iterator[int]:
+    """Wait for the lock of `folder` and create it empty; it is removed in the end. `progress` is
+    told `queueing`, in seconds, while another process builds there.
 
     Yields:
         The descriptor that holds the lock, for child processes.
@@ -28,7 +32,7 @@ def build_folder(folder: Path) -> Iterator[int]:
     """
     private_folder(folder.parent)
     path = folder.with_name(folder.name + _LOCK)
-    descriptor = _locked(path)
+    descriptor = _locked(path, partial(progress.advance, "queueing", total=0))
     try:
         _remove(folder)
         folder.mkdir(mode=0o700)
@@ -63,13 +67,13 @@ def remove_leftovers(parent: Path) -> None:
             os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, waited: Callable[[int], object]) -> int:
     """The holder removes the lock file, so a waiting process may lock a removed file: it tries
     again."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            wait_for_lock(descriptor, fcntl.LOCK_EX, waited)
             if _is_there(descriptor, path):
                 return descriptor
         except BaseException:

@@ -81,7 +81,7 @@ def build(
     place = home / lock.digest.removeprefix("sha256:")[:16]
     try:
         remove_leftovers(home)
-        with build_folder(place) as lock_handle:
+        with build_folder(place, progress) as lock_handle:
             manifest = find_build(lock, store)  # by another process meanwhile
             if manifest is not None:
                 return BuildResult(manifest)
@@ -151,7 +151,7 @@ def _take(lock: Lock, scratch: Path, store: EnvironmentStore, progress: Progress
             diagnostics=findings,
         )
     store.put(captured, progress, by_link=True)
-    store.record_build(lock.digest, captured.manifest.digest)
+    store.record_build(lock.digest, captured.manifest.digest, progress)
     return captured.manifest
 
 

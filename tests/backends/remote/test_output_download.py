@@ -1,8 +1,11 @@
 """Files in pieces, fetched from a shared folder."""
 
 import hashlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from sgpu_decl.backends.remote.output_download import alone, fetch_output
 
 from sgpu_decl.backends.remote.watching.output_download import fetch_output
 from sgpu_decl.model.step_progress import Quiet
@@ -62,3 +65,23 @@ def test_a_fetch_goes_on_with_the_part_that_failed_and_leaves_nothing_else(tmp_p
     assert place.fetched == ["1"]
     assert list((here.parent / ".fetching").iterdir()) == []
     assert {path.stat().st_mode & 0o777 for path in here.rglob("*") if path.is_file()} == {0o600}
+
+
+def test_a_fetch_that_waits_for_another_one_says_so(tmp_path: Path) -> None:
+    node, here = tmp_path / "node_0", tmp_path / "here" / "output"
+    reports = {str(node): _upload(node)}
+    (here.parent / ".fetching").mkdir(parents=True)
+    first, said = ExitStack(), list[str]()
+
+    class Watched:
+        """Hears that the second one waits, and ends the first."""
+
+        def advance(self, phase: str, done: int, total: int) -> None:
+            said.append(phase)
+            first.close()
+
+    first.enter_context(alone(here.parent / ".fetching", Quiet()))
+    output = fetch_output(FolderPlace(tmp_path), reports, here, Watched())
+
+    assert (output.files, output.lacking) == (2, ())
+    assert set(said) == {"sharing", "fetching"}

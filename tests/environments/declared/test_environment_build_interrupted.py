@@ -11,15 +11,18 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from sgpu_decl.environments.declared.build_lock import build_folder
 from sgpu_decl.environments.declared.environment_build import BuildResult, find_build
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import find_uv
 from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.step_progress import Quiet
 from tests.environments.declared.conftest import Declared
 
 BUILDS = """
@@ -37,6 +40,21 @@ python = LocalPython(sys.executable, lock.python, sys.executable)
 store = EnvironmentStore(Path(sys.argv[2]))
 build(lock, python, store, Told(), folder=Path.cwd(), environ=os.environ)
 """
+
+
+def test_a_builder_that_waits_for_another_one_says_so(tmp_path: Path) -> None:
+    first, said = ExitStack(), set[str]()
+
+    class Watched:
+        """Hears that the second builder waits, and ends the first."""
+
+        def advance(self, phase: str, done: int, total: int) -> None:
+            said.add(phase)
+            first.close()
+
+    first.enter_context(build_folder(tmp_path / "place", Quiet()))
+    with build_folder(tmp_path / "place", Watched()):
+        assert said == {"queueing"}
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.atomic_files import wait_for_lock
 from sgpu_decl.content.output_pieces import DamagedOutput, Piece, contents, merged_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.rank_output import Output
@@ -60,7 +61,7 @@ def fetch_output(
     scratch = folder.parent / ".fetching"
     private_folder(scratch)
     wanted = {folder / name: pieces for name, pieces in named.items()}
-    with alone(scratch):
+    with alone(scratch, progress):
         failed = fetch_files(files, wanted, scratch, progress)
     complete = [pieces for file, pieces in wanted.items() if file not in failed]
     reasons = [f"{error.message}; {error.hint}" for error in failed.values()]
@@ -198,11 +199,12 @@ def _run_downloads(downloads: Mapping[str, _Download], report: Sent) -> dict[str
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Wait until nobody else of this machine fetches into a folder."""
+def alone(folder: Path, progress: Progress) -> Iterator[None]:
+    """Wait until nobody else of this machine fetches into a folder. `progress` is told `sharing`
+    meanwhile, in seconds."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        wait_for_lock(descriptor, fcntl.LOCK_EX, partial(progress.advance, "sharing", total=0))
         yield
     finally:
         os.close(descriptor)

@@ -203,7 +203,7 @@ class RemoteResults:
         pieces = pieces_of(f"{self._remote}/{attempt}/{folder}", name, found)
         scratch = target.with_name(f".{target.name}.parts")
         private_folder(target.parent)
-        with alone(target.parent):
+        with alone(target.parent, Quiet()):
             if not target.exists():
                 private_folder(scratch)
                 for error in fetch_files(self._files, {target: pieces}, scratch, Quiet()).values():
