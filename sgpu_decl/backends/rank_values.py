@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sgpu_decl.agent.attempt_files import numbers_in
+from sgpu_decl.agent.attempt.attempt_files import numbers_in
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import time
 
-from sgpu_decl.agent.attempt_files import numbers_in
+from sgpu_decl.agent.attempt.attempt_files import numbers_in
+from sgpu_decl.agent.attempt.upstreams import refusal
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.node.node_report import read_report
-from sgpu_decl.agent.upstreams import refusal
 from sgpu_decl.content.output_pieces import DamagedOutput, copy_files, has_output, is_seen
 
 TYPE_CHECKING = False

@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import os
 
+from sgpu_decl.agent.attempt.attempt_files import numbers_in
 from sgpu_decl.agent.attempt.growing_log import GrowingLog, LogPart
-from sgpu_decl.agent.attempt_files import numbers_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

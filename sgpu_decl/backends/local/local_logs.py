@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from sgpu_decl.agent.attempt.attempt_files import numbers_in
 from sgpu_decl.agent.attempt.growing_log import GrowingLog
-from sgpu_decl.agent.attempt_files import numbers_in
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.model.attempt import AttemptRef

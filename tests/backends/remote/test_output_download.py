@@ -5,9 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.backends.remote.output_download import alone, fetch_output
-
-from sgpu_decl.backends.remote.watching.output_download import fetch_output
+from sgpu_decl.backends.remote.watching.output_download import alone, fetch_output
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.file_place import ignore_bytes
 from sgpu_decl.places.folder import FolderPlace
