@@ -419,7 +419,7 @@ class _Walk:
     def _decided(self, change: Change, launcher: Launcher) -> BegunLaunch:
         launch = launch_of(self.plan, change)
         # With the intent: whoever settles it must know where to look, and whose it is.
-        launch = replace(launch, reference=launcher.site(launch))
+        launch = replace(launch, reference=launcher.provisional_reference(launch))
         intent = Intent(
             token=launch.token,
             address=change.address,

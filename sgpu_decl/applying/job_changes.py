@@ -164,8 +164,8 @@ def _require_ours(change: Change, handle: JobHandle, backend: JobBackend) -> Non
     if manager is not None:
         raise SgpuError(
             f"the job {handle.id} is managed by {manager}, and is left as it is",
-            hint=f"`sgpu state rm {change.address}` lets go of it here; to keep it here, take it "
-            "out of there (`databricks bundle deployment unbind KEY`)",
+            hint=f"`sgpu state rm {change.address}` removes it from the state here; to keep it, "
+            "take it out of there (`databricks bundle deployment unbind KEY`)",
             code="managed_by_bundle",
         )
 

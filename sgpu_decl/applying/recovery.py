@@ -110,7 +110,7 @@ def settle_intents(
         except OutcomeUnknown as error:  # it may be there: no other is launched in its place
             way_out = (
                 "an apply of the user who began it settles it; if it certainly does not run, "
-                f"`sgpu state rm {intent.address}` lets go of it"
+                f"`sgpu state rm {intent.address}` removes it from the state"
             )
             hint = "; ".join(filter(None, (error.hint, way_out)))
             open_still.append(_unsettled(attempt.ref, error.message, hint))
@@ -180,7 +180,7 @@ def refresh(
             storage.kill_orphans(state.launch_of(attempt))
         resource = state.resources.get(attempt.ref.address)
         if resource is not None and resource.gone:
-            storage.release_code(state.launch_of(attempt))
+            storage.unstage(state.launch_of(attempt))
             freed.add(attempt.backend)
     for kind in freed:
         backends(kind).storage.collect()

@@ -48,7 +48,7 @@ def release_destroyed(project: Project, plan: Plan) -> Sequence[Diagnostic]:
         backend, launch = project.backend(attempt.backend), launch_of(attempt)
         try:
             if backend.attempts.elsewhere(launch) is None:  # else its folders are elsewhere
-                backend.storage.release_code(launch)
+                backend.storage.unstage(launch)
         except BackendError as error:
             if not is_unreachable(error):
                 raise

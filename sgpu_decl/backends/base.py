@@ -170,7 +170,7 @@ class Launcher(Protocol):
             SgpuError: it is damaged, or there is no room for it.
         """
 
-    def site(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  a default
+    def provisional_reference(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  a default
         """The `LaunchRecord.reference` of a launch before it is launched: where that is about to
         happen, and who does it, so that others do not look in the wrong place; None if it needs
         none.
@@ -300,7 +300,7 @@ class Attempts(Protocol):
         has not started yet; None if nothing limits how long an attempt waits."""
         return None
 
-    def settle(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default
+    def cancel_doomed(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default
         """End those of these active attempts that a platform would start again in vain. Whoever
         follows attempts calls it now and then."""
         return
@@ -419,7 +419,7 @@ class Storage(Protocol):
         returns the bytes. Of an active one nothing is deleted: 0."""
 
     @abstractmethod
-    def release_code(self, record: LaunchRecord) -> None:
+    def unstage(self, record: LaunchRecord) -> None:
         """Delete what was staged for an attempt that has ended, such as a copy of its code;
         harmless otherwise. Its results, logs and output stay, for all machines that could read
         them."""

@@ -112,7 +112,7 @@ def unknown_config(of: str, way_out: str, error: ValueError) -> BackendError:
 
     Args:
         of: what the state has it of.
-        way_out: the command that lets go of that.
+        way_out: the command that removes that from the state.
     """
     from pydantic import ValidationError
 
@@ -124,7 +124,7 @@ def unknown_config(of: str, way_out: str, error: ValueError) -> BackendError:
         f"the state has a config of {of} that this sgpu cannot read"
         + (f": see `{where}` in it" if where else ""),
         hint="upgrade sgpu, if a newer one wrote it; if something else did, "
-        f"`{way_out}` lets go of it",
+        f"`{way_out}` removes it from the state",
         code=NO_CONFIG,
     )
 

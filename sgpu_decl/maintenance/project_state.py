@@ -151,15 +151,15 @@ class ProjectState:
         if place is None:
             raise _no_shared_state("there is no store to copy the state of this machine to")
 
-        def site(launch: LaunchRecord) -> str | None:
-            return self._project.backend(launch.backend).launcher.site(launch)
+        def reference(launch: LaunchRecord) -> str | None:
+            return self._project.backend(launch.backend).launcher.provisional_reference(launch)
 
         shared = self._project.open_shared(place)
         try:
             return migrate(
                 local_store(self._project.state_dir),
                 shared,
-                site=site,
+                reference=reference,
                 patience=self._project.patience,
             )
         finally:

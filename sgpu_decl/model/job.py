@@ -90,8 +90,8 @@ def recorded_handle(job: Resource) -> JobHandle:
     except ValueError as error:
         raise StateError(
             f"the record of `{job.address}` is damaged: {error}",
-            hint=f"`sgpu state rm {job.address}` lets go of it, and `sgpu adopt {job.address} ID` "
-            "records the job again; it is not deleted",
+            hint=f"`sgpu state rm {job.address}` removes it from the state, and "
+            f"`sgpu adopt {job.address} ID` records the job again; it is not deleted",
         ) from error
 
 

@@ -55,8 +55,9 @@ class LaunchRecord:
     `token` makes the launch idempotent. `owner` is the file that declares the run, relative to the
     project. `wait_for` names older attempts of the same run that must have ended before its ranks
     start, `after` those of other runs that must have succeeded. `reference` says where the attempt
-    is and who launched it, in the backend's own words: what `Launcher.site` returns before the
-    launch, and then what `Launcher.launch` does. It stays the same if the run gets another address.
+    is and who launched it, in the backend's own words: what
+    `Launcher.provisional_reference` returns before the launch, and then what `Launcher.launch`
+    does. It stays the same if the run gets another address.
     `formerly` lists the addresses that the run had since the launch, the oldest first: what the
     attempt left on another machine may lie there still.
     """

@@ -603,7 +603,7 @@ class ProjectRuns:
 
     def _settle(self, refs: Sequence[AttemptRef]) -> None:
         for kind, records in self._by_backend(refs).items():
-            self._project.backend(kind).attempts.settle(records)
+            self._project.backend(kind).attempts.cancel_doomed(records)
 
     def _attempts(self, record: LaunchRecord) -> Attempts:
         """Who watches the attempts of the backend that one was launched on."""

@@ -32,14 +32,14 @@ def migrate(
     local: SqliteStore,
     shared: JournalStore,
     *,
-    site: Callable[[LaunchRecord], str | None],
+    reference: Callable[[LaunchRecord], str | None],
     patience: Patience,
 ) -> Migrated:
     """Copy a state under both locks, read it back, compare, and give the old file another name. It
     can be done again after a crash at any step.
 
     Args:
-        site: gives what finds a launch from other machines.
+        reference: gives what finds a launch from other machines.
 
     Raises:
         SgpuError: there is no state to copy; or what is read back is another one, which was there
@@ -51,7 +51,7 @@ def migrate(
         local.lock("state migrate", lineage=lineage, patience=patience),
     ):
         state, attempts = _everything(local)
-        copied = _as_shared(state, attempts, site)
+        copied = _as_shared(state, attempts, reference)
         there = writer.state
         if there.lineage == lineage and not (there.resources or there.intents):
             writer.copy(*copied, local.applied_plans())
@@ -128,15 +128,15 @@ def _everything(store: SqliteStore) -> Everything:
 
 
 def _as_shared(
-    state: State, attempts: Sequence[Attempt], site: Callable[[LaunchRecord], str | None]
+    state: State, attempts: Sequence[Attempt], reference: Callable[[LaunchRecord], str | None]
 ) -> Everything:
     """A state with what finds its launches from other machines, also those that are open."""
 
-    def reference(launch: LaunchRecord) -> str | None:
-        return site(launch) if launch.reference is None else launch.reference
+    def reference_of(launch: LaunchRecord) -> str | None:
+        return reference(launch) if launch.reference is None else launch.reference
 
     known = {
-        item.ref: replace(item, reference=reference(state.launch_of(item))) for item in attempts
+        item.ref: replace(item, reference=reference_of(state.launch_of(item))) for item in attempts
     }
     resources = {
         address: resource
@@ -148,7 +148,7 @@ def _as_shared(
     intents = tuple(
         intent
         if intent.launch is None
-        else replace(intent, launch=replace(intent.launch, reference=reference(intent.launch)))
+        else replace(intent, launch=replace(intent.launch, reference=reference_of(intent.launch)))
         for intent in state.intents
     )
     return (

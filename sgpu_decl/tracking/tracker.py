@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from sgpu_decl.agent.attempt.attempt_files import SPEC, TRACKED, TRACKER, read_json
 from sgpu_decl.agent.attempt.attempt_status import read_attempt
 from sgpu_decl.agent.attempt.metrics_file import METRICS, read_metrics
-from sgpu_decl.agent.system.secret_values import receive_variables
+from sgpu_decl.agent.system.secrets import receive_variables
 from sgpu_decl.tracking.mlflow_status import outcome
 from sgpu_decl.tracking.open_runs import OpenRun, close_runs
 from sgpu_decl.tracking.store_location import artifact_folder, default_uri

@@ -17,7 +17,7 @@ from sgpu_decl.agent.retry_rule import (
     why_ended,
 )
 from sgpu_decl.backends.databricks.launching.submit import retries_of
-from sgpu_decl.backends.ray.cluster.job_verdict import settled_outcome, settles
+from sgpu_decl.backends.ray.cluster.job_verdict import final_outcome, is_final
 from sgpu_decl.backends.remote.watching.remote_status import failed_for_good
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import FailureClass, blame_of
@@ -95,8 +95,8 @@ def test_each_failure_is_judged_alike(row: list[str]) -> None:
         # status of a run elsewhere, and what is submitted to Databricks.
         assert restarts(Outcome(state, 1, {"class": row[0]}), retry, starts - 1) is (here is None)
         assert why_settled(outcome, retry, starts) == why
-        assert settles(outcome, retry, starts) is (why is not None)
-        assert (settled_outcome(outcome, {"state": "running"}, retry) is None) is (why is None)
+        assert is_final(outcome, retry, starts) is (why is not None)
+        assert (final_outcome(outcome, {"state": "running"}, retry) is None) is (why is None)
         assert failed_for_good(Brought(outcome), retry) is (why is not None)  # type: ignore[arg-type]
         assert why is not None or starts <= retries_of(config)
 
@@ -104,8 +104,8 @@ def test_each_failure_is_judged_alike(row: list[str]) -> None:
 def test_starts_that_the_outcome_does_not_know_of_count() -> None:
     retry = {"on": ("infra",), "max": 2}
     outcome = {"state": "failed", "class": "node_lost", "restart": 0, "exit_code": 1}
-    assert (why_settled(outcome, retry, 2), settles(outcome, retry, 2)) == (None, False)
-    assert (why_settled(outcome, retry, 3), settles(outcome, retry, 3)) == (USED_UP, True)
+    assert (why_settled(outcome, retry, 2), is_final(outcome, retry, 2)) == (None, False)
+    assert (why_settled(outcome, retry, 3), is_final(outcome, retry, 3)) == (USED_UP, True)
 
 
 def test_what_did_not_fail_does_not_start_again() -> None:
@@ -115,7 +115,7 @@ def test_what_did_not_fail_does_not_start_again() -> None:
         for other_nodes in (False, True):
             assert why_ended(outcome, retry, other_nodes=other_nodes) == why
         assert not restarts(Outcome(state, 0), retry, 0)
-        assert settles(outcome, retry)
+        assert is_final(outcome, retry)
         assert not failed_for_good(Brought(outcome), retry)  # type: ignore[arg-type]
     # A platform that starts a cancelled command again had stopped it itself.
     assert why_settled(outcome, retry, 1) is None

@@ -828,7 +828,7 @@ def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
         answer = one.here("apply", "-y", "--detach")
     assert "an earlier apply began to launch `hello#1`" in answer.err
     assert "you may not use the pool" in answer.err
-    assert "`sgpu state rm run.hello` lets go of it" in answer.err
+    assert "`sgpu state rm run.hello` removes it from the state" in answer.err
     assert actions(one) == {"run.hello": "adopt"}
     removed = one.here("state", "rm", "run.hello")
     assert removed.code == 0, removed.err

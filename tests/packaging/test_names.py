@@ -34,9 +34,10 @@ def _sources() -> dict[Path, str]:
 
 
 def _same_part(paths: list[Path]) -> bool:
-    """Whether these are the same part of several backends or stores."""
+    """Whether these are what each backend has in one place, or the same part of several stores."""
     rooms = {path.relative_to(PACKAGE).parts[:1] for path in paths}
-    return rooms in ({("backends",)}, {("storing",)})
+    each = all(path.parent.parent.name == "backends" for path in paths)
+    return each or rooms == {("storing",)}
 
 
 def test_a_module_has_its_name_alone() -> None:

@@ -119,8 +119,8 @@ class AttemptRecord:
         self._dirty = True
 
     def ended(self, ending: RankEnding, restart: int, dropped: int = 0) -> None:
-        """Note how a rank ended; `settle` says later which ranks failed by themselves. `dropped`
-        bytes of its output are in no log."""
+        """Note how a rank ended; `note_failed` says later which ranks failed by themselves.
+        `dropped` bytes of its output are in no log."""
         if dropped:
             self.rank(ending.rank, dropped_bytes=dropped)
             self.event("output_dropped", rank=ending.rank, bytes=dropped)
@@ -131,7 +131,7 @@ class AttemptRecord:
             "rank_ended", rank=ending.rank, exit_code=ending.exit_code, signal=name, restart=restart
         )
 
-    def settle(self, endings: Sequence[RankEnding], failed: frozenset[int]) -> None:
+    def note_failed(self, endings: Sequence[RankEnding], failed: frozenset[int]) -> None:
         """Set the last state of each rank: those in `failed` failed by themselves. One that had
         raised an exception, and was stopped while it exited, shows the exception's exit code."""
         for ending in endings:

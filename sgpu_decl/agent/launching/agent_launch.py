@@ -11,7 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from sgpu_decl.agent.system.secret_values import startup_variables
+from sgpu_decl.agent.system.secrets import startup_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from sgpu_decl.agent.attempt.attempt_status import read_attempt
 from sgpu_decl.agent.system.kernel_features import PARENT_DEATH_SIGNAL, available
 from sgpu_decl.agent.system.locks import wait_until_free
 from sgpu_decl.agent.system.processes import until_one_ends
-from sgpu_decl.agent.system.secret_values import split_secrets
+from sgpu_decl.agent.system.secrets import split_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

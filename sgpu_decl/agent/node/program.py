@@ -32,7 +32,7 @@ from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload, await_others
 from sgpu_decl.agent.ranks.command_error import user_paths
 from sgpu_decl.agent.retry_rule import SUCCEEDED
-from sgpu_decl.agent.system.secret_values import Redactor, receive_variables, secret_names
+from sgpu_decl.agent.system.secrets import Redactor, receive_variables, secret_names
 from sgpu_decl.content.tree_files import remove
 
 TYPE_CHECKING = False

@@ -15,7 +15,7 @@ from sgpu_decl.agent.attempt.relocation import SITE
 from sgpu_decl.agent.node.agent_process import ARCHIVE
 from sgpu_decl.agent.node.earlier_output import bring_earlier_output
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.system.secret_values import secret_names, without_secrets
+from sgpu_decl.agent.system.secrets import secret_names, without_secrets
 from sgpu_decl.content.code_tree import BadCode, archive_name, copy_code, extract_code
 from sgpu_decl.content.output_pieces import DamagedOutput
 from sgpu_decl.content.packs import index_name, manifest_name

@@ -30,7 +30,7 @@ from sgpu_decl.agent.ranks.rank_start import (
 from sgpu_decl.agent.ranks.warm_parent import WarmParent
 from sgpu_decl.agent.system.fast_stdlib import signal
 from sgpu_decl.agent.system.oom import OomKills, shortage
-from sgpu_decl.agent.system.secret_values import Redactor
+from sgpu_decl.agent.system.secrets import Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class RankGroup:
             environment,
             cwd=self._spec["code_dir"],
             logs=(os.path.join(folder, "stdout.log"), os.path.join(folder, "stderr.log")),
-            settle=self._loop.close,
+            reset=self._loop.close,
             keep=readied if self.python else None,
         )
         self._follow(rank, pid)

@@ -99,7 +99,7 @@ class _Log:
         except OSError:
             return 0
 
-    def settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether something was added, and nothing more is. Called once in a while."""
         last, self._last = self._last, self.size()
         self._same = self._same + 1 if self._last == last else 0
@@ -119,7 +119,7 @@ def _await(logs: list[_Log]) -> None:
     waiting = logs
     while waiting and time.monotonic() < until:
         time.sleep(_PAUSE)
-        waiting = [log for log in waiting if not log.settled()]
+        waiting = [log for log in waiting if not log.is_complete()]
 
 
 def _seen_by_py_spy(pid: int, until: float) -> tuple[str | None, str | None]:

@@ -8,7 +8,7 @@ import os
 from sgpu_decl.agent.attempt.attempt_files import write_atomic
 from sgpu_decl.agent.system.fast_stdlib import signal
 from sgpu_decl.agent.system.processes import die_with_parent
-from sgpu_decl.agent.system.secret_values import without_secrets
+from sgpu_decl.agent.system.secrets import without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def spawn(
     *,
     cwd: str,
     logs: tuple[str, str],
-    settle: Callable[[], None],
+    reset: Callable[[], None],
     stdin: int | None = None,
     raise_oom_score: bool = True,
     keep: int | None = None,
@@ -192,7 +192,7 @@ def spawn(
 
     Args:
         logs: its stdout and stderr files, opened for appending.
-        settle: resets signals in the child.
+        reset: resets signals in the child.
         keep: a descriptor that survives exec.
         guarded: the process ends with this one.
         instead: called in the fork instead of a program. It has to close all descriptors that are
@@ -206,7 +206,7 @@ def spawn(
         failure, failed = os.pipe2(os.O_CLOEXEC)
     except OSError as error:
         raise LaunchError("launch_failed", f"cannot make a pipe: {error.strerror}") from error
-    # A signal between fork and exec would run our handlers in the child; `settle` lets it through.
+    # A signal between fork and exec would run our handlers in the child; `reset` lets it through.
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
     try:
         pid = os.fork()
@@ -222,7 +222,7 @@ def spawn(
     step = _START
     try:
         os.setsid()
-        settle()
+        reset()
         if guarded:
             die_with_parent(parent)
         if raise_oom_score:

@@ -9,7 +9,7 @@ from sgpu_decl.agent.attempt.attempt_files import TRACKED, TRACKER
 from sgpu_decl.agent.ranks.rank_start import LaunchError, spawn
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.fast_stdlib import signal
-from sgpu_decl.agent.system.secret_values import split_secrets
+from sgpu_decl.agent.system.secrets import split_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TrackerProcess:
         environment, rest = split_secrets(whole, self._secrets)
         try:
             pid, failure = spawn(
-                request["argv"], environment, cwd="/", logs=(log, log), settle=self._loop.close,
+                request["argv"], environment, cwd="/", logs=(log, log), reset=self._loop.close,
                 stdin=self._pipe, keep=rest, raise_oom_score=False, guarded=False,
             )  # fmt: skip
         except LaunchError as error:

@@ -28,7 +28,7 @@ from sgpu_decl.agent.ranks.rank_start import LaunchError, argv_of, exec_error, s
 from sgpu_decl.agent.system.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.system.kernel_features import CHILD_SUBREAPER, available
 from sgpu_decl.agent.system.processes import until_one_ends
-from sgpu_decl.agent.system.secret_values import memory_file
+from sgpu_decl.agent.system.secrets import memory_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class WarmParent:
                 {**environment, "SGPU_WARM_FD": str(theirs.fileno()), "SGPU_WARM_DIR": folder},
                 cwd=self._spec["code_dir"],
                 logs=(os.path.join(folder, "stdout.log"), os.path.join(folder, "stderr.log")),
-                settle=self._loop.close,
+                reset=self._loop.close,
                 keep=theirs.fileno(),
                 instead=become if _forks_parents else None,
             )

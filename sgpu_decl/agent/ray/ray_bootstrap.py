@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.ranks.tracker_process import TrackerProcess
     from sgpu_decl.agent.several_nodes.node_group import Node, Team
     from sgpu_decl.agent.system.loop import Loop
-    from sgpu_decl.agent.system.secret_values import Redactor
+    from sgpu_decl.agent.system.secrets import Redactor
 
 __all__ = ["RayBootstrap"]
 

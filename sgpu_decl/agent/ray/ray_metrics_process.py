@@ -10,7 +10,7 @@ import os
 
 from sgpu_decl.agent.ranks.rank_start import LaunchError, exec_error, spawn
 from sgpu_decl.agent.system.fast_stdlib import dumps, signal
-from sgpu_decl.agent.system.secret_values import memory_file, visible_variables
+from sgpu_decl.agent.system.secrets import memory_file, visible_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class RayMetricsProcess:
         try:
             pid, failure = spawn(
                 argv, {**visible, "SGPU_RAY_METRICS": "1"},
-                cwd="/", logs=(log, log), settle=self._loop.close, stdin=stdin,
+                cwd="/", logs=(log, log), reset=self._loop.close, stdin=stdin,
             )  # fmt: skip
         finally:
             os.close(stdin)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
     from sgpu_decl.agent.several_nodes.node_group import Node
     from sgpu_decl.agent.system.loop import Loop
-    from sgpu_decl.agent.system.secret_values import Redactor
+    from sgpu_decl.agent.system.secrets import Redactor
 
 __all__ = ["RayProcess"]
 
@@ -127,7 +127,7 @@ class RayProcess:
                 {**self._environment(), "SGPU_RAY_FD": str(theirs.fileno())},
                 cwd=self._spec["code_dir"],
                 logs=(self._log, self._log),
-                settle=self._loop.close,
+                reset=self._loop.close,
                 keep=theirs.fileno(),
                 guarded=False,  # it has to end Ray's processes when this one dies
             )

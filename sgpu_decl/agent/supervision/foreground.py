@@ -26,7 +26,7 @@ from sgpu_decl.agent.supervision.orphans import start_reaper
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.locks import create_held
 from sgpu_decl.agent.system.process_tree import rank_marks
-from sgpu_decl.agent.system.secret_values import receive_variables, secret_names
+from sgpu_decl.agent.system.secrets import receive_variables, secret_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from sgpu_decl.agent.system.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.system.kernel_features import in_words, shortcomings
 from sgpu_decl.agent.system.loop import Loop
 from sgpu_decl.agent.system.process_tree import ProcessTree, rank_marks
-from sgpu_decl.agent.system.secret_values import Redactor
+from sgpu_decl.agent.system.secrets import Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ class Supervisor:
     def rank_failed(self, *, collateral: bool) -> None:
         if self._stop is None:
             delay = _SETTLE if collateral else 0.0
-            self._loop.after("settle", delay, lambda: self.stop_ranks("failure"))
+            self._loop.after("late_failures", delay, lambda: self.stop_ranks("failure"))
 
     def stop_ranks(self, reason: str) -> None:
         """Stop all ranks: TERM, then after the grace KILL. A queued attempt ends at once."""
@@ -412,7 +412,7 @@ class Supervisor:
         self._stop = reason
         if self._ray is None:  # else its driver may still need the other nodes
             self._team.stop(reason)
-        self._loop.cancel("settle")
+        self._loop.cancel("late_failures")
         if self._sweep.active or self._swept_all:
             return
         if not self._group.living:
@@ -447,7 +447,9 @@ class Supervisor:
         for name in ("kill", "startup", "progress", "logs"):
             self._loop.cancel(name)
         if not self._team.decides:
-            self._loop.cancel("settle")  # agent 0 still needs it for the ranks of other nodes
+            self._loop.cancel(
+                "late_failures"
+            )  # agent 0 still needs it for the ranks of other nodes
         left = starts_left(self._spec["retry"], self._restart + 1)
         if not left or not self._group.endings():
             self._group.retire_parent(wait=False)
@@ -471,10 +473,10 @@ class Supervisor:
 
     def judge(self) -> None:
         """All ranks have ended, here and on the other nodes: find the outcome."""
-        self._loop.cancel("settle")
+        self._loop.cancel("late_failures")
         endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
-        self._record.settle(endings, verdict.failed)
+        self._record.note_failed(endings, verdict.failed)
         outcome = judged(
             verdict, endings, self._spec,
             stop=self._stop, refusal=self._refusal, lost=self._lost_node or self._lost_ray,
@@ -541,7 +543,7 @@ class Supervisor:
 
     def finish(self, outcome: Outcome) -> None:
         """End with the outcome of agent 0, once this node's ranks have ended."""
-        self._record.settle(self._group.endings(), frozenset())
+        self._record.note_failed(self._group.endings(), frozenset())
         self._conclude(outcome)
 
     def _conclude(self, outcome: Outcome) -> None:

@@ -77,7 +77,7 @@ class LocalAttempts(Attempts):
 
     def stacks(self, record: LaunchRecord, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
         from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
-        from sgpu_decl.agent.system.secret_values import Redactor
+        from sgpu_decl.agent.system.secrets import Redactor
         from sgpu_decl.model.rank_output import RankStack
 
         hide = Redactor(self._secrets(record)[0])
@@ -131,7 +131,7 @@ class LocalAttempts(Attempts):
         restart: int | None = None,
     ) -> LogReader:
         from sgpu_decl.agent.ranks.command_error import user_paths
-        from sgpu_decl.agent.system.secret_values import Redactor
+        from sgpu_decl.agent.system.secrets import Redactor
         from sgpu_decl.backends.local.local_logs import LocalLog
 
         folder = self._folder(record)

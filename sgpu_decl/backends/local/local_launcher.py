@@ -110,7 +110,7 @@ class LocalLauncher(Launcher):
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
-    def site(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  all are launched here
+    def provisional_reference(self, record: LaunchRecord) -> str | None:  # noqa: ARG002  all are launched here
         if not self._shared_state():
             return None
         return make_site(self._layout.state_dir, self._project).reference

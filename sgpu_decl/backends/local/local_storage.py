@@ -61,7 +61,7 @@ class LocalStorage(Storage):
             ) from error
         return size
 
-    def release_code(self, record: LaunchRecord) -> None:
+    def unstage(self, record: LaunchRecord) -> None:
         folder = self._layout.found(record)
         if launched_here(record, self._layout) and not _alive(folder):
             shutil.rmtree(folder / "code", ignore_errors=True)

@@ -77,7 +77,7 @@ def open_ray(context: BackendContext) -> Backend:
             RemoteLayout(ROOT),
             files,
             key=key,
-            under_way=files.under_way,
+            has_unseen_launch=files.has_unseen_launch,
             delete_copies=files.free_nodes,
         )
 

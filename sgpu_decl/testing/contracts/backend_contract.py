@@ -125,13 +125,13 @@ class BackendContract:
             attempts, storage = backend.attempts, backend.storage
             assert attempts.look([nowhere]) == {}
             assert attempts.inspect([nowhere]) == {}
-            attempts.settle([nowhere])
+            attempts.cancel_doomed([nowhere])
             assert attempts.results(nowhere) == []
             assert attempts.error(nowhere, 0) is None
             assert attempts.unresolved_secrets(nowhere) == ()
             lines, ended = attempts.logs(nowhere, ranks=None, follow=True).read()
             assert (list(lines), ended) == ([], True)
-            storage.release_code(nowhere)
+            storage.unstage(nowhere)
             assert (storage.size(nowhere), storage.free(nowhere)) == (0, 0)
             assert storage.kill_orphans(nowhere) == 0
 
@@ -399,7 +399,7 @@ class BackendContract:
         hello = bench.record("hello")
         with bench.backend() as backend:
             assert backend.storage.free(hello) == 0
-            backend.storage.release_code(hello)
+            backend.storage.unstage(hello)
         bench.done("gc", "-y", "--all", "--keep-last", "0")
         refused = bench("state", "mv", "hello", "other", "-o", "json")
         assert refused.error["code"] == "active_run"

@@ -11,7 +11,7 @@ import pytest
 from sgpu_decl.agent.node.node_report import read_report
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.upload import NodeUpload
-from sgpu_decl.agent.system.secret_values import Redactor, secret_names
+from sgpu_decl.agent.system.secrets import Redactor, secret_names
 from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace

@@ -20,7 +20,7 @@ from sgpu_decl.agent.ranks.rank_start import LaunchError
 from sgpu_decl.agent.ray.ray_process import RayProcess
 from sgpu_decl.agent.several_nodes.node_group import FIRST, Node
 from sgpu_decl.agent.system.loop import Loop
-from sgpu_decl.agent.system.secret_values import Redactor
+from sgpu_decl.agent.system.secrets import Redactor
 from sgpu_decl.rendering.spec import RaySpec
 from tests.agent.ray.conftest import MAIN, SMALL, ray_folder
 from tests.mounts import fill, small_disk

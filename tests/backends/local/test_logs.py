@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.system.secret_values import Redactor
+from sgpu_decl.agent.system.secrets import Redactor
 from sgpu_decl.backends.local.local_logs import CHUNK, LocalLog
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef

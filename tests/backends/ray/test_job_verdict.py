@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE, judge, settled_outcome
+from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE, final_outcome, judge
 
 RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
 SUCCEEDED = {"state": "succeeded", "exit_code": 0, "class": None}
@@ -116,8 +116,8 @@ def test_an_outcome_of_the_agents_counts_more_than_a_job_that_has_ended(
 def test_agents_that_stopped_because_their_driver_was_killed_were_not_cancelled() -> None:
     cancelled = {"state": "cancelled", "exit_code": 130, "class": None}
 
-    assert settled_outcome(cancelled, RUNNING, NEVER) is None
-    assert settled_outcome(cancelled, {**RUNNING, "state": "stopping"}, NEVER) is cancelled
+    assert final_outcome(cancelled, RUNNING, NEVER) is None
+    assert final_outcome(cancelled, {**RUNNING, "state": "stopping"}, NEVER) is cancelled
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_outcome_that_a_retry_may_follow_is_no_end(
     failure: str, restart: int, retry: Mapping[str, Any], counts: bool
 ) -> None:
     failed = {"state": "failed", "exit_code": 1, "class": failure, "restart": restart}
-    assert (settled_outcome(failed, RUNNING, retry) is failed) is counts
+    assert (final_outcome(failed, RUNNING, retry) is failed) is counts
 
 
 def test_who_had_a_job_stopped_is_said() -> None:

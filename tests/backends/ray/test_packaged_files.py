@@ -127,7 +127,7 @@ def test_a_job_is_under_way_whose_launch_folder_is_not_known(
         {"submission_id": "c", "status": "RUNNING", "metadata": {}},
         {"submission_id": None, "status": "RUNNING", "metadata": None},
     ]
-    for jobs, under_way in (
+    for jobs, has_unseen_launch in (
         ([], False),
         (others, False),
         ([*others, job], True),
@@ -135,5 +135,5 @@ def test_a_job_is_under_way_whose_launch_folder_is_not_known(
         ([{**job, "status": "RUNNING", "driver_info": {"id": "01000000"}}], True),
     ):
         answers.by_path[JOBS] = jobs
-        assert files.under_way([f"{LAUNCH}0"]) is under_way
-        assert not files.under_way([LAUNCH])
+        assert files.has_unseen_launch([f"{LAUNCH}0"]) is has_unseen_launch
+        assert not files.has_unseen_launch([LAUNCH])

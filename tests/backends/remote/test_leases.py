@@ -143,13 +143,16 @@ def test_a_launch_whose_folder_appears_while_gc_looks_keeps_its_objects(shared: 
     shutil.rmtree(folder)
     needed = names(machine)
 
-    def under_way(known: Collection[str]) -> bool:
+    def has_unseen_launch(known: Collection[str]) -> bool:
         machine.files.make_folder(folder)
         machine.mark(launching, uses)
         return folder not in known
 
     area = StagingArea(
-        machine.area.layout, machine.files, key=machine.area.key, under_way=under_way
+        machine.area.layout,
+        machine.files,
+        key=machine.area.key,
+        has_unseen_launch=has_unseen_launch,
     )
 
     assert collect(area) is None

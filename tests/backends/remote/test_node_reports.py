@@ -333,7 +333,7 @@ def test_how_an_attempt_ended_takes_one_request_for_each_node(
     view = AttemptView(ref=record.ref, backend="test", state=ending.state)
 
     status = ended_status(
-        record, view, ending, results, retry={"max": 0, "on": []}, nodes=True, settled=False
+        record, view, ending, results, retry={"max": 0, "on": []}, nodes=True, complete=False
     )
 
     assert status.final is not lost

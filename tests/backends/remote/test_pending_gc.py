@@ -14,7 +14,7 @@ def test_a_folder_is_remembered_before_the_project_has_a_state(tmp_path: Path) -
     pending = PendingGc(tmp_path / ".sgpu" / "default" / "unfreed.json")
     pending.add(A)
     assert pending.all() == (A,)
-    pending.settle(A)
+    pending.remove(A)
     assert pending.all() == ()
 
 
@@ -25,7 +25,7 @@ def test_a_file_that_was_cut_short_stops_no_gc(tmp_path: Path, length: int) -> N
     content = (tmp_path / "unfreed.json").read_bytes()
     (tmp_path / "unfreed.json").write_bytes(content[:length])
     assert pending.all() == ()
-    pending.settle(A)
+    pending.remove(A)
     pending.add(B)
     assert PendingGc(tmp_path / "unfreed.json").all() == (B,)
 
@@ -38,7 +38,7 @@ def test_a_file_that_something_else_wrote_stops_no_gc(tmp_path: Path, garbage: b
     (tmp_path / "unfreed.json").write_bytes(garbage)
     pending = PendingGc(tmp_path / "unfreed.json")
     assert pending.all() == ()
-    pending.settle(A)
+    pending.remove(A)
     pending.add(B)
     assert PendingGc(tmp_path / "unfreed.json").all() == (B,)
 
@@ -47,7 +47,7 @@ def test_processes_add_and_settle_side_by_side(tmp_path: Path) -> None:
     one, two = (PendingGc(tmp_path / "unfreed.json") for _ in range(2))
     one.add(A)
     two.add(B)
-    one.settle(A)
+    one.remove(A)
     assert one.all() == two.all() == (B,)
 
 
@@ -59,11 +59,11 @@ def test_a_full_disk_keeps_nothing_from_being_deleted(tmp_path: Path) -> None:
         fill(disk / "filler")
         pending.add(A)
         assert pending.all() == (A,)
-        pending.settle(A)
+        pending.remove(A)
         assert pending.all() == ()
         (disk / "filler").unlink()
         pending.add(A)
         pending.add(B)
         fill(disk / "filler")
-        pending.settle(A)  # nobody can write that, so gc looks there once more
+        pending.remove(A)  # nobody can write that, so gc looks there once more
         assert B in pending.all()

@@ -37,7 +37,7 @@ def pack_tree(base: str, folder: Path) -> str:
         base: the base environment that says which Python it is for.
 
     Raises:
-        NoTree: uv, the interpreter or the packages are not to be had.
+        NoTree: uv, the interpreter or the packages cannot be had.
     """
     entry = base_named(base)
     version = entry.environment.python if entry is not None else None

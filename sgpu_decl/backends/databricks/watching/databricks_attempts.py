@@ -151,7 +151,7 @@ class DatabricksAttempts(RemoteAttempts):
             reason=f"{launched}; {why}" if why else launched,
             hint=f"give this command there, as `{place['user']}` or as a user who may see the run "
             "and that folder. If it certainly does not run, "
-            f"`sgpu state rm {record.ref.address}` lets go of it",
+            f"`sgpu state rm {record.ref.address}` removes it from the state",
         )
 
     def without_folder(self, record: LaunchRecord) -> RemoteStatus | None:
@@ -194,7 +194,7 @@ class DatabricksAttempts(RemoteAttempts):
             workspace_id=place.get("workspace"),
         )
 
-    def settle(self, records: Sequence[LaunchRecord]) -> None:
+    def cancel_doomed(self, records: Sequence[LaunchRecord]) -> None:
         for record in records:
             if record.ref in self._settled or self._launches.memory.get(record).get("ended"):
                 continue

@@ -109,7 +109,7 @@ def _ended(
         retry=retry,
         # An earlier attempt may have got nodes, and what failed by itself may not say that it ran.
         nodes=ending.ran or len(run["tasks"]) > 1 or ending.failure is FailureClass.PLATFORM,
-        settled=connection.now() - ended_ms / 1000 > SETTLING,
+        complete=connection.now() - ended_ms / 1000 > SETTLING,
     )
 
 

@@ -30,7 +30,7 @@ from sgpu_decl.agent.retry_rule import BLAME, pause_before
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
 from sgpu_decl.backends.ray.cluster.head_names import cancel_name, values_name
-from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE, settles
+from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE, is_final
 from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
 from sgpu_decl.backends.ray.cluster.own_job import empty_folder, find_job, join_cluster, pop_value
@@ -156,7 +156,7 @@ class _Driver:
             number += 1
             if self._stop_requested():
                 return _after_stop(outcome)
-            if settles(outcome, self._launch["retry"], max(number, self._back.look()[1])):
+            if is_final(outcome, self._launch["retry"], max(number, self._back.look()[1])):
                 return outcome
             attempt_files.say(f"starting again on other nodes: {_summary(outcome)}")
             self._pause(pause_before(number, self._launch["retry"]))

@@ -34,7 +34,7 @@ NO_STORAGE = 72  # sysexits.h: EX_OSFILE
 """The exit code of a driver that cannot use the launch folder: not one of the run."""
 
 
-def settles(outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 0) -> bool:
+def is_final(outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 0) -> bool:
     """Whether an attempt has ended with an outcome of its agents: no `retry` follows it.
 
     Args:
@@ -44,12 +44,12 @@ def settles(outcome: Mapping[str, Any], retry: Mapping[str, Any], starts: int = 
     return why_ended(outcome, retry, starts, other_nodes=True) is not None
 
 
-def settled_outcome(
+def final_outcome(
     outcome: Mapping[str, Any] | None, driver: Mapping[str, Any], retry: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
     """Return the outcome that the agents brought back last, if an attempt whose driver is gone
-    ended with it, else None. `driver` is what the driver wrote last; see `settles`."""
-    if outcome is None or not settles(outcome, retry):
+    ended with it, else None. `driver` is what the driver wrote last; see `is_final`."""
+    if outcome is None or not is_final(outcome, retry):
         return None
     if outcome["state"] == "cancelled" and driver["state"] != "stopping":
         return None  # nobody asked for it: the agents stop when the driver is gone
@@ -70,7 +70,7 @@ def judge(
     Args:
         job: its job; None if the cluster has none.
         driver: what the driver wrote last.
-        outcome: see `settled_outcome`; None while the driver goes on.
+        outcome: see `final_outcome`; None while the driver goes on.
         driver_alive: whether the node of the driver is.
         now: seconds since 1970.
         stop: why sgpu had Ray stop the job, if it did.

@@ -158,7 +158,7 @@ class NodeActor(NodeFiles):
     ) -> int:
         """Start the node program in a session of its own, with the signals of a new process: Ray's
         workers block and ignore some. Ray's threads allow nothing between fork and exec."""
-        from sgpu_decl.agent.system.secret_values import DESCRIPTOR, split_secrets
+        from sgpu_decl.agent.system.secrets import DESCRIPTOR, split_secrets
 
         own = {**_environment(python, self._run), **secrets, **variables}
         environment, memory = split_secrets(own, secrets)

@@ -16,7 +16,7 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.upstreams import listed, refusal
 from sgpu_decl.agent.node.earlier_output import UpstreamFailed, await_output, copy_output
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
-from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, final_outcome, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class _Upstream:
         outcome = None
         if not (goes_on and alive):
             brought = PlatformAttempts(self._upstream["back"]).look()[0]
-            outcome = settled_outcome(brought, status, self._upstream["retry"])
+            outcome = final_outcome(brought, status, self._upstream["retry"])
         return judge(job, status, outcome, driver_alive=alive, now=time.time())
 
     def _status(self) -> dict[str, Any]:

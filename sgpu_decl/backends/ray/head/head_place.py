@@ -70,7 +70,7 @@ class HeadPlace(FilePlace):
                 for number in range(count):
                     place: dict[str, Json] = {"number": number, "offset": number * _PIECE}
                     pieces.send(stream.read(_PIECE), upload=upload, **place)
-                pieces.settle()
+                pieces.await_end()
             self._depot.ask("join", path, upload=upload, pieces=count)
 
     def get(self, path: str) -> bytes:
@@ -153,7 +153,7 @@ class _Pieces:
         self._taken += 1
         self._messages.append(self._depot.send_piece(data, **fields))
 
-    def settle(self) -> None:
+    def await_end(self) -> None:
         """Wait until the depot has all of them. Raises BackendError."""
         while self._messages:
             self._await_first()

@@ -64,7 +64,7 @@ class PackagedFiles(HeadPlace):
                 if time.time() - here.stat().st_mtime > YOUNG and not (here / MARKER).exists():
                     shutil.rmtree(here, ignore_errors=True)
 
-    def under_way(self, known: Collection[str]) -> bool:
+    def has_unseen_launch(self, known: Collection[str]) -> bool:
         """Whether a job goes on whose launch folder is not among those `known`. Its driver may not
         have written it yet, also when it has joined the cluster."""
         jobs = list_jobs(self._reader.dashboard).values()

@@ -50,7 +50,7 @@ Places = Mapping[str, Place]
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
+class _ClusterFacts:
     dashboard: Dashboard
     answers: ClusterAnswers
     state: ClusterState
@@ -76,7 +76,7 @@ class RaySurvey(RemoteSurvey):
         super().__init__(pythons)
         self._clusters = clusters
         self._lineage = lineage
-        self._questions: dict[str, _Question] = {}  # by the URL of the dashboard
+        self._questions: dict[str, _ClusterProbe] = {}  # by the URL of the dashboard
 
     def expect(self, config: "RunConfig") -> None:
         with suppress(BackendError):  # `check` says why
@@ -163,20 +163,20 @@ class RaySurvey(RemoteSurvey):
             findings += self.unanswered("cluster", error, "a launch there would fail", at)
         return findings
 
-    def _begin(self, config: "RunConfig") -> "_Question":
+    def _begin(self, config: "RunConfig") -> "_ClusterProbe":
         """Ask the cluster of a run, unless that was begun before. Raises BackendError."""
         address = address_of(options_of(config).address, os.environ)
         question = self._questions.get(address.url)
         if question is None:
-            question = self._questions[address.url] = _Question(self._clusters, address)
+            question = self._questions[address.url] = _ClusterProbe(self._clusters, address)
             question.start()
         return question
 
-    def _answered(self, config: "RunConfig") -> _Answered:
+    def _answered(self, config: "RunConfig") -> _ClusterFacts:
         """Raises BackendError."""
         return self._begin(config).answer()
 
-    def _holders(self, answered: _Answered) -> Sequence[str]:
+    def _holders(self, answered: _ClusterFacts) -> Sequence[str]:
         """The attempts of this project that run on a cluster; none if it does not say."""
         lineage = self._lineage()
         if lineage is None:
@@ -188,14 +188,14 @@ class RaySurvey(RemoteSurvey):
             return ()  # what is free is known without them
 
 
-class _Question(Thread):
+class _ClusterProbe(Thread):
     """A cluster is asked while the plan goes on. (`concurrent.futures` is slow to import.)"""
 
     def __init__(self, clusters: Clusters, address: DashboardAddress) -> None:
         super().__init__(name="ray-cluster", daemon=True)
         self._clusters = clusters
         self._address = address
-        self._answered: _Answered | None = None
+        self._answered: _ClusterFacts | None = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
@@ -205,11 +205,11 @@ class _Question(Thread):
                 state = read_cluster(dashboard)
             answers = self._clusters.answers(dashboard)
             answers.note_nodes([node.id for node in state.nodes], state.head_id)
-            self._answered = _Answered(dashboard, answers, state)
+            self._answered = _ClusterFacts(dashboard, answers, state)
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
             self._error = error
 
-    def answer(self) -> _Answered:
+    def answer(self) -> _ClusterFacts:
         """Wait for the answer. Raises BackendError."""
         patience = self._clusters.budget
         self.join(patience + 1)  # a name server may be silent for longer than any socket

@@ -12,7 +12,7 @@ from sgpu_decl.agent.attempt.report_check import is_report
 from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.ray.api.cluster_tables import find_job, session_of
 from sgpu_decl.backends.ray.api.dashboard_connection import budgeted
-from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, judge, settled_outcome
+from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE, final_outcome, judge
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.watching.head_logs import HeadLogs
@@ -208,7 +208,7 @@ class RayAttempts(RemoteAttempts):
         results = self._launches.results(record)
         brought = results.newest()
         outcome = results.outcome(brought) if brought is not None else None
-        return settled_outcome(outcome, driver_status, self._launches.retry(record))
+        return final_outcome(outcome, driver_status, self._launches.retry(record))
 
     def _keep_results(self, record: LaunchRecord, brought: int, view: AttemptView) -> None:
         """Bring the results here that would end with the session of Ray."""

@@ -116,7 +116,7 @@ class RemoteLauncher(Launcher):
         self.uploader.share(launchings, progress)
         return ()
 
-    def site(self, record: LaunchRecord) -> str:
+    def provisional_reference(self, record: LaunchRecord) -> str:
         return self._launches.reference(record)
 
     def place_words(self, record: LaunchRecord) -> str | None:

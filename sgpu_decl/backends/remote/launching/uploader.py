@@ -62,7 +62,7 @@ def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Prog
             progress.advance("uploading", 0, size)
             area.files.put(path, archive, lambda sent: progress.advance("uploading", sent, size))
 
-    area.once(path, upload)
+    area.run_once(path, upload)
 
 
 def upload_agent(area: StagingArea, progress: Progress) -> str:
@@ -80,7 +80,7 @@ def upload_agent(area: StagingArea, progress: Progress) -> str:
             area.make_folder_once(area.layout.agents)
             area.files.put(path, content)
 
-    area.once(path, upload)
+    area.run_once(path, upload)
     return digest
 
 
@@ -107,7 +107,7 @@ def upload_environment(
         if file_size(area.files, f"{folder}/{index_name(tree)}") is None:
             send(manifest, store.objects, area.files, folder, progress)
 
-    area.once(f"environment {tree}", upload)
+    area.run_once(f"environment {tree}", upload)
     return tree
 
 
@@ -151,7 +151,7 @@ def fill_launch_folder(
         last = files.pop(LAST)
         remote = area.command_files
         area.make_folder_once(folder)
-        area.once(commands, lambda: remote.make_folder(commands))
+        area.run_once(commands, lambda: remote.make_folder(commands))
         _at_once([_putting(area, f"{commands}/{name}", file) for name, file in files.items()])
         remote.put(f"{commands}/{LAST}", last)
 
@@ -159,7 +159,7 @@ def fill_launch_folder(
 def _putting(area: StagingArea, path: str, content: bytes | Path) -> Callable[[], None]:
     """One may be there: the first file of a launch is its lease (`lease.Lease`)."""
     put = area.command_files.put
-    return lambda: area.once(path, lambda: put(path, content))
+    return lambda: area.run_once(path, lambda: put(path, content))
 
 
 def _at_once(steps: Iterable[Callable[[], None]]) -> None:

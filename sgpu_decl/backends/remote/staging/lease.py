@@ -85,10 +85,10 @@ class Lease:
 
     def begin(self) -> None:
         """Write it. Raises BackendError."""
-        self._area.forget()  # what was there before may have been deleted
+        self._area.clear_cache()  # what was there before may have been deleted
         self._area.make_folder_once(self._folder)
         files = self._area.files
-        self._area.once(self._path, lambda: files.put(self._path, self._content))
+        self._area.run_once(self._path, lambda: files.put(self._path, self._content))
 
     def drop(self) -> None:
         """End it: gc may delete what these launches would have shared."""

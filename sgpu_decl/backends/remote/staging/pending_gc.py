@@ -43,7 +43,7 @@ class PendingGc:
         pending = self._read()
         return (*pending, *(key for key in self._unwritten if key not in pending))
 
-    def settle(self, key: Key) -> None:
+    def remove(self, key: Key) -> None:
         """gc has run there."""
         self._unwritten = [item for item in self._unwritten if item != key]
         try:

@@ -106,7 +106,7 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
     if None not in packs:  # else it is not known which packs are needed, and all stay
         needed[layout.packs] = {f"{layout.packs}/{name}" for names in packs for name in names or ()}
     # Asked last: a launch may have looked for its objects before this gc had its lock.
-    if area.under_way(folders):
+    if area.has_unseen_launch(folders):
         return None
     size = 0
     for folder in drafts:
@@ -122,7 +122,7 @@ def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None
                 size += item.size
     refresh()
     size += area.delete_copies()
-    area.forget()
+    area.clear_cache()
     return size
 
 

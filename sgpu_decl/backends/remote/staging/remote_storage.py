@@ -99,7 +99,7 @@ class RemoteStorage(Storage):
         self._attempts.forget(record)
         return size
 
-    def release_code(self, record: LaunchRecord) -> None:
+    def unstage(self, record: LaunchRecord) -> None:
         place = self._attempts.place(record)
         if place is None or self._attempts.active(record):
             return
@@ -115,7 +115,7 @@ class RemoteStorage(Storage):
             try:
                 area = self._area_with(key)
             except (KeyError, TypeError):  # no area has it: something else wrote it
-                self._pending_gc.settle(key)
+                self._pending_gc.remove(key)
                 continue
             try:
                 freed = collect(area)
@@ -123,7 +123,7 @@ class RemoteStorage(Storage):
                 failed = failed or error
                 continue
             if freed is not None:
-                self._pending_gc.settle(key)
+                self._pending_gc.remove(key)
                 total += freed
         if failed is not None:
             raise failed

@@ -19,7 +19,7 @@ class StagingArea:
         files: those of the staging folder.
         command_files: those that `layout.commands` is among, where these are others.
         key: what the backend finds the staging folder again by, in another process too.
-        under_way: whether a launch may need objects that none of these launch folders names.
+        has_unseen_launch: whether a launch may need objects that none of these folders names.
         delete_copies: deletes copies elsewhere of objects that are gone; returns their bytes.
     """
 
@@ -30,11 +30,11 @@ class StagingArea:
         command_files: FilePlace | None = None,
         *,
         key: Mapping[str, Json],
-        under_way: Callable[[Collection[str]], bool] = lambda _: False,
+        has_unseen_launch: Callable[[Collection[str]], bool] = lambda _: False,
         delete_copies: Callable[[], int] = lambda: 0,
     ) -> None:
         self.key = key
-        self.under_way = under_way
+        self.has_unseen_launch = has_unseen_launch
         self.delete_copies = delete_copies
         self.layout = layout
         self.files = files
@@ -42,12 +42,12 @@ class StagingArea:
         self._done: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Forget what was found or made there: it may be gone."""
         with self._lock:
             self._done.clear()
 
-    def once(self, what: str, do: Callable[[], None]) -> None:
+    def run_once(self, what: str, do: Callable[[], None]) -> None:
         """Call `do` once for all launches of this process; other callers wait for it. If it fails,
         the next caller tries again."""
         with self._lock:
@@ -68,4 +68,4 @@ class StagingArea:
 
     def make_folder_once(self, folder: str) -> None:
         """Make a folder of the staging folder. Raises BackendError."""
-        self.once(folder, lambda: self.files.make_folder(folder))
+        self.run_once(folder, lambda: self.files.make_folder(folder))

@@ -60,7 +60,7 @@ def ended_status(
     *,
     retry: Mapping[str, Any],
     nodes: bool,
-    settled: bool,
+    complete: bool,
 ) -> RemoteStatus:
     """Return how an attempt ended.
 
@@ -69,7 +69,7 @@ def ended_status(
         results: what nodes brought back.
         retry: when its ranks start again (`agent.retry_rule`).
         nodes: whether it may have had nodes at any time.
-        settled: whether all that nodes wrote is to be seen by now.
+        complete: whether all that nodes wrote is to be seen by now.
     """
     brought = results.newest() if nodes else None
     outcome = results.outcome(brought) if brought is not None else None
@@ -82,13 +82,13 @@ def ended_status(
             words = f"{ending.message.rstrip('.')}; and it left nothing in "
             words += f"`{view.links['folder']}`: see `sgpu logs --rank all`, and whether there is "
             view = failed_view(view, ending.failure, f"{words}room")
-        return RemoteStatus(view=view, final=settled or not nodes)
+        return RemoteStatus(view=view, final=complete or not nodes)
     from_nodes = view_in(record, outcome)
     names = (*_FROM_NODES, *(_OF_THE_ENDING if counts else ()))
     return RemoteStatus(
         view=replace(view, **{name: getattr(from_nodes, name) for name in names}),
         brought=brought,
-        final=counts or settled or not _stands(outcome, ending, retry),
+        final=counts or complete or not _stands(outcome, ending, retry),
     )
 
 
@@ -123,7 +123,7 @@ def _counts(
     The agent knows more of what happened on the nodes. A platform has codes for its own failures
     and gives them to failures of the user's code too, and it may end a run, or fail to start it
     again, after the user's code has failed. Where it took the nodes away, its own word counts. A
-    run that failed for good may have been cancelled for it (`Attempts.settle`).
+    run that failed for good may have been cancelled for it (`Attempts.cancel_doomed`).
     """
     cancelled = ending.state is AttemptState.CANCELLED
     if ending.failure in (None, FailureClass.EXIT_CODE) and not cancelled:
