@@ -239,7 +239,7 @@ class Launcher(Protocol):
 
     @abstractmethod
     def cancel(self, record: LaunchRecord) -> None:
-        """Ask an active attempt to stop; harmless if it has ended or is unknown."""
+        """Ask an active attempt to stop; does nothing if it has ended or is unknown."""
 
     def forced_stop(
         self,
@@ -421,7 +421,7 @@ class Storage(Protocol):
     @abstractmethod
     def unstage(self, record: LaunchRecord) -> None:
         """Delete what was staged for an attempt that has ended, such as a copy of its code;
-        harmless otherwise. Its results, logs and output stay, for all machines that could read
+        does nothing otherwise. Its results, logs and output stay, for all machines that could read
         them."""
 
     @abstractmethod

@@ -84,7 +84,7 @@ class JobBackend(Protocol):
 
     def stage(self, launching: LaunchRequest, spec: Mapping[str, Json]) -> None:
         """Have there what the run of a job takes along, unless its spec says that it lies in the
-        staging folder of another user; harmless when it is there.
+        staging folder of another user; does nothing if it is there.
 
         Raises:
             SgpuError: it is missing here, or is not taken there.
@@ -120,7 +120,7 @@ class JobBackend(Protocol):
         """Put a document in the place of what a job has; permissions too, where it says them."""
 
     def delete(self, job_id: str) -> None:
-        """Delete a job; harmless where there is none."""
+        """Delete a job; does nothing if there is none."""
 
     def url(self, job_id: str) -> str:
         """Where a person looks at it."""

@@ -146,7 +146,7 @@ def _shape(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def request_cancel(folder: Path | str) -> None:
-    """Ask the attempt to stop. This is harmless if it has ended, or was asked before.
+    """Ask the attempt to stop. Does nothing if it has ended, or was asked before.
 
     The request is a file in the folder; the signal only makes the supervisor look, so nothing is
     lost if the supervisor is not up yet. The file is a hard link to the spec: it takes no space, so

@@ -51,7 +51,7 @@ def fill_cgroup(path: str, find: Callable[[], Iterable[int]]) -> None:
 
 
 def kill_cgroup(path: str) -> None:
-    """Kill all processes of a group at once; harmless if there is none."""
+    """Kill all processes of a group at once; does nothing if there is none."""
     if not path:
         return
     try:
@@ -61,7 +61,7 @@ def kill_cgroup(path: str) -> None:
 
 
 def remove_cgroup(path: str) -> None:
-    """Kill what is left in a group and remove it; harmless if there is none.
+    """Kill what is left in a group and remove it; does nothing if there is none.
 
     Killed processes leave it a moment later: this waits for that, at most a second.
     """

@@ -264,7 +264,7 @@ FROZEN = """
 import os, signal, sys
 from pathlib import Path
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.backends.remote import lease
+from sgpu_decl.backends.remote.staging import lease
 from sgpu_decl.backends.remote.staging.remote_gc import collect
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea

@@ -26,7 +26,7 @@ _LEFT = frozenset({BACK, LOGS, STATUS})  # what nodes and the program that start
 
 
 def unstage_launch(area: StagingArea, folder: str) -> None:
-    """Delete what was staged in a launch folder; harmless if the folder is gone. What the launch
+    """Delete what was staged in a launch folder; does nothing if it is gone. What the launch
     left stays, and can be read on all machines.
 
     Raises:
