@@ -17,7 +17,7 @@ from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.options import RayOptions
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.ray_survey import RaySurvey
-from sgpu_decl.backends.ray.watching.ray_attempts import RayAttempts
+from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout

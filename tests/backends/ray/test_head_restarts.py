@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.backends.ray import ray_attempts
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
 from sgpu_decl.backends.ray.head.head_reader import ROOT
-from sgpu_decl.backends.ray.watching import ray_attempts
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.depots import start_depot

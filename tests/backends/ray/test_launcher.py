@@ -15,7 +15,7 @@ from sgpu_decl.backends.ray.launching.ray_launcher import RayLauncher
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.launching.ray_nodes import RayNodes
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
-from sgpu_decl.backends.ray.watching.ray_attempts import RayAttempts
+from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address

@@ -9,7 +9,7 @@ import pytest
 
 from sgpu_decl.backends.ray.cluster.log_copies import CHUNK, LogChunks
 from sgpu_decl.backends.ray.head.head_place import HeadPlace
-from sgpu_decl.backends.ray.watching.head_logs import HeadLogs
+from sgpu_decl.backends.ray.ray_attempts import HeadLogs
 from sgpu_decl.errors import BackendError
 from tests.backends.ray.answers import FILE, HEAD, NAMES, NODES, Answers, answering
 

@@ -15,7 +15,7 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.head.head_reader import ROOT
 from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
-from sgpu_decl.backends.ray.watching.ray_attempts import RayAttempts
+from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.remote.launching.remote_reference import RemoteReference
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea

@@ -15,11 +15,11 @@ from sgpu_decl.backends.databricks.launching.joined_runs import (
 )
 from sgpu_decl.backends.databricks.launching.submit import submit_request
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
-from sgpu_decl.backends.databricks.launching.workspace_nodes import WorkspaceNodes
-from sgpu_decl.backends.databricks.launching.workspace_tracking import (
+from sgpu_decl.backends.databricks.launching.workspace_mlflow import (
     mlflow_metadata,
     share_experiment,
 )
+from sgpu_decl.backends.databricks.launching.workspace_nodes import WorkspaceNodes
 from sgpu_decl.backends.databricks.watching.databricks_attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.launch_request import LaunchRequest

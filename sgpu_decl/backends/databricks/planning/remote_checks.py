@@ -15,7 +15,7 @@ from sgpu_decl.backends.databricks.launching.submit import (
     task_of,
     timeout_of,
 )
-from sgpu_decl.backends.databricks.launching.workspace_tracking import LEVELS, shared_with
+from sgpu_decl.backends.databricks.launching.workspace_mlflow import LEVELS, shared_with
 from sgpu_decl.backends.databricks.planning.catalog import (
     FOLDER,
     Catalog,

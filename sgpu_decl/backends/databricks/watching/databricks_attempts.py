@@ -16,7 +16,7 @@ from sgpu_decl.backends.databricks.launching.submit import (
     timeout_of,
 )
 from sgpu_decl.backends.databricks.launching.workspace_launches import WorkspaceLaunches
-from sgpu_decl.backends.databricks.launching.workspace_tracking import write_metadata
+from sgpu_decl.backends.databricks.launching.workspace_mlflow import write_metadata
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart, run_part
 from sgpu_decl.backends.databricks.watching.run_status import (

@@ -25,7 +25,7 @@ from sgpu_decl.backends.ray.launching.jobs import (
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.launching.ray_nodes import LAUNCH, RayNodes, planned_placement
 from sgpu_decl.backends.ray.planning.cluster_checks import access_findings
-from sgpu_decl.backends.ray.watching.ray_attempts import RayAttempts
+from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launching.remote_launches import is_started
 from sgpu_decl.backends.remote.staging.lease import LEASE
