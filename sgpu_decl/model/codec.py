@@ -212,14 +212,18 @@ class JsonObject:
             raise UnknownKey(self._path_of(min(unknown)))
         return value
 
-    def part(self, kind: type[_T]) -> _T:
+    def part(self, kind: type[_T], **values: object) -> _T:
         """Read those keys of the object that `kind` has.
+
+        Args:
+            values: fields that are known, and are not read.
 
         Raises:
             BadValue: one is missing, or has another type.
         """
-        values: dict[str, object] = {}
         for one in fields(cast("Any", kind)):
+            if one.name in values:
+                continue
             key = key_of(one)
             path = self._path_of(key)
             if one.metadata == FLAT:

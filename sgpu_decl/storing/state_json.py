@@ -6,14 +6,12 @@ from collections import defaultdict
 from typing import Any, cast
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.codec import JsonObject, to_json
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
-from sgpu_decl.model.times import from_text, to_text
 
 FORMAT_VERSION = "1.1"
 UNREADABLE = (
@@ -52,7 +50,7 @@ def state_to_json(everything: tuple[State, tuple[Attempt, ...]] | None) -> dict[
             _resource(state.resources[address], histories[address])
             for address in sorted(state.resources)
         ],
-        "intents": [_intent(intent) for intent in state.intents],
+        "intents": to_json(state.intents),
         "package_lists": {
             digest: json.loads(state.package_lists[digest].text)
             for digest in sorted(state.package_lists)
@@ -86,20 +84,6 @@ def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
     written = cast("dict[str, Json]", to_json(attempt))
     del written["spec"]  # that of the resource is printed
     return {"attempt": attempt.ref.number, **written}
-
-
-def _intent(intent: Intent) -> dict[str, Json]:
-    return {
-        "token": intent.token,
-        "address": str(intent.address),
-        "owner": intent.owner,
-        "action": intent.action,
-        "attempt": intent.attempt,
-        "plan_id": intent.plan_id,
-        "created_at": to_text(intent.created_at),
-        "launch": to_json(intent.launch),
-        "job": to_json(intent.job),
-    }
 
 
 def problem_of(error: Exception) -> str:
@@ -142,7 +126,7 @@ def state_from_json(document: object) -> tuple[State, tuple[Attempt, ...]]:
             for address, item in zip(histories, written["resources"], strict=True)
         },
         active=tuple(attempt for attempt in attempts if attempt.state.active),
-        intents=tuple(_intent_from(item) for item in written["intents"]),
+        intents=tuple(JsonObject(item).part(Intent) for item in written["intents"]),
         package_lists={
             digest: PackageList.from_text(canonical(packages))
             for digest, packages in written["package_lists"].items()
@@ -155,55 +139,23 @@ def state_from_json(document: object) -> tuple[State, tuple[Attempt, ...]]:
 def _resource_from(
     address: Address, item: dict[str, Any], history: tuple[Attempt, ...]
 ) -> Resource:
-    return Resource(
+    remote = item["remote"]
+    return JsonObject(item).part(
+        Resource,
         address=address,
-        backend=item["backend"],
-        owner=item["owner"],
         spec=canonical(item["spec"]),
         last=history[-1] if history else None,
-        gone=item["gone"],
-        numbered=item["numbered"],
-        remote=None if item["remote"] is None else _handle(item["remote"]),
+        remote=None if remote is None else str(JobHandle.parse(canonical(remote))),
     )
-
-
-def _handle(remote: Json) -> str:
-    return str(JobHandle.parse(canonical(remote)))
 
 
 def _attempt_from(address: Address, item: dict[str, Any], spec: str) -> Attempt:
-    inputs = {**item, "spec": spec if item["spec"] is None else canonical(item["spec"])}
-    failure = item["class"]
-    return Attempt(
+    spec = spec if item["spec"] is None else canonical(item["spec"])
+    return JsonObject({**item, "spec": spec}).part(
+        Attempt,
         ref=AttemptRef(address, item["attempt"]),
-        token=item["token"],
-        backend=item["backend"],
-        inputs=JsonObject(inputs).part(LaunchInputs),
-        state=AttemptState(item["state"]),
-        created_at=from_text(item["created_at"]),
-        started_at=from_text(item["started_at"]),
-        ended_at=from_text(item["ended_at"]),
-        exit_code=item["exit_code"],
-        failure=None if failure is None else FailureClass(failure),
-        plan_id=item["plan_id"],
-        reference=item["reference"],
+        exit_code=item["exit_code"],  # which may be negative
         formerly=tuple(map(Address.parse, item["formerly"])),
-        provenance=JsonObject(item).part(Provenance),
-    )
-
-
-def _intent_from(item: dict[str, Any]) -> Intent:
-    launch, job = item["launch"], item["job"]
-    return Intent(
-        token=item["token"],
-        address=Address.parse(item["address"]),
-        owner=item["owner"],
-        action=item["action"],
-        attempt=item["attempt"],
-        plan_id=item["plan_id"],
-        created_at=from_text(item["created_at"]),
-        launch=None if launch is None else JsonObject(launch).whole(LaunchRecord),
-        job=None if job is None else JsonObject(job).whole(Resource),
     )
 
 
