@@ -1,14 +1,18 @@
-"""The schemas of what sgpu writes: plans, states and event lines.
+"""The schemas of what sgpu writes: plans, states, event lines and lines of a stream.
 
 They are made from the types, so that a new field, action or reason is published with it.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
 
+from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.codec import Schema, schema_of
+from sgpu_decl.model.event import Step
 from sgpu_decl.model.field_origin import OriginRole
 from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.launch import LaunchInputs, Provenance
@@ -22,7 +26,7 @@ from sgpu_decl.model.plan import (
 )
 from sgpu_decl.model.state import Attempt
 
-__all__ = ["events_schema", "plan_schema", "state_schema"]
+__all__ = ["events_schema", "plan_schema", "state_schema", "stream_schema"]
 
 _TEXT = schema_of(str, {})
 _COUNT = schema_of(int, {})
@@ -194,13 +198,73 @@ def events_schema() -> Schema:
     }
 
 
-def _object(**properties: Schema) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
+def stream_schema() -> Schema:
+    """One line of `--json-into`; each type has keys of its own. Types and keys may be added."""
+    attempt = _described(_maybe(_COUNT), "The attempt that is launched or attached, if any.")
+    change = {
+        "address": _TEXT,
+        "attempt": attempt,
+        "step": _described(schema_of(Step, {}), "What was done."),
+        "message": _described(_maybe(_TEXT), "Why it failed, or what else there is to say."),
     }
+    diagnostic = {
+        **dict.fromkeys(("code", "summary"), _TEXT),
+        "severity": schema_of(Severity, {}),
+        **{name: _maybe(_TEXT) for name in ("file", "hint")},
+        **{name: _maybe(_COUNT) for name in ("line", "column")},
+        "related": {"type": "array"},
+    }
+    error = _described(
+        _maybe({"type": "object"}),
+        "The error with which the command ended, as `-o json` shows it.",
+    )
+    seen = {one.name: one.type for one in fields(AttemptView)}
+    keys: dict[str, tuple[str, dict[str, Schema]]] = {
+        "version": ("The first line.", {"tool_version": _TEXT}),
+        "plan": (
+            "A plan that was made or loaded: the object of `plan.v1.schema.json`.",
+            {"plan": {"type": "object"}},
+        ),
+        "change_started": ("A launch begins.", change),
+        "change_done": ("A change was carried out.", change),
+        "change_failed": ("A change was not carried out.", change),
+        "run_state": (
+            "An attempt that is followed has another state.",
+            {
+                **dict.fromkeys(("address", "name"), _TEXT),
+                "attempt": _FROM_1,
+                **{
+                    name: schema_of(seen[name], {})
+                    for name in ("state", "started_at", "ended_at", "restart")
+                },
+            },
+        ),
+        "diagnostic": (
+            "A check of the plan, or a finding of the command.",
+            {"diagnostic": _open(diagnostic)},
+        ),
+        "summary": ("The last line.", {"exit_code": _COUNT, "error": error}),
+    }
+    return {
+        **_open({"v": {"const": 1}, "ts": _TIME, "type": _TEXT}),
+        "oneOf": [
+            {
+                "description": text,
+                "properties": {"type": {"const": name}, **more},
+                "required": ["type", *more],
+            }
+            for name, (text, more) in keys.items()
+        ],
+    }
+
+
+def _open(properties: dict[str, Schema]) -> Schema:
+    """An object that may have more keys."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {**_open(properties), "additionalProperties": False}
 
 
 def _list(items: Schema) -> Schema:

@@ -9,10 +9,9 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.field_help import FieldHelp, describe
-from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema
+from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema, stream_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.stream_schema import stream_schema
 from sgpu_decl.config.units import Duration, Size
 from sgpu_decl.model.target import BASE, TARGET_NAME
 from sgpu_decl.text.variable_types import TYPES
