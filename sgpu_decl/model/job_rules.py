@@ -9,7 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Reason
 
@@ -46,7 +46,7 @@ class JobStart:
     schedule: str | None = None
     timezone: str | None = None
     trigger: Mapping[str, Json] | None = None
-    paused: bool | None = None
+    paused: bool | None = field(default=None, metadata=UNWRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

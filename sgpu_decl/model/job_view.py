@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from sgpu_decl.frozen_dataclass import dataclass, written_as
+from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.codec import to_json
@@ -38,36 +38,27 @@ class JobView:
     owner: str
     title: str | None
     state: str
-    handle: JobHandle | None
-    start: JobStart
+    handle: JobHandle | None = field(metadata=UNWRITTEN)
+    start: JobStart = field(metadata=FLAT)
     spec: Mapping[str, Any]
     live: Mapping[str, Any] | None = None
-    url: str | None = None
+    url: str | None = field(default=None, metadata=UNWRITTEN)
     last: JobLaunch | None = None
     error: str | None = None
 
 
 def job_fields(job: JobView) -> dict[str, Json]:
     """What `status -o json` says of a job."""
-    handle, start = job.handle, job.start
-    return {
-        "address": str(job.address),
-        "name": job.address.label,
-        "title": job.title,
-        "state": job.state,
-        "backend": job.backend,
-        "id": handle.id if handle else None,
-        "workspace": handle.workspace if handle else None,
-        "schedule": start.schedule,
-        "timezone": start.timezone,
-        "trigger": dict(start.trigger) if start.trigger is not None else None,
-        "links": {"job": job.url} if job.url else {},
-        "last": to_json(job.last),
-        "error": job.error,
-    }
+    whole = whole_job_fields(job)
+    return {key: whole[key] for key in whole if key not in ("owner", "spec", "live")}
 
 
 def whole_job_fields(job: JobView) -> dict[str, Json]:
     """What `show -o json` says of a job."""
-    live = dict(job.live) if job.live is not None else None
-    return {**job_fields(job), "owner": job.owner, "spec": dict(job.spec), "live": live}
+    return {
+        "name": job.address.label,
+        **cast("dict[str, Json]", to_json(job)),
+        "id": job.handle.id if job.handle else None,
+        "workspace": job.handle.workspace if job.handle else None,
+        "links": {"job": job.url} if job.url else {},
+    }

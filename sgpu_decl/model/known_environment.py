@@ -1,9 +1,10 @@
 """One environment as `sgpu env` shows and compares it, wherever it is known from."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.environment import Package
 
 __all__ = ["Base", "BaseSource", "Environment", "EnvironmentKind"]
@@ -28,7 +29,7 @@ class Environment:
 
     name: str
     kind: EnvironmentKind
-    packages: tuple[Package, ...]
+    packages: tuple[Package, ...] = field(metadata=UNWRITTEN)
     complete: bool = True
     absent: tuple[str, ...] = ()
     python: str | None = None
@@ -36,7 +37,7 @@ class Environment:
     os: str | None = None
     digest: str | None = None
     hashed: bool | None = None
-    size: int | None = None
+    size: int | None = field(default=None, metadata=written_as("bytes"))
     files: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -48,7 +49,7 @@ class BaseSource:
     title: str
     url: str
     as_of: str
-    note: str
+    note: str = field(metadata=UNWRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,9 @@
 """Environments as the data of `-o json`."""
 
-from collections.abc import Iterable
+from typing import cast
 
 from sgpu_decl.environments.package_lists.package_diff import Difference
 from sgpu_decl.model.codec import to_json
-from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.known_environment import Base, Environment
 from sgpu_decl.planning.plan_json import packages_to_json
@@ -31,19 +30,8 @@ def base_to_json(base: Base) -> dict[str, Json]:
 
 def environment_to_json(environment: Environment, base: Base | None = None) -> dict[str, Json]:
     return {
-        "name": environment.name,
-        "kind": str(environment.kind),
-        "digest": environment.digest,
-        "python": environment.python,
-        "cuda": environment.cuda,
-        "os": environment.os,
-        "complete": environment.complete,
-        "absent": environment.absent,
-        "hashed": environment.hashed,
-        "bytes": environment.size,
-        "files": environment.files,
-        "notes": environment.notes,
-        "packages": _packages(environment.packages),
+        **cast("dict[str, Json]", to_json(environment)),
+        "packages": [package._asdict() for package in environment.packages],
         **(_origin(base) if base is not None else {}),
     }
 
@@ -51,21 +39,10 @@ def environment_to_json(environment: Environment, base: Base | None = None) -> d
 def difference_to_json(difference: Difference) -> dict[str, Json]:
     """The packages in the form that a plan's `environment` has."""
     return {
-        "before": difference.before,
-        "after": difference.after,
-        "facts": to_json(difference.facts),
+        **cast("dict[str, Json]", to_json(difference)),
         **packages_to_json(difference.packages),
-        "partial": difference.partial,
     }
-
-
-def _packages(packages: Iterable[Package]) -> list[Json]:
-    return [{"name": package.name, "version": package.version} for package in packages]
 
 
 def _origin(base: Base) -> dict[str, Json]:
-    source = base.source
-    return {
-        "platform": base.platform,
-        "source": {"title": source.title, "url": source.url, "as_of": source.as_of},
-    }
+    return {"platform": base.platform, "source": to_json(base.source)}

@@ -1,8 +1,9 @@
 """The differences between two environments, as far as both are known."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sgpu_decl.frozen_dataclass import UNWRITTEN
 from sgpu_decl.model.known_environment import Environment
 from sgpu_decl.model.plan import PackageChange
 from sgpu_decl.planning.package_changes import compare
@@ -25,7 +26,7 @@ class Difference:
     before: str
     after: str
     facts: tuple[FactChange, ...]
-    packages: tuple[PackageChange, ...]
+    packages: tuple[PackageChange, ...] = field(metadata=UNWRITTEN)
     partial: tuple[str, ...] = ()
 
 
