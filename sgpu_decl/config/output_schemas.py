@@ -24,7 +24,7 @@ from sgpu_decl.model.plan import (
     FieldChange,
     Plan,
 )
-from sgpu_decl.model.state import Attempt
+from sgpu_decl.model.state import Attempt, Intent
 
 __all__ = ["events_schema", "plan_schema", "state_schema", "stream_schema"]
 
@@ -95,6 +95,10 @@ _NOTES: Mapping[type, Mapping[str, str | Schema]] = {
             "description": "The addresses that its run had before, oldest first.",
         },
     },
+    Intent: {
+        "launch": {"type": ["object", "null"], "description": "The launch, if it is one."},
+        "job": {"type": ["object", "null"], "description": "The job that is made, if it is one."},
+    },
     LaunchInputs: {
         "environment_digest": "Of a declared environment.",
         "packages_digest": "Names a list of `package_lists`.",
@@ -150,23 +154,9 @@ def state_schema() -> Schema:
         spec={"type": "object", "description": "The config last applied, without defaults."},
         attempts=_list(schema_of(Attempt, _NOTES)),
     )
-    intent: Schema = {
-        "type": "object",
-        "description": "An effect that was decided and may or may not have happened.",
-        "properties": {
-            "token": _TEXT,
-            "address": _TEXT,
-            "owner": _TEXT,
-            "action": _TEXT,
-            "attempt": _COUNT,
-            "launch": {"type": ["object", "null"], "description": "The launch, if it is one."},
-            "job": {
-                "type": ["object", "null"],
-                "description": "The job that is made, if it is one.",
-            },
-        },
-        "required": ["token", "address"],
-    }
+    intent = _described(
+        schema_of(Intent, _NOTES), "An effect that was decided and may or may not have happened."
+    )
     return _object(
         format_version=_TEXT,
         lineage=_TEXT,
