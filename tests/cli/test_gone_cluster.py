@@ -148,7 +148,7 @@ def test_a_plan_of_many_says_it_once(sgpu: Shell) -> None:
     checks = sgpu.here("plan", "sgpu.yml", "-o", "json").json["data"]["checks"]
     (check,) = (one for one in checks if one["id"] == "attempt_not_visible")
     assert check["summary"].startswith("`a#1`, `b#1` and 3 more cannot be asked now")
-    assert sgpu.here("status").err.count("removes the run from the state; so for the others") == 1
+    assert sgpu.here("status").err.count("and stops nothing; so for the others") == 1
 
 
 def test_a_run_of_another_machine_is_no_run_that_goes_on(sgpu: Shell) -> None:
