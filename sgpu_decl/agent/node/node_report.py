@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 
 from sgpu_decl.agent.attempt.attempt_files import OUTCOME, encode, parse_object
 from sgpu_decl.agent.attempt.report_check import is_report
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REPORT",
+    "files_below",
     "old_outcome",
     "old_report",
     "read_report",
@@ -110,11 +112,14 @@ def read_report(folder: str) -> Report | None:
         except OSError:
             return None
 
-    return read(REPORT, unseal) or old_report(read, lambda: _below(folder))
+    return read(REPORT, unseal) or old_report(read, lambda: files_below(folder))
 
 
-def _below(folder: str) -> Iterator[tuple[str, int]]:
+def files_below(folder: str) -> Iterator[tuple[str, int]]:
+    """Yield relative paths and sizes of regular files. Links may lead anywhere, and are ignored."""
     for place, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)
-            yield os.path.relpath(path, folder), os.path.getsize(path)
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode):
+                yield os.path.relpath(path, folder), status.st_size

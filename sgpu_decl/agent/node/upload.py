@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import time
 from binascii import crc32
 from contextlib import suppress
@@ -27,13 +26,13 @@ from io import BytesIO
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.agent_process import LOG
 from sgpu_decl.agent.node.log_forwarding import say
-from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
+from sgpu_decl.agent.node.node_report import REPORT, files_below, read_report, seal
 from sgpu_decl.agent.system.byte_size import size
 from sgpu_decl.content.output_pieces import OUTPUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from sgpu_decl.agent.node.platform import PlatformTable
@@ -210,7 +209,8 @@ class NodeUpload:
     def _output(self, folder: str) -> None:
         """Upload the smallest files first, so that the fewest stay."""
         room, most, over, over_size = MOST_BYTES, self._platform.most_files, [], 0
-        for number, (length, path) in enumerate(sorted(_files(folder))):
+        files = sorted(files_below(folder), key=lambda file: file[::-1])  # by size
+        for number, (path, length) in enumerate(files):
             room -= length
             if room < 0 or number >= most:
                 over.append(path)
@@ -321,16 +321,6 @@ def _tail(path: str) -> str:
             return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
-
-
-def _files(folder: str) -> Iterator[tuple[int, str]]:
-    """Yield sizes and relative paths of regular files. Links may lead anywhere, and are ignored."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(place, name)
-            status = os.lstat(path)
-            if stat.S_ISREG(status.st_mode):
-                yield status.st_size, os.path.relpath(path, folder)
 
 
 def _names(folder: str) -> list[str]:
