@@ -1,6 +1,5 @@
 """The environments of a plan: stored, built, and copied to where ranks look for them."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,6 @@ from sgpu_decl.facts.environment_facts import FromLock, Recipe
 from sgpu_decl.facts.job_spec import launching_in
 from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.step_progress import Progress, Quiet
@@ -134,7 +132,7 @@ def _rebuild(project: Project, planned: Change | None, progress: Progress) -> "R
     if planned is None or planned.launch is None:
         return None
 
-    spec: Mapping[str, Json] = json.loads(planned.launch.inputs.spec)
+    spec = planned.launch.inputs.spec.fields
     folder = (project.root / planned.launch.owner).parent
     python_field = spec.get("python")
     project.guarded = False  # what is made here is about to be launched

@@ -11,12 +11,12 @@ from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends, applied_job, job_backend_for, launching_in
 from sgpu_decl.model.backend_kinds import kind_named
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle, recorded_handle
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource, State
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.job_diff import ignored_by, taking
 from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.storing.state_store import StateWriter
@@ -64,7 +64,7 @@ class Jobs:
             address=change.address,
             backend=change.backend,
             owner=launch.owner,
-            spec=canonical(spec),
+            spec=Spec.of(spec),
             last=None,
             numbered=(recorded.numbered if recorded else 0) + 1,
         )
@@ -104,7 +104,7 @@ class Jobs:
             located = self._stage(change, backend, applied)
             self.writer.check_held()
             backend.reset(handle.id, located, handle.token)
-            spec = canonical(located)
+            spec = Spec.of(located)
         resource = replace(recorded, backend=change.backend, owner=launch.owner, spec=spec)
         self.writer.record_resource(resource)
         free_old_versions(resource, self.state.lineage, self.backends)
@@ -135,7 +135,7 @@ class Jobs:
         """Have there what the job takes along, and return its spec, with where that is: another
         user may have made the plan."""
         launch = _launch(change)
-        spec = parse(launch.inputs.spec)
+        spec = launch.inputs.spec.fields
         launching = launching_in(
             launch.inputs.spec,
             change.address,

@@ -9,7 +9,6 @@ from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
@@ -52,7 +51,7 @@ def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:
 
 
 def _rebuild(root: Path, launch: PlannedLaunch, values: Sequence[str]) -> Snapshot | None:
-    spec = parse((launched_by(launch.inputs.spec) or launch.inputs).spec)
+    spec = (launched_by(launch.inputs.spec) or launch.inputs).spec.fields
     code = Code.model_validate(spec.get("code", {}))
     owner = root / launch.owner
     cache = HashCache.open()

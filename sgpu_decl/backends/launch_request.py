@@ -1,10 +1,8 @@
 """A launch that a backend carries out, and its config, which is read from its spec."""
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +32,7 @@ NO_CONFIG = "unknown_config"
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
-    """A launch to carry out: its record, and its config, which is parsed once. `call` is the
+    """A launch to carry out: its record. `call` is the
     called function that ranks run, if the launch is a call of one. `git` is that of the
     plan. `earlier` are the launches of `record.wait_for` that are still active. `upstreams` are
     those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
@@ -58,7 +56,7 @@ class LaunchRequest:
     def inputs(self) -> LaunchInputs:
         return self.record.inputs
 
-    @cached_property
+    @property
     def config(self) -> "RunConfig":
         return config_of(self.record.ref, self.record.inputs)
 
@@ -83,18 +81,16 @@ class LaunchRequest:
 
 
 def config_of(ref: AttemptRef, inputs: LaunchInputs) -> "RunConfig":
-    """The config that the spec of a launch is the canonical JSON of.
+    """The config of a launch.
 
     Raises:
         BackendError: it is that of a newer sgpu, or something else has written the record.
     """
-    from pydantic import ValidationError
-
-    from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.config.run import run_config
 
     try:
-        return RunConfig.model_validate({"name": ref.address.name, **json.loads(inputs.spec)})
-    except ValidationError as error:
+        return run_config(ref.address.name, inputs.spec)
+    except ValueError as error:
         raise unknown_config(f"`{ref}`", f"sgpu state rm {ref.address}", error) from error
 
 

@@ -1,7 +1,6 @@
 """Options that several commands share."""
 
 import functools
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Prepared
+    from sgpu_decl.model.canonical_spec import Spec
     from sgpu_decl.model.known_environment import Environment
 
 __all__ = [
@@ -245,10 +245,10 @@ def rank_option(**options: Any) -> Callable[[Command], Command]:
     return click.option("--rank", metavar="N|all", **options)
 
 
-def rank_count(spec: str) -> int | None:
+def rank_count(spec: "Spec") -> int | None:
     """How many ranks a run of this spec has; the driver of a Ray cluster is the only one."""
-    value = json.loads(spec)
-    return 1 if value.get("ray") is not None else value.get("gpus")
+    gpus = 1 if spec.fields.get("ray") is not None else spec.fields.get("gpus")
+    return gpus if isinstance(gpus, int) else None
 
 
 def refuse_ranks(ranks: tuple[int, ...] | None, worlds: "Sequence[int]") -> None:

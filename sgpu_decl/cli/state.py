@@ -1,6 +1,5 @@
 """`sgpu state`: list, show, mv, rm, pull, unlock."""
 
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -143,5 +142,5 @@ def _resource(item: "Resource") -> "dict[str, Json]":
         "gone": item.gone,
         "attempt": item.last.ref.number if item.last else None,
         "state": str(item.last.state) if item.last else None,
-        "spec": json.loads(item.spec),
+        "spec": item.spec.fields,
     }

@@ -24,7 +24,8 @@ from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import digest
 from sgpu_decl.model.target import BASE, Mode
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.near_references import has_near_references, near_references
@@ -187,7 +188,7 @@ def _loaded_job(one: DeclaredJob) -> LoadedJob:
         config=one.config,
         places=one.places,
         place=one.place,
-        spec=canonical(one.config.model_dump(mode="json", exclude_defaults=True)),
+        spec=Spec.of(one.config.model_dump(mode="json", exclude_defaults=True)),
     )
 
 
@@ -198,8 +199,8 @@ def digest_of(
     removed: Iterable[Address] = (),
 ) -> str:
     """The digest of what files say, whatever the order of the files and of what they hold."""
-    lines = [f"{run.address} {run.spec}" for run in runs]
-    lines += [f"{job.address} {job.spec}" for job in jobs]
+    lines = [f"{run.address} {run.spec.text}" for run in runs]
+    lines += [f"{job.address} {job.spec.text}" for job in jobs]
     lines += [f"removed {address}" for address in removed]
     # A job's spec has it.
     lines += [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.target import Mode
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ class LoadedRun:
     Attributes:
         config: without the matrix; `args` holds the cell's values.
         places: where the user wrote each field, by its dotted path.
-        spec: canonical JSON of the config without defaults, its name and the matrix.
+        spec: the config without defaults, its name and the matrix.
     """
 
     address: Address
     config: "RunConfig"
     places: Mapping[str, Place] = field(compare=False)
-    spec: str
+    spec: Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +40,14 @@ class LoadedJob:
     Attributes:
         places: where the user wrote each field, by its dotted path.
         place: where the job is named.
-        spec: canonical JSON of the config without defaults.
+        spec: the config without defaults.
     """
 
     address: Address
     config: "Job"
     places: Mapping[str, Place] = field(compare=False)
     place: Place = field(compare=False)
-    spec: str
+    spec: Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """A run: the root of a run file, or an entry of `runs` in a project file."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
@@ -31,9 +32,10 @@ from sgpu_decl.config.problems import problem
 from sgpu_decl.config.ray import Ray
 from sgpu_decl.config.retry import Retry
 from sgpu_decl.config.units import Duration
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.text.shape import OtherToolKey
 
-__all__ = ["NOT_IN_SPEC", "RunConfig"]
+__all__ = ["NOT_IN_SPEC", "RunConfig", "run_config"]
 
 # They name a run or multiply it, and are no part of what one run is.
 NOT_IN_SPEC = frozenset({"name", "matrix", "renamed_from"})
@@ -249,3 +251,13 @@ class RunConfig(Block):
         if conflicts:
             raise problem(conflicts[0].code, conflicts[0].summary, conflicts[0].hint, all=conflicts)
         return self
+
+
+@lru_cache(maxsize=16_384)
+def run_config(name: str, spec: Spec) -> RunConfig:
+    """The config of a run that was planned or recorded, validated once in a process.
+
+    Raises:
+        ValueError: another version of sgpu has written it, or something else.
+    """
+    return RunConfig.model_validate({"name": name, **spec.fields})

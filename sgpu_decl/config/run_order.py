@@ -1,6 +1,5 @@
 """Checks of the order of a project's runs: `after`, and `${run.NAME.output}`."""
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -40,7 +39,7 @@ def order_findings(
     }
     for run in runs:
         yield from _unknown(run, names, new_names)
-        if "${run." in run.spec:
+        if "${run." in run.spec.text:
             yield from _bad_references(run, matrices)
             yield from _malformed(run, names)
     yield from _cycles(_upstreams(runs), places)
@@ -75,7 +74,7 @@ def _unknown(
 
 
 def _bad_references(run: DeclaredRun, matrices: Collection[str]) -> Iterator[Diagnostic]:
-    for path, text in texts_in(json.loads(run.spec)):
+    for path, text in texts_in(run.spec.fields):
         for name in pins(text):
             yield _bad(run, path, f"`{text[:80]}` names an attempt", _write(name))
         for name in sorted(references(text)):
@@ -107,7 +106,7 @@ def _malformed(run: DeclaredRun, names: Collection[str]) -> Iterator[Diagnostic]
     """What begins like the output of a run of the project and is none: `${run.train.output/w.pt}`.
     Other programs have such references too, so no other name is taken for one of ours. Text for a
     shell is checked before (`text/near_references.py`)."""
-    for path, text in texts_in(json.loads(run.spec)):
+    for path, text in texts_in(run.spec.fields):
         if path == "command" or not _is_read(path):
             continue
         told = has_near_references(text)

@@ -21,7 +21,7 @@ from sgpu_decl.config.shared_environments import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
@@ -48,7 +48,7 @@ class DeclaredRun:
     config: RunConfig
     key: str
     places: Mapping[str, Place]
-    spec: str
+    spec: Spec
 
 
 def no_source(entrypoint: str, root: str) -> Mapping[str, Shape]:  # noqa: ARG001
@@ -89,15 +89,13 @@ class ReferenceContext:
         )  # fmt: skip
 
 
-def spec_of(config: RunConfig) -> str:
-    """The canonical JSON of a run: no defaults, no name, no matrix.
+def spec_of(config: RunConfig) -> Spec:
+    """The spec of a run: no defaults, no name, no matrix.
 
     Raises:
         ValueError: an argument is not a finite number.
     """
-    return canonical(
-        config.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_IN_SPEC))
-    )
+    return Spec.of(config.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_IN_SPEC)))
 
 
 def read_run(
@@ -347,7 +345,7 @@ def _of_matrix(
 def _equal_cells(runs: Iterable[DeclaredRun], place: Place) -> tuple[Diagnostic, ...]:
     """Find two cells of one spec: their values differ and all that is made of them is the same, as
     of `1` and `"1"` in the text of a command."""
-    first: dict[str, str] = {}
+    first: dict[Spec, str] = {}
     for run in runs:
         same = first.setdefault(run.spec, run.key)
         if same != run.key:

@@ -1,18 +1,19 @@
 """Keys of runs that need the same checks: of the cells of a matrix, one cell is checked for all."""
 
-import json
 import re
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
+
+from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import LoadedRun
 
 __all__ = ["check_key"]
 
-_UNCHECKED = ("description", "parameters", "tags")
-"""Fields that no check looks into. All others are part of the key, so a new field is checked in
-each cell where it differs until it is named here."""
+_UNCHECKED = ("command", "description", "parameters", "tags")
+"""Fields that no check looks into; of a command, see below. All others are part of the key, so a
+new field is checked in each cell where it differs until it is named here."""
 
 
 # A word of a command, or what stands behind its `=`, that is a number.
@@ -25,11 +26,14 @@ def check_key(run: "LoadedRun") -> Hashable:
     Neither do the numbers of a command."""
     if not run.address.key:
         return run.address
-    spec = json.loads(run.spec)
-    for field in _UNCHECKED:
-        spec.pop(field, None)
-    for block, field in ((spec, "args"), (spec.get("env", {}), "variables")):
-        if isinstance(block.get(field), dict):
-            block[field] = list(block[field])
-    command = _NUMBER.sub("0", repr(spec.pop("command", None)))
-    return run.address.name, command, repr(spec)
+    fields = run.spec.fields
+    kept = {key: value for key, value in fields.items() if key not in _UNCHECKED}
+    kept["args"] = _names(kept.get("args"))
+    if isinstance(env := kept.get("env"), dict):
+        kept["env"] = {**env, "variables": _names(env.get("variables"))}
+    command = _NUMBER.sub("0", repr(fields.get("command")))
+    return run.address.name, command, repr(kept)
+
+
+def _names(value: Json) -> Json:
+    return list(value) if isinstance(value, dict) else value

@@ -1,11 +1,10 @@
 """Declared environments: the packages that each would have now, and how to make it."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
@@ -13,9 +12,10 @@ from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.staging.repository import repository_top
@@ -65,8 +65,8 @@ class DeclaredEnvironments:
         self._progress = progress or Quiet()
         self._recorded = recorded
         self._for_apply = for_apply
-        self._lookups: dict[str, Lookup] = {}
-        self._addresses: dict[Address, str] = {}
+        self._lookups: dict[tuple[Address, Spec], Lookup] = {}
+        self._addresses: dict[Address, Spec] = {}
         self.recipes: dict[str, Recipe] = {}
 
     def manifest(self, digest: str) -> "Manifest | None":
@@ -96,14 +96,14 @@ class DeclaredEnvironments:
             interpreter: the Python that the environment is for.
             limit: the largest size of a snapshot, in bytes.
         """
-        declared = _declared(env)
+        declared = Spec.of(_declared(env))
         name = env.use or run.name
         where = Address(Kind.ENVIRONMENT, name)
         if self._addresses.setdefault(where, declared) != declared:
             if not run.key:
                 return None, (_same_name(name, run),)
             where = Address(Kind.ENVIRONMENT, name, run.key)
-        key = canonical([str(where), declared])
+        key = (where, declared)
         if key not in self._lookups:
             request = _Request(where, env, backend, owner, folder, interpreter, limit)
             self._lookups[key] = self._find(request, places)
@@ -209,7 +209,7 @@ class _Request:
             backend=self.backend,
             owner=self.owner,
             digest=digest,
-            spec=canonical({**json.loads(_declared(self.env)), **resolved}),
+            spec=Spec.of({**_declared(self.env), **resolved}),
             packages=packages,
             bytes=size,
             bytes_to_stage=missing,
@@ -221,9 +221,9 @@ def _previous(recorded: Resource | None) -> "Lock | None":
     it."""
     from sgpu_decl.environments.declared.lock import Lock
 
-    lock = json.loads(recorded.spec).get("lock") if recorded else None
+    lock = recorded.spec.fields.get("lock") if recorded else None
     try:
-        return Lock.from_json(lock) if lock else None
+        return Lock.from_json(cast("Mapping[str, Any]", lock)) if lock else None
     except ValueError:
         return None
 
@@ -236,5 +236,5 @@ def _same_name(name: str, run: Address) -> Diagnostic:
     )
 
 
-def _declared(env: "Env") -> str:
-    return canonical({name: getattr(env, name) for name in (*env.origins, "python")})
+def _declared(env: "Env") -> dict[str, Json]:
+    return {name: getattr(env, name) for name in (*env.origins, "python")}

@@ -13,9 +13,10 @@ from sgpu_decl.facts.job_spec import applied_in, applied_job, job_backend_for, l
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import kind_named, only_kind
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.job import RUN, DesiredJob, ObservedJob, handle_of
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.target import Mode
 from sgpu_decl.planning.jobs.launched_run import run_part
@@ -148,7 +149,7 @@ def _observed(
         return ObservedJob(workspace=backend.workspace)
     return ObservedJob(
         workspace=backend.workspace,
-        document=canonical(document),
+        document=Spec.of(document),
         staged=backend.staged(applied_job(resource, lineage)),
     )
 
@@ -166,7 +167,7 @@ def _desired(
         address=job.address,
         backend=str(backend.kind),
         owner=declared.owner,
-        spec="{}",
+        spec=NO_FIELDS,
         title=config.name or job.address.name,
         prevent_destroy=config.lifecycle.prevent_destroy,
         ignore_changes=tuple(config.lifecycle.ignore_changes),
@@ -181,15 +182,15 @@ def _desired(
     if lifecycle := config.lifecycle.model_dump(mode="json", exclude_defaults=True):
         ours["lifecycle"] = lifecycle
 
-    def described(run: DesiredRun | None) -> tuple["JobDescription", str]:
+    def described(run: DesiredRun | None) -> tuple["JobDescription", Spec]:
         whole = {**ours, **run_part(run)} if run is not None else ours
         launching = launching_in(
-            canonical(whole), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
+            Spec.of(whole), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
         )
         there = job_backends(backend)
         applied = applied_in(there, resource, lineage)
         description = there.describe(config, job.address.name, declared.mode, launching, applied)
-        return description, canonical({**description.document, **whole})
+        return description, Spec.of({**description.document, **whole})
 
     try:
         description, spec = described(run)

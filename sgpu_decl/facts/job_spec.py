@@ -10,10 +10,10 @@ from sgpu_decl.config.backend import read_backend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.job import JobHandle, handle_of
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Intent, Resource
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import launched_by, mark_of
 
 if TYPE_CHECKING:
@@ -37,21 +37,21 @@ class JobBackends(Protocol):
     def __call__(self, block: "BackendOptions", recorded_by: str | None = None) -> JobBackend: ...
 
 
-def backend_in(spec: str) -> "BackendOptions":
+def backend_in(spec: Spec) -> "BackendOptions":
     """The `backend` of a job's spec. Raises BackendError: a record has one that nobody can read."""
     try:
-        return read_backend(parse(spec).get("backend", {}))
+        return read_backend(spec.fields.get("backend", {}))
     except ValueError as error:
         raise unknown_config("a job", "sgpu state rm", error) from error
 
 
-def title_in(spec: str) -> str:
+def title_in(spec: Spec) -> str:
     """What a job is called."""
-    return cast("str", parse(spec).get("name", ""))
+    return cast("str", spec.fields.get("name", ""))
 
 
 def job_backend_for(
-    spec: str, handle: JobHandle | None, job_backends: JobBackends, owner: str | None
+    spec: Spec, handle: JobHandle | None, job_backends: JobBackends, owner: str | None
 ) -> JobBackend:
     """The backend of a job, known to be where the job is.
 
@@ -80,7 +80,7 @@ def applied_job(job: Resource, lineage: str) -> AppliedJob:
     launching = launching_in(
         job.spec, job.address, backend=job.backend, owner=job.owner, lineage=lineage
     )
-    return AppliedJob(spec=parse(job.spec), launching=launching)
+    return AppliedJob(spec=job.spec.fields, launching=launching)
 
 
 def applied_in(backend: JobBackend, resource: Resource | None, lineage: str) -> AppliedJob | None:
@@ -109,7 +109,7 @@ def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:
 
 
 def launching_in(
-    spec: str, job: Address, *, backend: str, owner: str, lineage: str
+    spec: Spec, job: Address, *, backend: str, owner: str, lineage: str
 ) -> LaunchRequest | None:
     """What the job with that spec launches: not an attempt of ours, so it has the number 0. None
     where it launches no run of the project.

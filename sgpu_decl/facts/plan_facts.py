@@ -24,6 +24,7 @@ from sgpu_decl.facts.text_arguments import EntrypointTexts, as_recorded
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import is_remote
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs
@@ -292,7 +293,7 @@ class _FactReader:
         code: Snapshot | None,
         facts: CodeFacts | None,
         environment: DesiredEnvironment | None,
-    ) -> str:
+    ) -> Spec:
         """The spec of a run. What is computed is what the last attempt computed if it is so as an
         earlier version read the file, which took text for numbers."""
         resource = self._state.resources.get(run.address)

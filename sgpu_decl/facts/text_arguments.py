@@ -1,10 +1,10 @@
 """Which arguments of entrypoints are text, as their source says."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.shape import Shape
 
@@ -27,17 +27,18 @@ class EntrypointTexts:
         return self._answers[key]
 
 
-def as_recorded(spec: str, recorded: str, texts: Mapping[str, Shape]) -> str:
+def as_recorded(spec: Spec, recorded: Spec, texts: Mapping[str, Shape]) -> Spec:
     """A spec with the recorded values of arguments that are text now, where they are what the text
     looks like: earlier versions gave functions numbers where they want text."""
-    now = json.loads(spec)
-    args, old = now.get("args"), json.loads(recorded).get("args")
+    args, old = spec.fields.get("args"), recorded.fields.get("args")
     if not (isinstance(args, dict) and isinstance(old, dict)):
         return spec
-    for name, shape in texts.items():
-        if name in args and name in old and _looks_like(args[name], old[name], shape):
-            args[name] = old[name]
-    return canonical(now)
+    same = {
+        name: old[name]
+        for name, shape in texts.items()
+        if name in args and name in old and _looks_like(args[name], old[name], shape)
+    }
+    return Spec.of({**spec.fields, "args": {**args, **same}})
 
 
 def _looks_like(new: Json, old: Json, shape: Shape | None) -> bool:

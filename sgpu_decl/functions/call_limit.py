@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from sgpu_decl.functions.call_follower import say
 from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.plan import Change, Plan
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
@@ -41,5 +40,5 @@ def await_room(session: "Session", plan: Plan, limit: int | None) -> bool:
 
 def _declared(change: Change) -> int | None:
     """The `max_parallel` of what is launched."""
-    limit = parse(change.launch.inputs.spec).get("max_parallel") if change.launch else None
+    limit = change.launch.inputs.spec.fields.get("max_parallel") if change.launch else None
     return limit if isinstance(limit, int) else None

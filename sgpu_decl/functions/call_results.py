@@ -1,7 +1,6 @@
 """What a call returns: a list in rank order of what its ranks returned, or what the driver of a Ray
 cluster returned."""
 
-import json
 import pickle
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -73,7 +72,7 @@ def result_or_raise(session: "Session", view: AttemptView) -> object:
             )
     values = [_value(ref, rank, by_rank[rank]) for rank in range(size)]
     masked = {rank: by_rank[rank]["shown"] for rank in range(size) if "shown" in by_rank[rank]}
-    if "ray" in json.loads(session.runs.record(ref).inputs.spec):
+    if "ray" in session.runs.record(ref).inputs.spec.fields:
         (value,) = values  # one driver, whatever the number of nodes
         return value
     return Results(values, attempt=str(ref), masked=masked)

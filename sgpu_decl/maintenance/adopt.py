@@ -10,10 +10,10 @@ from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire
 from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.job import OURS, DesiredJob, JobHandle, handle_of
-from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.jsonable import digest
 from sgpu_decl.model.state import Resource
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_diff import without_defaults
 
@@ -66,8 +66,8 @@ def adopt(project: Project, declared: DeclaredJobs, text: str, job_id: str) -> R
     with project.writing("adopt") as writer:
         before = writer.state.resources.get(desired.address)
         number = (before.numbered if before else 0) + 1
-        spec = _spec(desired, canonical(document))
-        mark = token(writer.state.lineage, desired.address, number, digest(spec))
+        spec = _spec(desired, Spec.of(document))
+        mark = token(writer.state.lineage, desired.address, number, digest(spec.text))
         handle = JobHandle(id=job_id, workspace=backend.workspace, token=mark)
         resource = Resource(
             address=desired.address,
@@ -120,8 +120,8 @@ def _recorded(project: Project, address: Address, job_id: str, workspace: str) -
     return None
 
 
-def _spec(desired: DesiredJob, document: str) -> str:
+def _spec(desired: DesiredJob, document: Spec) -> Spec:
     """The settings of the job, as if they had been applied."""
-    spec = parse(desired.spec)
+    spec = desired.spec.fields
     ours = {key: spec[key] for key in OURS if key in spec}
-    return canonical({**parse(without_defaults(document, desired.rules, desired.spec)), **ours})
+    return Spec.of({**without_defaults(document, desired.rules, desired.spec).fields, **ours})

@@ -7,6 +7,7 @@
     StrEnum                          its text
     datetime                         RFC 3339
     Address, Path                    its text, `run.train`
+    Spec                             its canonical text
     tuple[X, ...], Sequence[X]       a list
     Mapping[str, str]                an object
     X | None                         X, or null
@@ -30,6 +31,7 @@ from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 from sgpu_decl.frozen_dataclass import FLAT, KEY, PRIVATE, SOMETIMES, UNWRITTEN
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 from sgpu_decl.model.times import from_text, to_text
 
@@ -94,6 +96,8 @@ def to_json(value: object, *, times: Callable[[datetime], str] = to_text) -> Jso
         return {str(key): to_json(item, times=times) for key, item in value.items()}
     if isinstance(value, datetime):
         return times(value)
+    if isinstance(value, Spec):
+        return value.text
     if not is_dataclass(value):
         raise TypeError(f"{type(value).__name__} has no JSON")
     written: dict[str, Json] = {}

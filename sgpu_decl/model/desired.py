@@ -9,6 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.ray_size import RaySize
@@ -93,20 +94,20 @@ class Interpreter:
 class DesiredRun:
     """One declared run.
 
-    `spec` is the canonical JSON of its validated config without defaults and without the keys that
-    only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
-    path to where the user wrote it. `owner` is the file that declares it, relative to the project.
-    `cell` is the place of a cell in its matrix. `environment` is the declared one; `interpreter` is
-    set where Python runs the user's code and none is declared. `placement` is set where the backend
-    has something to choose. `resumes` is set for a run with `resume`. `ray` is the Ray cluster that
-    it would get. `jobs` launch it, in the place of `apply`. `after` are the names of the runs that
-    come first, and `site` is the place of its attempts, where its backend has several.
+    `spec` is its validated config without defaults and without the keys that only shape planning
+    (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field path to where the user
+    wrote it. `owner` is the file that declares it, relative to the project. `cell` is the place of
+    a cell in its matrix. `environment` is the declared one; `interpreter` is set where Python runs
+    the user's code and none is declared. `placement` is set where the backend has something to
+    choose. `resumes` is set for a run with `resume`. `ray` is the Ray cluster that it would get.
+    `jobs` launch it, in the place of `apply`. `after` are the names of the runs that come first,
+    and `site` is the place of its attempts, where its backend has several.
     """
 
     address: Address
     backend: str
     owner: str
-    spec: str
+    spec: Spec
     cell: str | None = None
     until: str
     on_active: str
@@ -147,7 +148,7 @@ class DesiredRun:
             return self.environment.packages
         return self.interpreter.packages if self.interpreter else None
 
-    def launch_inputs(self, spec: str, fingerprint: str) -> LaunchInputs:
+    def launch_inputs(self, spec: Spec, fingerprint: str) -> LaunchInputs:
         """What decides its launch, by itself or as a part of a job with that spec."""
         return LaunchInputs(
             spec=spec,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import canonical, digest
 
 __all__ = ["DesiredEnvironment", "Package", "PackageList"]
@@ -53,16 +54,16 @@ class PackageList:
 class DesiredEnvironment:
     """One declared environment, as it would be now.
 
-    `digest` identifies it; `spec` is the canonical JSON of what it takes to make it again: how it
-    is declared, the lock that was resolved, the interpreter. `bytes` counts all of its files,
-    `bytes_to_stage` those that the store lacks; both are None while it was never built.
+    `digest` identifies it; `spec` is what it takes to make it again: how it is declared, the lock
+    that was resolved, the interpreter. `bytes` counts all of its files, `bytes_to_stage` those that
+    the store lacks; both are None while it was never built.
     """
 
     address: Address
     backend: str
     owner: str
     digest: str
-    spec: str
+    spec: Spec
     packages: PackageList
     bytes: int | None = None
     bytes_to_stage: int | None = None

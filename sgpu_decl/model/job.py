@@ -16,6 +16,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import StateError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.job_rules import JobRules
 from sgpu_decl.model.jsonable import canonical
@@ -99,7 +100,7 @@ def recorded_handle(job: Resource) -> JobHandle:
 class DesiredJob:
     """One declared job.
 
-    `spec` is canonical JSON: the document, and what is `OURS`. `places` maps a path of it to where
+    `spec` is the document, and what is `OURS`. `places` maps a path of it to where
     the user wrote what led to it. `title` is what the job is called where it is kept. `run` is what
     it launches, where that is a run of the project. `rules` are those of the platform that keeps
     it. `kept` are its specs with the code that was staged earlier, where that differs in nothing
@@ -109,11 +110,11 @@ class DesiredJob:
     address: Address
     backend: str
     owner: str
-    spec: str
+    spec: Spec
     title: str
     run: DesiredRun | None = None
     rules: JobRules = field(default_factory=JobRules, compare=False)
-    kept: tuple[str, ...] = ()
+    kept: tuple[Spec, ...] = ()
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(
@@ -124,12 +125,12 @@ class DesiredJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedJob:
-    """What is seen where a job is kept. `document` is canonical JSON, None where there is no such
-    job; `staged` says whether what its run took along is there yet; `namesakes` are the ids of
-    others that are called the same, asked for before one is made.
+    """What is seen where a job is kept. `document` is None where there is no such job; `staged`
+    says whether what its run took along is there yet; `namesakes` are the ids of others of its
+    title, asked for before one is made.
     """
 
     workspace: str
-    document: str | None = None
+    document: Spec | None = None
     staged: bool = True
     namesakes: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from pathlib import Path
 from sgpu_decl.frozen_dataclass import FLAT, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 
 __all__ = ["LaunchInputs", "LaunchRecord", "Provenance"]
 
@@ -14,7 +15,7 @@ __all__ = ["LaunchInputs", "LaunchRecord", "Provenance"]
 class LaunchInputs:
     """What decides a launch: equal inputs, equal launch.
 
-    `spec` is the canonical JSON of the run's config, `fingerprint` the hash of what identifies the
+    `spec` is the config of the run, `fingerprint` the hash of what identifies the
     computation. `environment_digest` is that of a declared environment; `packages_digest` names the
     list of what ranks found, declared or not. `placement` is the id of the run's `Placement`,
     `cell` the place of a cell in its matrix (`model/matrix_cell`), by which cells are sorted.
@@ -25,7 +26,7 @@ class LaunchInputs:
     A field that comes later is text or None, and None by default: older states and plans lack it.
     """
 
-    spec: str
+    spec: Spec
     fingerprint: str
     code_digest: str | None = None
     environment_digest: str | None = None

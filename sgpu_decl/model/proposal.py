@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.plan import Action
 
 __all__ = ["Content", "Effect", "Proposal"]
@@ -15,10 +16,10 @@ class Effect:
     alone is of that state, and says which attempts count as this effect carried out.
 
     `beside` says that it starts beside active attempts of its run though the file does not say so
-    (`--on-active parallel`). `spec` is canonical JSON without attempts in references, None where a
-    run or job ends: what ends is that of the record. `code` and `environment` are digests,
-    `packages` that of the list of a declared environment. `drifted` holds, as canonical JSON, each
-    field that somebody changed on the platform.
+    (`--on-active parallel`). `spec` has no attempts in references; None where a run or job ends:
+    what ends is that of the record. `code` and `environment` are digests, `packages` that of the
+    list of a declared environment. `drifted` holds, as canonical JSON, each field that somebody
+    changed on the platform.
     """
 
     address: Address
@@ -28,7 +29,7 @@ class Effect:
     destructive: bool = False
     moved_from: Address | None = None
     attempt: int | None = None
-    spec: str | None = None
+    spec: Spec | None = None
     code: str | None = None
     environment: str | None = None
     packages: str | None = None

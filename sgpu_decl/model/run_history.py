@@ -2,6 +2,7 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.state import Attempt
 
 __all__ = ["RunHistory"]
@@ -13,6 +14,6 @@ class RunHistory:
     is recorded and as its backend sees it now. `owner` is the file that declares the run."""
 
     view: AttemptView
-    spec: str
+    spec: Spec
     attempts: tuple[tuple[Attempt, AttemptView], ...]
     owner: str = ""

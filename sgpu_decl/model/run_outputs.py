@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sgpu_decl.model.address import NAME, Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Json
 
 __all__ = [
     "outputs_read",
@@ -36,48 +37,48 @@ def references(text: str) -> frozenset[str]:
     return frozenset(_REFERENCE.findall(text)) if _MARK in text else frozenset()
 
 
-def pinned(spec: str, attempts: Mapping[str, int]) -> str:
+def pinned(spec: Spec, attempts: Mapping[str, int]) -> Spec:
     """The spec with the attempts of the runs that are known; other references stay."""
-    if _MARK not in spec:
+    if _MARK not in spec.text:
         return spec
-    return _REFERENCE.sub(
-        lambda match: (
-            f"${{run.{match[1]}#{attempts[match[1]]}.output}}" if match[1] in attempts else match[0]
-        ),
-        spec,
-    )
+
+    def pin(match: re.Match[str]) -> str:
+        number = attempts.get(match[1])
+        return match[0] if number is None else f"${{run.{match[1]}#{number}.output}}"
+
+    return Spec(_REFERENCE.sub(pin, spec.text))
 
 
-def unpinned(spec: str) -> str:
+def unpinned(spec: Spec) -> Spec:
     """The spec without the attempts that a plan gave to references."""
-    if _MARK not in spec:
+    if _MARK not in spec.text:
         return spec
-    return _PINNED.sub(lambda match: f"${{run.{match[1]}.output}}", spec)
+    return Spec(_PINNED.sub(lambda match: f"${{run.{match[1]}.output}}", spec.text))
 
 
-def pins(spec: str) -> dict[str, int]:
-    """The attempts whose output a spec refers to, by the name of the run."""
-    if _MARK not in spec:
+def pins(text: str) -> dict[str, int]:
+    """The attempts whose output a text refers to, by the name of the run."""
+    if _MARK not in text:
         return {}
-    return {name: int(number) for name, number in _PINNED.findall(spec)}
+    return {name: int(number) for name, number in _PINNED.findall(text)}
 
 
-def with_new_names(spec: str, new_names: Mapping[AttemptRef, str]) -> str:
+def with_new_names(spec: Spec, new_names: Mapping[AttemptRef, str]) -> Spec:
     """The spec with the names that runs have now: `new_names` has them by the attempts as they were
     called once."""
-    if _MARK not in spec:
+    if _MARK not in spec.text:
         return spec
 
     def now(match: re.Match[str]) -> str:
         ref = AttemptRef(Address.run(match[1]), int(match[2]))
         return f"${{run.{new_names.get(ref, match[1])}#{match[2]}.output}}"
 
-    return _PINNED.sub(now, spec)
+    return Spec(_PINNED.sub(now, spec.text))
 
 
-def outputs_read(spec: str) -> tuple[AttemptRef, ...]:
+def outputs_read(spec: Spec) -> tuple[AttemptRef, ...]:
     """The attempts whose output a spec refers to."""
-    return tuple(AttemptRef(Address.run(name), number) for name, number in pins(spec).items())
+    return tuple(AttemptRef(Address.run(name), number) for name, number in pins(spec.text).items())
 
 
 def texts_in(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
@@ -94,22 +95,21 @@ def texts_in(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
             yield from texts_in(item, f"{path}.{at}")
 
 
-def with_folders(spec: str, folder_of: Callable[[AttemptRef], str]) -> str:
-    """The spec, which is JSON, with the folder of each pinned output in its place. In a `command`
+def with_folders(spec: Spec, folder_of: Callable[[AttemptRef], str]) -> Spec:
+    """The spec with the folder of each pinned output in its place. In a `command`
     that is text for a shell, the folder is quoted."""
-    if _MARK not in spec:
+    if _MARK not in spec.text:
         return spec
 
     def folder(match: re.Match[str]) -> str:
         return folder_of(AttemptRef(Address.run(match[1]), int(match[2])))
 
-    fields = json.loads(spec)
-    if isinstance(command := fields.get("command"), str):
+    if isinstance(command := spec.fields.get("command"), str):
         quoted = _PINNED.sub(
             lambda match: _as_quoted(folder(match), command[: match.start()]), command
         )
-        spec = canonical({**fields, "command": quoted})
-    return _PINNED.sub(lambda match: json.dumps(folder(match))[1:-1], spec)
+        spec = Spec.of({**spec.fields, "command": quoted})
+    return Spec(_PINNED.sub(lambda match: json.dumps(folder(match))[1:-1], spec.text))
 
 
 def _as_quoted(text: str, before: str) -> str:

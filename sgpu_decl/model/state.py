@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 
 if TYPE_CHECKING:  # `sgpu status` reads no package list
@@ -60,7 +61,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A run or an environment that was applied: `spec` is the canonical JSON last applied (launch
+    """A run or an environment that was applied: `spec` is what was applied last (launch
     and meta fields may be newer than those of `last`), `owner` the file that declares it, relative
     to the project.
     `gone` after destroy, forget or a move to another address. `numbered` is the highest attempt
@@ -70,7 +71,7 @@ class Resource:
     address: Address
     backend: str
     owner: str
-    spec: str
+    spec: Spec
     last: Attempt | None
     gone: bool = False
     numbered: int = 0

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.proposal import Effect
 from sgpu_decl.model.run_outputs import unpinned
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import launched_by, without_staged
 
 __all__ = ["carried_out", "covers", "effects_of"]
@@ -71,13 +71,13 @@ def _effect(change: Change) -> Effect:
     )
 
 
-def _runs_alone(spec: str) -> bool:
+def _runs_alone(spec: Spec) -> bool:
     """Whether the file lets no attempt start beside an active one. Where it does, whoever read it
     knows."""
-    return parse(spec).get("on_active") != "parallel"
+    return spec.fields.get("on_active") != "parallel"
 
 
-def _launched(kind: Kind, inputs: LaunchInputs) -> tuple[str, LaunchInputs]:
+def _launched(kind: Kind, inputs: LaunchInputs) -> tuple[Spec, LaunchInputs]:
     """The spec without what a launch takes along, and that."""
     if kind is not Kind.JOB:
         return unpinned(inputs.spec), inputs
@@ -107,7 +107,7 @@ def covers(shown: Effect, planned: Effect) -> bool:
     )
 
 
-def _content(effect: Effect) -> tuple[str | None, ...]:
+def _content(effect: Effect) -> tuple[Spec | str | None, ...]:
     return effect.spec, effect.code, effect.environment
 
 

@@ -16,7 +16,6 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.model.state import Attempt, Resource, State
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.package_changes import compare
 
 _SHOWN = 5
@@ -28,7 +27,7 @@ def environment_change(
     desired: DesiredEnvironment, resource: Resource | None, known: Lists
 ) -> Change:
     """Return the change of one declared environment: compared with what was applied last."""
-    before = None if resource is None or resource.gone else parse(resource.spec)
+    before = None if resource is None or resource.gone else resource.spec.fields
     if before is None:
         action, reason = Action.CREATE, Reason.FIRST_RUN
     elif before.get("digest") != desired.digest:

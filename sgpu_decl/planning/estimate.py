@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, Estimate
-from sgpu_decl.planning.field_changes import parse
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
@@ -24,7 +23,7 @@ class Spending:
         """Count a change, if it launches."""
         if change.launch is None or change.action not in (Action.CREATE, Action.REPLACE):
             return
-        spec = parse(change.launch.inputs.spec)
+        spec = change.launch.inputs.spec.fields
         self._used_gpus = self._used_gpus or gpus_of(spec) != 0
         self._hours.append(worst_hours(spec))
 

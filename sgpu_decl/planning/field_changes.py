@@ -8,8 +8,9 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.planning.policy import SECRETS, SWITCHES
@@ -29,13 +30,6 @@ class _Missing:
 
 
 _MISSING = _Missing()
-
-
-@lru_cache(maxsize=4)
-def parse(spec: str) -> _Object:
-    """Read the canonical JSON of a config. Never changed by anyone, so that the steps of planning
-    one run share it."""
-    return cast("_Object", json.loads(spec))
 
 
 @lru_cache(maxsize=4096)
@@ -59,15 +53,15 @@ def leaves(spec: _Object, parent: str = "") -> list[tuple[str, Json]]:
 
 
 def compare(
-    before: str, after: str, *, ignored: Collection[str] = ()
+    before: Spec, after: Spec, *, ignored: Collection[str] = ()
 ) -> tuple[FieldDifference, ...]:
-    """Return what differs between two configs (canonical JSON), sorted by path.
+    """Return what differs between two configs, sorted by path.
 
     `ignored` names paths that are left out, with all below them.
     """
     if before == after:
         return ()
-    items = _walk(parse(before), parse(after), "")
+    items = _walk(before.fields, after.fields, "")
     return tuple(
         sorted(
             (item for item in items if not covered(item.path, ignored)), key=lambda item: item.path

@@ -5,20 +5,21 @@ import hashlib
 from collections.abc import Mapping
 
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import Json, canonical, digest
-from sgpu_decl.planning.field_changes import join, parse
+from sgpu_decl.planning.field_changes import join
 from sgpu_decl.planning.policy import SWITCHES, FieldClass, class_of, has_entries_below
 
 TOKEN_PREFIX = "sgpu1-"  # noqa: S105 - the version of the scheme, no secret
 
 
-def fingerprint(spec: str, code_digest: str | None, environment_digest: str | None = None) -> str:
-    """Return `sha256:<hex>` over the data fields of a config (canonical JSON), its code and its
-    declared environment. Launch and meta fields never change it."""
+def fingerprint(spec: Spec, code_digest: str | None, environment_digest: str | None = None) -> str:
+    """Return `sha256:<hex>` over the data fields of a config, its code and its declared
+    environment. Launch and meta fields never change it."""
     return digest(
         canonical(
             {
-                "data": _data_fields(parse(spec), ""),
+                "data": _data_fields(spec.fields, ""),
                 "code": code_digest,
                 "environment": environment_digest,
             }

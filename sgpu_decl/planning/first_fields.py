@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import NO_PLACES
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import FieldChange, FieldEffect
-from sgpu_decl.planning.field_changes import leaves, parse
+from sgpu_decl.planning.field_changes import leaves
 from sgpu_decl.planning.plan_checks import place_of
 
 __all__ = ["CellFields", "NewFields", "new_values"]
@@ -21,19 +22,18 @@ class NewFields(Sequence[FieldChange]):
     its text shows no place of theirs.
 
     Args:
-        spec: the canonical JSON of the run.
         places: where the user wrote it.
     """
 
     __slots__ = ("_spec", "places")
 
-    def __init__(self, spec: str, places: Mapping[str, Place]) -> None:
+    def __init__(self, spec: Spec, places: Mapping[str, Place]) -> None:
         self._spec = spec
         self.places = places
 
     def values(self) -> list[tuple[str, Json]]:
         """The path and the value of each."""
-        return leaves(parse(self._spec))
+        return leaves(self._spec.fields)
 
     def __iter__(self) -> Iterator[FieldChange]:
         return (self.field(path, value) for path, value in self.values())

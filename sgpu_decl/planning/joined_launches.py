@@ -8,7 +8,6 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import Capabilities, Joining
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.plan import Change
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.plan_checks import place_of
 
 __all__ = ["join_checks", "launch_groups"]
@@ -75,10 +74,10 @@ def _group_checks(runs: Sequence[DesiredRun], joining: Joining) -> Iterator[Diag
             f"{joining.most:,} together",
             "launch some of them first, with `--select`, and the others once they have ended",
         )
-    expected = parse(first.spec)
+    expected = first.spec.fields
     for field in joining.same:
         other = next(
-            (run for run in runs if parse(run.spec).get(field) != expected.get(field)), None
+            (run for run in runs if run.spec.fields.get(field) != expected.get(field)), None
         )
         if other is not None:
             yield _check(

@@ -9,12 +9,13 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.job import RUN, DesiredJob
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.run_outputs import outputs_read, unpinned, with_new_names
-from sgpu_decl.planning.field_changes import compare, parse
+from sgpu_decl.planning.field_changes import compare
 from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.last_known import CurrentAttempts
 from sgpu_decl.planning.policy import FieldClass, class_of
@@ -33,7 +34,7 @@ class _Side:
     but for the name; there are two where all code may be compared, or what of it counts."""
 
     address: Address
-    spec: str
+    spec: Spec
     keys: tuple[str, ...]
     place: Place | None = None
     attempts: CurrentAttempts | None = None
@@ -59,7 +60,9 @@ def likely_renames(
             yield _check(news.pop(new), olds[old])
         names |= {old: new for new, old in found.items()}
         rest = {one: item for one, item in rest.items() if replace(one, key="") not in names}
-        if not found or not any("${run." in one.spec for cells in news.values() for one in cells):
+        if not found or not any(
+            "${run." in one.spec.text for cells in news.values() for one in cells
+        ):
             return
 
 
@@ -130,14 +133,14 @@ def _old(attempts: CurrentAttempts, names: _Names) -> _Side | None:
     return _Side(address=resource.address, spec=spec, keys=keys, attempts=attempts)
 
 
-def _run_keys(spec: str, inputs: LaunchInputs) -> Iterator[str]:
+def _run_keys(spec: Spec, inputs: LaunchInputs) -> Iterator[str]:
     for code in {inputs.code_digest, inputs.counted or inputs.code_digest}:
         yield fingerprint(unpinned(spec), code, inputs.environment_digest)
 
 
-def _job_key(address: Address, spec: str) -> str:
+def _job_key(address: Address, spec: Spec) -> str:
     """The job without its name and that of its run; its task may have its name, too."""
-    job = {key: item for key, item in parse(spec).items() if key != "name"}
+    job = {key: item for key, item in spec.fields.items() if key != "name"}
     run, tasks = job.get(RUN), job.get("tasks")
     if isinstance(run, Mapping):  # and the tasks follow from it
         unnamed = {key: item for key, item in run.items() if key != "name"}

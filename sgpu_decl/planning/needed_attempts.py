@@ -1,9 +1,9 @@
 """Attempts whose folders active ones still look at: for an output that they read, or for the end
 of a run that they come after (`after`)."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import cast
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -24,12 +24,12 @@ def needed_by_active(attempts: Iterable[Attempt]) -> dict[AttemptRef, AttemptRef
         by_name[attempt.ref.address.name].append(attempt)
     needed: dict[AttemptRef, AttemptRef] = {}
     for active in (one for group in by_name.values() for one in group if one.state.active):
-        read = pins(active.inputs.spec)
+        read = pins(active.inputs.spec.text)
         for name, number in read.items():
             for other in by_name.get(name, ()):
                 if other.ref.number == number:
                     needed[other.ref] = active.ref
-        for name in json.loads(active.inputs.spec).get("after", ()):
+        for name in cast("tuple[str, ...]", active.inputs.spec.fields.get("after", ())):
             newest: dict[Address, AttemptRef] = {}
             for other in by_name.get(name, ()):
                 if other.created_at <= active.created_at:

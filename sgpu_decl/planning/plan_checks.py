@@ -11,7 +11,6 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.policy import FIELDS, OPTIONAL_FIELDS
 
 # A spec that holds none of these words cannot hold the fields: 10,000 specs are not parsed for it.
@@ -84,9 +83,9 @@ def _refusals(run: DesiredRun, capabilities: Mapping[str, Capabilities]) -> Iter
             hint=f"use one of {offered}, here or in a target",
         )
     yield from _unknown_paths(run)
-    if not any(word in run.spec for word in _WORDS):
+    if not any(word in run.spec.text for word in _WORDS):
         return
-    spec = parse(run.spec)
+    spec = run.spec.fields
     anywhere = frozenset[str]().union(*(capability.fields for capability in capabilities.values()))
     for field in sorted(OPTIONAL_FIELDS - (can.fields if can is not None else anywhere)):
         if not _present(spec, field):

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import NoReturn, cast
 
-from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run import run_config
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import PRIVATE, dataclass
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import BadValue, JsonObject, MissingKey, UnknownKey, to_json
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.git_facts import GitFacts
@@ -339,14 +340,13 @@ def _read_change(saved: JsonObject) -> Change:
     return replace(change, fields=fields)
 
 
-def _is_spec(text: str, change: Change) -> bool:
-    """Whether a text is the spec of a run or a job, so that it can be shown and launched."""
+def _is_spec(spec: Spec, change: Change) -> bool:
+    """Whether it is the spec of a run or a job, so that it can be shown and launched."""
     try:
-        spec = json.loads(text)
-        if not isinstance(spec, dict) or canonical(spec) != text:
+        if not isinstance(spec.fields, dict) or Spec.of(spec.fields) != spec:
             return False
         if change.kind is Kind.RUN and change.action in _VALIDATED:
-            RunConfig.model_validate({"name": change.address.name, **spec})
+            run_config(change.address.name, spec)
     except (ValueError, RecursionError):  # of JSON, and of pydantic
         return False
     return True

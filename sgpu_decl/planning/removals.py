@@ -5,11 +5,9 @@ from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, PlannedLaunch, Reason
 from sgpu_decl.model.state import Resource
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.last_known import CurrentAttempts, prior_of
 from sgpu_decl.planning.work_lost import work_lost
@@ -87,7 +85,5 @@ def _ending(resource: Resource, attempts: CurrentAttempts, action: Action) -> Ch
 
 def _prevented(resource: Resource) -> bool:
     """By the config that was applied last: the file may not list the run any more."""
-    if '"prevent_destroy"' not in resource.spec:
-        return False
-    lifecycle: Json = parse(resource.spec).get("lifecycle")
+    lifecycle = resource.spec.fields.get("lifecycle")
     return isinstance(lifecycle, dict) and lifecycle.get("prevent_destroy") is True

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.field_difference import FieldDifference
@@ -21,7 +22,7 @@ from sgpu_decl.model.plan import (
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.decisions import Decision, RunVerdict, Situation, decide
 from sgpu_decl.planning.environment_changes import of_run
-from sgpu_decl.planning.field_changes import compare, leaves, parse
+from sgpu_decl.planning.field_changes import compare, leaves
 from sgpu_decl.planning.fingerprint import fingerprint, token
 from sgpu_decl.planning.first_fields import CellFields, NewFields
 from sgpu_decl.planning.last_known import CurrentAttempts, prior_of
@@ -126,7 +127,7 @@ def _changed_fields(
 
 
 def differences(
-    spec: str, attempts: CurrentAttempts, base: Attempt | None, ignored: Collection[str]
+    spec: Spec, attempts: CurrentAttempts, base: Attempt | None, ignored: Collection[str]
 ) -> tuple[FieldDifference, ...]:
     """What a spec changes: data fields against the attempt that they decide about, the others
     against what was recorded last, which an update may have moved on since."""
@@ -335,4 +336,4 @@ def _kept(
 
 def _unchanged(desired: DesiredRun, fields: Sequence[FieldChange]) -> int:
     changed = {field.path for field in fields}
-    return sum(path not in changed for path, _ in leaves(parse(desired.spec)))
+    return sum(path not in changed for path, _ in leaves(desired.spec.fields))

@@ -95,11 +95,11 @@ class RunOrder:
     def pinned(self, run: DesiredRun) -> DesiredRun:
         """The run with the attempts whose output it reads: those that will succeed, or else the
         ones that it read last."""
-        names = references(run.spec)
+        names = references(run.spec.text)
         if not names:
             return run
         before = self._known.get(run.address, NO_ATTEMPTS).current
-        attempts = pins(before.inputs.spec) if before is not None else {}
+        attempts = pins(before.inputs.spec.text) if before is not None else {}
         for standing in self._of(tuple(sorted(names))):
             if standing.attempt is not None:
                 attempts[standing.address.name] = standing.attempt

@@ -7,7 +7,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.estimate import gpus_of
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.last_known import CurrentAttempts
 
 WORK_LOST = "work_lost"
@@ -32,7 +31,7 @@ def work_lost(
 
 def _summary(attempt: Attempt, now: datetime | None) -> str:
     """`now` is None where nobody can say how long it has run."""
-    gpus = gpus_of(parse(attempt.inputs.spec))
+    gpus = gpus_of(attempt.inputs.spec.fields)
     held = "without a GPU" if gpus == 0 else f"on {gpus} GPU{'' if gpus == 1 else 's'}"
     if now is None:
         return f"`{attempt.ref}` was {attempt.state} as far as is known, {held}"

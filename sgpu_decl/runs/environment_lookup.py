@@ -1,6 +1,5 @@
 """From what is typed after `sgpu env` to the environment that it means."""
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,13 +113,13 @@ def _of_manifest(manifest: "Manifest", name: str, kind: EnvironmentKind) -> Envi
 def _recorded(text: str, project: "Project") -> Environment:
     """A declared environment as it was applied last."""
     resource = resource_named(project.state().resources, text)
-    spec = json.loads(resource.spec)
-    digest = spec["digest"]
+    spec = resource.spec.fields
+    digest = str(spec["digest"])
     manifest = project.environments.manifest(project.environments.build_of(digest) or digest)
     kind = EnvironmentKind.LOCK if spec["lock"] else EnvironmentKind.SNAPSHOT
     if manifest is not None:
         return _of_manifest(manifest, text, kind)
-    listed = project.state().package_lists[spec["packages"]]
+    listed = project.state().package_lists[str(spec["packages"])]
     return Environment(
         name=text,
         kind=kind,

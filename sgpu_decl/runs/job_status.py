@@ -1,6 +1,5 @@
 """Jobs as they are now, for people and programs. Nothing here writes."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ def describe_job(project: Project, job: Resource) -> JobView:
     """What is recorded of a job, and what is seen where it is kept."""
     handle = recorded_handle(job) if job.remote else None
     document, last, error = _seen(project, job, handle)
-    spec: dict[str, Any] = json.loads(job.spec)
+    spec: Mapping[str, Any] = job.spec.fields
     rules, settings = _rules(job), document or spec
     start = rules.start(settings)
     return JobView(

@@ -1,7 +1,6 @@
 """Looking at attempts, waiting for them and asking them to stop. Nothing here writes state:
 `Session.close` records the ends that were seen."""
 
-import json
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import is_remote
+from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
@@ -200,7 +200,7 @@ class ProjectRuns:
     def active_calls(self, backend: str) -> int:
         """How many calls of functions are active on a backend, as far as this project knows."""
         active = [item for item in self._believed().active if item.backend == backend]
-        calls = [attempt.ref for attempt in active if _is_call(json.loads(attempt.inputs.spec))]
+        calls = [attempt.ref for attempt in active if _is_call(attempt.inputs.spec.fields)]
         return sum(status.state.active for status in self._statuses(calls).values())
 
     def current(self) -> tuple[AttemptRef, ...]:
@@ -289,7 +289,7 @@ class ProjectRuns:
         from sgpu_decl.model.run_history import RunHistory
 
         history = self._project.states.history(ref.address)
-        spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), "{}")
+        spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), NO_FIELDS)
         views = self._statuses([attempt.ref for attempt in history], tolerant=True)
         resource = self._believed().resources.get(ref.address)
         return RunHistory(
@@ -738,7 +738,7 @@ class ProjectRuns:
         resource = resources().get(view.ref.address)
         if resource is None:
             return view
-        spec = json.loads(self.record(view.ref).inputs.spec)
+        spec = self.record(view.ref).inputs.spec.fields
         owner = self._project.root / resource.owner
         missing = with_ignore_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
         return replace(view, first_cause=replace(cause, missing=missing))

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import JsonObject, to_json
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import JobHandle
@@ -67,11 +68,13 @@ def _resource(resource: Resource, history: list[Attempt]) -> dict[str, Json]:
         "gone": resource.gone,
         "numbered": resource.numbered,
         "remote": None if resource.remote is None else json.loads(resource.remote),
-        "spec": json.loads(resource.spec),
+        "spec": resource.spec.fields,
         "attempts": [
             {
                 **attempt_to_json(attempt),
-                "spec": None if attempt.inputs.spec == resource.spec else _parsed(attempt),
+                "spec": None
+                if attempt.inputs.spec == resource.spec
+                else attempt.inputs.spec.fields,
                 "formerly": [str(address) for address in attempt.formerly],
             }
             for attempt in history
@@ -112,7 +115,7 @@ def state_from_json(document: object) -> tuple[State, tuple[Attempt, ...]]:
         raise ValueError("it is that of a state that holds nothing")
     histories = {
         Address.parse(item["address"]): tuple(
-            _attempt_from(Address.parse(item["address"]), attempt, canonical(item["spec"]))
+            _attempt_from(Address.parse(item["address"]), attempt, item["spec"])
             for attempt in item["attempts"]
         )
         for item in written["resources"]
@@ -143,21 +146,17 @@ def _resource_from(
     return JsonObject(item).part(
         Resource,
         address=address,
-        spec=canonical(item["spec"]),
+        spec=Spec.of(item["spec"]),
         last=history[-1] if history else None,
         remote=None if remote is None else str(JobHandle.parse(canonical(remote))),
     )
 
 
-def _attempt_from(address: Address, item: dict[str, Any], spec: str) -> Attempt:
-    spec = spec if item["spec"] is None else canonical(item["spec"])
+def _attempt_from(address: Address, item: dict[str, Any], spec: Json) -> Attempt:
+    spec = canonical(spec if item["spec"] is None else item["spec"])
     return JsonObject({**item, "spec": spec}).part(
         Attempt,
         ref=AttemptRef(address, item["attempt"]),
         exit_code=item["exit_code"],  # which may be negative
         formerly=tuple(map(Address.parse, item["formerly"])),
     )
-
-
-def _parsed(attempt: Attempt) -> Json:
-    return cast("Json", json.loads(attempt.inputs.spec))

@@ -4,7 +4,6 @@ Our names start with `sgpu.`, so that they differ from those of the user's code:
 second, different value for a parameter.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import MappingProxyType
 
 from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.matrix_cell import cell_values
 from sgpu_decl.tracking.store_location import (
@@ -30,7 +30,7 @@ _UNFIT = re.compile(r"[^\w./: -]", re.ASCII)
 def request(
     *,
     ref: AttemptRef,
-    spec: str,
+    spec: Spec,
     home: Path,
     base: Path,
     token: str,
@@ -48,7 +48,7 @@ def request(
 
     Args:
         ref: the attempt; its text, `train#8`, names the MLflow run unless `run_name` does.
-        spec: the run's canonical JSON; each of its leaves becomes a parameter `sgpu.<path>`.
+        spec: that of the run; each of its leaves becomes a parameter `sgpu.<path>`.
         home: the project's `.sgpu` folder, which holds the default store.
         base: the folder that a relative `tracking_uri` counts from.
         token: the token of the launch.
@@ -72,7 +72,7 @@ def request(
         artifacts=artifacts,
         home=str(home.absolute()),
         system_metrics=system_metrics,
-        params=parameters(json.loads(spec), ref.address.key),
+        params=parameters(spec.fields, ref.address.key),
         tags=run_tags(ref=ref, token=token, facts=facts, git=git, tags=tags),
     )
 

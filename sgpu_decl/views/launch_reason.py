@@ -1,6 +1,5 @@
 """Why something is launched, or is not, in words."""
 
-import json
 from collections.abc import Mapping
 from pathlib import PurePath
 from types import MappingProxyType
@@ -68,7 +67,7 @@ def launch_reason(attempt: Attempt, owner: str, before: Attempt | None) -> str:
     another one; empty where an older sgpu launched it."""
     reason = attempt.provenance.reason
     if reason == Reason.REQUESTED_RERUN:
-        if json.loads(attempt.inputs.spec).get("until") == "always":
+        if attempt.inputs.spec.fields.get("until") == "always":
             return ALWAYS
         if before is None:  # one may ask to rerun what never ran
             return REASONS[Reason.FIRST_RUN]

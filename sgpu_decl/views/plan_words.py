@@ -22,7 +22,6 @@ from sgpu_decl.model.plan import (
     Plan,
     Reason,
 )
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.views.launch_reason import (
     AGAIN,
     ALWAYS,
@@ -313,7 +312,7 @@ def reason_words(change: Change, plan: Plan, *, literal: Callable[[str], str] | 
 
 
 def _always(change: Change) -> bool:
-    return change.launch is not None and parse(change.launch.inputs.spec).get("until") == "always"
+    return change.launch is not None and change.launch.inputs.spec.fields.get("until") == "always"
 
 
 def value(item: Json, path: str) -> str:

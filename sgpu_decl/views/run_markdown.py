@@ -30,7 +30,7 @@ _HISTORY_SHOWN = 10
 
 def render(run: RunHistory, *, now: datetime) -> str:
     """Return the run as GitHub Markdown, ended by a newline. `now` is what ages count from."""
-    spec = json.dumps(json.loads(run.spec), indent=2, ensure_ascii=False)
+    spec = json.dumps(run.spec.fields, indent=2, ensure_ascii=False)
     blocks = [
         list(_head(run.view)),
         list(_cause(run.view.first_cause)),

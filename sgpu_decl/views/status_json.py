@@ -1,6 +1,5 @@
 """Attempts as the JSON of the public contract: what `sgpu status` and `sgpu show` print."""
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -44,7 +43,7 @@ def run_object(run: "RunHistory") -> dict[str, Json]:
     changes = changes_of([attempt for attempt, _ in run.attempts])
     return {
         **status_object(run.view),
-        "spec": json.loads(run.spec),
+        "spec": run.spec.fields,
         "history": [
             {
                 **attempt_to_json(attempt.seen_as(view)),

@@ -1,6 +1,5 @@
 """Attempts as text: the table of `status`, one run whole, and why a run failed.."""
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -241,7 +240,7 @@ def run_details(
         _section("tracking", list(map(hints, tracking_notes(view)))),
         _section(
             "spec",
-            [f"{path}: {escape(text)}" for path, text in _flat(masked(json.loads(run.spec), ""))],
+            [f"{path}: {escape(text)}" for path, text in _flat(masked(run.spec.fields, ""))],
         ),
         _section("history", _history(run, now)),
     ]

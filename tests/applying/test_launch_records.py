@@ -5,19 +5,20 @@ from dataclasses import replace
 from sgpu_decl.applying.launch_records import upstreams_of
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
 TRAIN, LABEL, OTHER = (AttemptRef(Address.run(name), 7) for name in ("train", "label", "other"))
 
 
-def record(ref: AttemptRef, spec: str = "{}") -> LaunchRecord:
+def record(ref: AttemptRef, text: str = "{}") -> LaunchRecord:
     return LaunchRecord(
         ref=ref,
         backend="local",
         token=f"token of {ref}",
         lineage="lineage",
         owner="sgpu.yml",
-        inputs=LaunchInputs(spec=spec, fingerprint=""),
+        inputs=LaunchInputs(spec=Spec(text), fingerprint=""),
     )
 
 

@@ -13,6 +13,7 @@ from sgpu_decl.content.code_tree import code_digest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
 __all__ = ["code_of", "launching_of", "workspace_files_of"]
@@ -41,7 +42,7 @@ def launching_of(
         token=token,
         lineage=lineage,
         owner="run.yaml",
-        inputs=LaunchInputs(spec=spec, fingerprint="", **inputs),
+        inputs=LaunchInputs(spec=Spec(spec), fingerprint="", **inputs),
         after=tuple(after),
     )
     return LaunchRequest(record=record, call=call)

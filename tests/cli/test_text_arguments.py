@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.planning.fingerprint import fingerprint
 from tests.cli.conftest import Shell
 
@@ -92,7 +93,7 @@ def test_what_succeeded_with_a_number_is_not_launched_again(code: Shell) -> None
         if holder["spec"] is not None:
             holder["spec"]["args"] = {"s": 1, "l": [1]}
     code_digest = attempt["code_digest"]
-    attempt["fingerprint"] = fingerprint(json.dumps(resource["spec"]), code_digest)
+    attempt["fingerprint"] = fingerprint(Spec.of(resource["spec"]), code_digest)
     state["serial"] += 1
     older = code.folder.parent / "older.json"
     older.write_text(json.dumps(state))

@@ -1,6 +1,5 @@
 """`defaults` and `presets`: what lies below every run and job of a project."""
 
-import json
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ def specs(text: str, **options: Any) -> dict[str, Any]:
     found = loaded(text, **options)
     items = [(run.address.name, run.spec) for run in found.runs]
     items += [(job.address.name, job.spec) for job in found.jobs]
-    return {name: json.loads(spec) for name, spec in items}
+    return {name: spec.fields for name, spec in items}
 
 
 def refused(text: str) -> tuple[Diagnostic, ...]:
@@ -126,8 +125,8 @@ runs:
   a: {gpus: 1, type: CPU, entrypoint: 'm.py:f', matrix: {n: [1, 2]}}
 """
     first, second = loaded(text).runs
-    assert [json.loads(run.spec)["args"] for run in (first, second)] == [{"x": 1}, {"x": 2}]
-    assert json.loads(first.spec)["timeout"] == "4h"
+    assert [run.spec.fields["args"] for run in (first, second)] == [{"x": 1}, {"x": 2}]
+    assert first.spec.fields["timeout"] == "4h"
 
 
 def test_defaults_may_stand_in_several_files_each_field_in_one() -> None:

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +18,7 @@ def test_the_least_run(good: Good) -> None:
     loaded = good(RUN)
     run = loaded.runs[0]
     assert str(run.address) == "run.train"
-    assert run.spec == '{"entrypoint":"train.py:main","gpus":1,"type":"CPU"}'
+    assert run.spec.text == '{"entrypoint":"train.py:main","gpus":1,"type":"CPU"}'
     assert (loaded.kind, loaded.project_name, loaded.target) == ("run", None, None)
     assert run.config.grace.seconds == 30
     assert run.config.backend.kind == "local"
@@ -53,7 +52,7 @@ def test_two_ways_to_say_the_same_are_the_same(good: Good, one: str, other: str)
 
 def test_types_are_normalised(good: Good) -> None:
     for written in ("a10g", "GPU_1xA10", "a10"):
-        assert json.loads(good(RUN.replace("CPU", written)).runs[0].spec)["type"] == "A10"
+        assert good(RUN.replace("CPU", written)).runs[0].spec.fields["type"] == "A10"
 
 
 def test_text_is_taken_as_written_where_text_is_wanted(good: Good) -> None:
@@ -113,7 +112,8 @@ def test_a_target_may_switch_to_a_command(good: Good) -> None:
 def test_amounts_are_recorded_as_they_are_written(good: Good) -> None:
     text = RUN + "ray: {resources: {ssd: 1, more: 1e3}, object_store_memory: 8GB}\n"
     assert (
-        '"object_store_memory":"8GB","resources":{"more":1000,"ssd":1}' in good(text).runs[0].spec
+        '"object_store_memory":"8GB","resources":{"more":1000,"ssd":1}'
+        in good(text).runs[0].spec.text
     )
 
 

@@ -1,6 +1,5 @@
 """Several files are one project: what each may say, and what two of them may not."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +40,7 @@ def refused(texts: dict[str, str], root: str = ROOT, **options: Any) -> Diagnost
 
 
 def specs(loaded: Loaded) -> dict[str, Any]:
-    return {run.address.name: json.loads(run.spec) for run in loaded.runs}
+    return {run.address.name: run.spec.fields for run in loaded.runs}
 
 
 def test_the_blocks_of_fragments_are_those_of_the_project() -> None:

@@ -27,7 +27,7 @@ def specs_of(text: str, file: str, target: str | None) -> list[dict[str, str]]:
     return [
         {
             "address": str(run.address),
-            "spec": run.spec,
+            "spec": run.spec.text,
             "fingerprint": fingerprint(run.spec, "sha256:c", "sha256:e"),
         }
         for run in loaded.runs

@@ -2,6 +2,7 @@
 
 import json
 import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import given, settings
@@ -133,17 +134,16 @@ def meaning(loaded: Loaded) -> dict[str, str]:
     specs = {str(run.address): run.spec for run in loaded.runs}
     specs |= {str(job.address): job.spec for job in loaded.jobs}
     return {
-        address: json.dumps(_normal(json.loads(spec)), sort_keys=True)
-        for address, spec in specs.items()
+        address: json.dumps(_normal(spec.fields), sort_keys=True) for address, spec in specs.items()
     }
 
 
-def _normal(spec: dict[str, Any]) -> dict[str, Any]:
+def _normal(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """`./d.txt` and `d.txt` are one path: only what moves between folders is written anew."""
     env = spec.get("env", {})
-    if "requirements" in env:
-        env["requirements"] = posixpath.normpath(env["requirements"])
-    return spec
+    if "requirements" not in env:
+        return spec
+    return {**spec, "env": {**env, "requirements": posixpath.normpath(env["requirements"])}}
 
 
 @settings(deadline=None, max_examples=60)

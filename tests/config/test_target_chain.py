@@ -1,6 +1,5 @@
 """`extends`: a target lies over another one."""
 
-import json
 from typing import Any
 
 import pytest
@@ -23,8 +22,7 @@ def spec(text: str, target: str | None, **options: Any) -> dict[str, Any]:
     loaded, findings = outcome(text, "sgpu.yml", target=target, **options)
     assert findings == ()
     assert loaded is not None
-    value: dict[str, Any] = json.loads(loaded.runs[0].spec)
-    return value
+    return dict(loaded.runs[0].spec.fields)
 
 
 def refused(targets: str) -> tuple[Diagnostic, ...]:
@@ -72,7 +70,7 @@ targets:
     loaded, findings = read_call(fields, project, target="prod")
     assert findings == ()
     assert loaded is not None
-    value = json.loads(loaded.runs[0].spec)
+    value = loaded.runs[0].spec.fields
     assert (value["timeout"], value["tags"]) == ("2h", {"a": "b"})
 
 

@@ -19,6 +19,7 @@ import pytest
 from sgpu_decl.errors import Locked, NotFound, OtherProject, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.owner import Presence
@@ -272,8 +273,8 @@ def test_whose_state_it_is_is_the_same_on_another_machine_and_in_a_checkpoint(
 def test_every_kind_of_change_is_the_same_on_another_machine(machines: Machines) -> None:
     here, first, second, third = machines.store("here"), *map(make_launch, ("a", "b", "c"))
     job = Resource(
-        address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
-        last=None, remote='{"id": "7", "token": "t", "workspace": "w"}',
+        address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml",
+        spec=NO_FIELDS, last=None, remote='{"id": "7", "token": "t", "workspace": "w"}',
     )  # fmt: skip
     made = replace(first.intent, token="of the job", address=job.address, launch=None, job=job)
     ended = replace(second.attempt, state=AttemptState.FAILED, exit_code=3, ended_at=NOON)
@@ -288,7 +289,7 @@ def test_every_kind_of_change_is_the_same_on_another_machine(machines: Machines)
         writer.begin(make_launch("other").intent)
         writer.record_packages([PackageList.of([Package("torch", "2.13.0")])])
         writer.record_attempts([ended])
-        writer.record_resource(replace(first.resource, spec='{"gpus":4}', gone=True))
+        writer.record_resource(replace(first.resource, spec=Spec('{"gpus":4}'), gone=True))
         writer.plan_applied("plan-1")
         writer.move(Address.run("b"), Address.run("d"))
         writer.remove(Address.run("c"))

@@ -16,6 +16,7 @@ import pytest
 from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Resource
@@ -144,8 +145,8 @@ def test_where_a_backend_has_an_attempt_is_part_of_what_is_known_of_its_launch(
 
 def test_a_job_is_made_by_its_intent(store: StateStore, launch: Callable[..., Launched]) -> None:
     job = Resource(
-        address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
-        last=None, remote='{"id":"7","token":"t","workspace":"w"}',
+        address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml",
+        spec=NO_FIELDS, last=None, remote='{"id":"7","token":"t","workspace":"w"}',
     )  # fmt: skip
     bare = replace(job, remote=None)
     intent = replace(launch().intent, address=job.address, launch=None, job=bare)
@@ -230,7 +231,7 @@ def test_each_write_moves_the_serial_by_one(
         writer.begin(done.intent)
         assert writer.state.serial == 1
         writer.launched(done.intent, done.resource, done.attempt)
-        writer.record_resource(replace(done.resource, spec='{"gpus":4}'))
+        writer.record_resource(replace(done.resource, spec=Spec('{"gpus":4}')))
         writer.plan_applied("p")
         assert writer.state.serial == 4
     assert store.read().serial == 4

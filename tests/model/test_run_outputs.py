@@ -1,12 +1,11 @@
 """The folder of another run's output, where a program reads it."""
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.run_outputs import with_folders
 
 OUTPUT = "${run.train#8.output}"
@@ -29,13 +28,14 @@ def test_a_shell_finds_the_folder_whatever_its_name(
     folder = tmp_path / name
     folder.mkdir()
     (folder / "w").write_text("weights")
-    spec = canonical({"command": command.replace("X", OUTPUT)})
-    filled = json.loads(with_folders(spec, lambda _ref: str(folder)))["command"]
+    spec = Spec.of({"command": command.replace("X", OUTPUT)})
+    filled = with_folders(spec, lambda _ref: str(folder)).fields["command"]
+    assert isinstance(filled, str)
     read = subprocess.run(["sh", "-c", filled], capture_output=True, text=True, check=True)
     assert read.stdout == "weights"
 
 
 def test_words_and_values_get_the_folder_as_it_is() -> None:
-    spec = canonical({"command": ["cat", f"{OUTPUT}/w"], "args": {"a": OUTPUT}})
-    filled = json.loads(with_folders(spec, lambda ref: f"/a b/{ref}"))
+    spec = Spec.of({"command": ["cat", f"{OUTPUT}/w"], "args": {"a": OUTPUT}})
+    filled = with_folders(spec, lambda ref: f"/a b/{ref}").fields
     assert filled == {"command": ["cat", "/a b/train#8/w"], "args": {"a": "/a b/train#8"}}

@@ -12,9 +12,10 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import Capabilities
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import CodeFacts, DesiredRun
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.rename import Rename
@@ -59,7 +60,7 @@ class World:
             address=address,
             backend="local",
             owner="sgpu.yml",
-            spec=canonical(spec),
+            spec=Spec.of(spec),
             until="success",
             on_active="error",
             code=facts,
@@ -80,21 +81,23 @@ class World:
         code: str | None = CODE,
         key: str = "",
     ) -> "World":
-        text = canonical(spec)
+        recorded = Spec.of(spec)
         address = Address.run(name, key)
         attempt = Attempt(
             ref=AttemptRef(address, number),
             token=f"t{number}",
             backend="local",
             state=state,
-            inputs=LaunchInputs(spec=text, fingerprint=fingerprint(text, code), code_digest=code),
+            inputs=LaunchInputs(
+                spec=recorded, fingerprint=fingerprint(recorded, code), code_digest=code
+            ),
             created_at=NOW - timedelta(days=4),
             started_at=NOW - timedelta(hours=2),
             ended_at=None if state.active else NOW - timedelta(days=3),
             failure=failure,
         )
         self.resources[address] = Resource(
-            address=address, backend="local", owner=owner, spec=text, last=attempt, gone=gone
+            address=address, backend="local", owner=owner, spec=recorded, last=attempt, gone=gone
         )
         if state.active:
             self.active.append(attempt)

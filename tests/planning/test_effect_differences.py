@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.proposal import Effect
 from sgpu_decl.planning.effect_differences import effect_differences
@@ -15,7 +16,7 @@ SHOWN = Effect(
     kind=Kind.RUN,
     backend="local",
     action=Action.CREATE,
-    spec='{"args":{"lr":1},"gpus":1}',
+    spec=Spec('{"args":{"lr":1},"gpus":1}'),
     code="c1",
     environment="e1",
     packages="p1",
@@ -47,7 +48,7 @@ def differences(planned: Effect, contents: Mapping[str, Mapping[str, str]] = CON
         ),
         (replace(SHOWN, backend="ray"), ["backend `local` -> `ray`"]),
         (
-            replace(SHOWN, spec='{"args":{"lr":2},"tags":{"a":"b"}}'),
+            replace(SHOWN, spec=Spec('{"args":{"lr":2},"tags":{"a":"b"}}')),
             ['fields: `args.lr` 1 -> 2, `gpus` 1 -> (none), `tags.a` (none) -> "b"'],
         ),
         (replace(SHOWN, code="c2"), ["code: `a.py`, `gone.py` (gone), `new.py` (new)"]),
@@ -71,7 +72,7 @@ def test_each_kind_of_difference_has_its_words(planned: Effect, words: list[str]
 
 
 def test_long_values_and_many_files_are_cut() -> None:
-    long = replace(SHOWN, spec=f'{{"args":{{"lr":"{"x" * 99}"}},"gpus":1}}')
+    long = replace(SHOWN, spec=Spec(f'{{"args":{{"lr":"{"x" * 99}"}},"gpus":1}}'))
     (fields,) = differences(long)
     assert fields.endswith("…")
     assert len(fields) < 100

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.job import RUN, STAGED
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, FieldChange, FieldEffect
 from sgpu_decl.model.proposal import Effect
@@ -172,10 +173,10 @@ def test_an_effect_is_closed_by_a_later_attempt_of_the_same(
 
 
 def test_a_job_of_a_run_is_the_same_for_every_user_and_lineage() -> None:
-    def job(path: str, gpus: int | None) -> str:
+    def job(path: str, gpus: int | None) -> Spec:
         tasks: Json = {"nightly": {"deployments": [{"command_path": path}]}}
         run: dict[str, Json] = {} if gpus is None else {RUN: {"name": "train", "gpus": gpus}}
-        return without_staged(canonical({"tasks": tasks, STAGED: {}, **run}))
+        return without_staged(Spec.of({"tasks": tasks, STAGED: {}, **run}))
 
     planner, applier = "/Workspace/Users/planner/.sgpu/a", "/Workspace/Users/applier/.sgpu/b"
     assert job(planner, 1) == job(applier, 1)
@@ -192,11 +193,11 @@ def test_an_attempt_that_read_an_output_closes_the_effect_that_named_the_run() -
         backend="local",
         action=Action.CREATE,
         attempt=1,
-        spec=spec % "",
+        spec=Spec(spec % ""),
     )
     had = World().had(AttemptState.FAILED, number=1)
     (attempt,) = (resource.last for resource in had.resources.values())
     assert attempt is not None
     ref = AttemptRef(shown.address, 1)
-    read = replace(attempt, ref=ref, inputs=LaunchInputs(spec=spec % "#4", fingerprint=""))
+    read = replace(attempt, ref=ref, inputs=LaunchInputs(spec=Spec(spec % "#4"), fingerprint=""))
     assert carried_out(shown, [read]) == read

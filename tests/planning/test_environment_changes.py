@@ -7,9 +7,9 @@ import pytest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
-from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.jsonable import digest as digest_of
 from sgpu_decl.model.plan import Action, PackageChange, Reason
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
@@ -33,7 +33,7 @@ def _environment(versions: dict[str, str], digest: str = "", **other: Any) -> De
             "backend": "local",
             "owner": "sgpu.yml",
             "digest": digest,
-            "spec": canonical({"digest": digest, "packages": packages.digest}),
+            "spec": Spec.of({"digest": digest, "packages": packages.digest}),
             "packages": packages,
             "bytes": 100,
             "bytes_to_stage": 10,

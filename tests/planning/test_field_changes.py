@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.planning.field_changes import compare, covered, join, leaves
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text(max_size=3)
@@ -16,7 +16,7 @@ SPECS = st.dictionaries(KEYS, VALUES, max_size=4)
 
 
 def paths(before: object, after: object) -> list[str]:
-    return [item.path for item in compare(canonical(before), canonical(after))]  # type: ignore[arg-type]
+    return [item.path for item in compare(Spec.of(before), Spec.of(after))]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def test_one_changed_field_is_one_path(before: object, after: object, path: str)
 
 
 def test_a_secret_is_shown_by_its_reference() -> None:
-    (item,) = compare("{}", canonical({"env": {"secrets": {"T": "env:T"}}}))
+    (item,) = compare(NO_FIELDS, Spec.of({"env": {"secrets": {"T": "env:T"}}}))
     assert item.after == {"secret": "env:T"}
 
 
 def test_a_switch_without_options_is_shown_as_it_is_written() -> None:
-    (item,) = compare("{}", canonical({"ray": {}}))
+    (item,) = compare(NO_FIELDS, Spec.of({"ray": {}}))
     assert (item.path, item.before, item.after) == ("ray", None, True)
     assert list(leaves({"ray": {}, "run": {"ray": {}}})) == [("ray", True), ("run.ray", True)]
 
@@ -73,7 +73,7 @@ def test_what_differs_is_what_is_written_differently(
     one: dict[str, object], two: dict[str, object]
 ) -> None:
     # An empty mapping that appears below others may be the only difference, and is one path too.
-    assert (paths(one, two) == []) == (canonical(one) == canonical(two))  # type: ignore[arg-type]
+    assert (paths(one, two) == []) == (Spec.of(one) == Spec.of(two))  # type: ignore[arg-type]
     assert paths(one, two) == paths(two, one)
     assert paths(one, two) == sorted(set(paths(one, two)))
 

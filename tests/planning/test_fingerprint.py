@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.planning.fingerprint import fingerprint, token
 
 SPEC: dict[str, Any] = {
@@ -15,7 +15,7 @@ SPEC: dict[str, Any] = {
 
 
 def of(**changed: Any) -> str:
-    return fingerprint(canonical({**SPEC, **changed}), "sha256:c")
+    return fingerprint(Spec.of({**SPEC, **changed}), "sha256:c")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,8 @@ def test_how_a_ray_cluster_is_launched_does_not_count() -> None:
 
 
 def test_code_and_environment_count() -> None:
-    made = {fingerprint("{}", code, env) for code in (None, "a", "b") for env in (None, "a", "b")}
+    digests = (None, "a", "b")
+    made = {fingerprint(NO_FIELDS, code, env) for code in digests for env in digests}
     assert len(made) == 9
 
 

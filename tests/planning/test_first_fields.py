@@ -1,10 +1,11 @@
 """The fields of a new run, which are made when they are looked at."""
 
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planning.first_fields import NewFields, new_values
 
-SPEC = '{"args":{"n":1},"gpus":2}'
+SPEC = Spec('{"args":{"n":1},"gpus":2}')
 PLACES = {"args": Place("run.yaml", 3, 1), "gpus": Place("run.yaml", 2, 7)}
 
 
@@ -32,4 +33,4 @@ def test_they_equal_what_a_saved_plan_holds() -> None:
     assert tuple(fields) == fields
     assert hash(fields) == hash(tuple(fields))
     assert fields != NewFields(SPEC, {})
-    assert fields != NewFields('{"gpus":2}', PLACES)
+    assert fields != NewFields(Spec('{"gpus":2}'), PLACES)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, kept, surplus
@@ -31,7 +32,7 @@ def history(*states: AttemptState) -> list[Attempt]:
             ref=AttemptRef(Address.run("train"), number),
             token=f"train-{number}",
             backend="local",
-            inputs=LaunchInputs(spec="{}", fingerprint="f", code_digest=None),
+            inputs=LaunchInputs(spec=NO_FIELDS, fingerprint="f", code_digest=None),
             state=state,
             created_at=NOW - timedelta(days=len(states) - number, seconds=1),
         )

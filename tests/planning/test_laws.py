@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgpu_decl.model.attempt import AttemptState, FailureClass
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.plan import Action, Plan, Reason
-from sgpu_decl.planning import field_changes, run_changes
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
 from tests.planning.conftest import SPEC
 
@@ -164,20 +163,12 @@ def test_nothing_of_another_file_is_removed(new_world: Any, wanted: Any, had: An
 
 def test_an_unchanged_run_costs_no_parsing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is counted, not timed: a plan without changes reads no config at all."""
-    parsed = 0
-    real = field_changes.parse
-
-    def counted(spec: str) -> Any:
-        nonlocal parsed
-        parsed += 1
-        return real(spec)
-
-    monkeypatch.setattr(field_changes, "parse", counted)
-    monkeypatch.setattr(run_changes, "parse", counted)
+    parsed: list[str] = []
     for n in range(50):
         world.want(key=f"n={n}").had(AttemptState.SUCCEEDED, key=f"n={n}")
+    monkeypatch.setattr(json, "loads", parsed.append)
     assert launches(world.plan()) == []
-    assert parsed == 0
+    assert parsed == []
 
 
 def test_a_first_plan_parses_each_run_a_fixed_number_of_times(
@@ -187,8 +178,8 @@ def test_a_first_plan_parses_each_run_a_fixed_number_of_times(
     counts = []
     for amount in (10, 20):
         world, calls = new_world(), list[str]()
-        for n in range(amount):  # of values that no other test has: what was parsed is remembered
-            world.want(key=f"n={n}", spec={**SPEC, "args": {"n": n, "parsed_of": amount}})
+        for n in range(amount):
+            world.want(key=f"n={n}", spec={**SPEC, "args": {"n": n}})
 
         def counted(text: str, calls: list[str] = calls) -> Any:
             calls.append(text)
@@ -203,4 +194,4 @@ def test_a_first_plan_parses_each_run_a_fixed_number_of_times(
 
 def test_specs_are_canonical_in_these_tests(world: Any) -> None:
     spec = next(iter(world.want().desired.values())).spec
-    assert spec == canonical(field_changes.parse(spec))
+    assert spec == Spec.of(spec.fields)

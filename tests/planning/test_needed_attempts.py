@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.kept_attempts import GcRule, kept, surplus
@@ -27,7 +28,7 @@ def attempt(
         ref=AttemptRef(Address.run(name, key), number),
         token=f"{name}-{key}-{number}",
         backend="local",
-        inputs=LaunchInputs(spec=canonical(spec or {}), fingerprint="f", code_digest=None),
+        inputs=LaunchInputs(spec=Spec.of(spec or {}), fingerprint="f", code_digest=None),
         state=state,
         created_at=START + timedelta(seconds=at),
     )

@@ -3,6 +3,7 @@
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.resume_checks import resume_checks
 
@@ -12,7 +13,7 @@ def desired(key: str = "") -> DesiredRun:
         address=Address.run("train", key),
         backend="local",
         owner="run.yaml",
-        spec="{}",
+        spec=NO_FIELDS,
         until="success",
         on_active="error",
         resumes=True,

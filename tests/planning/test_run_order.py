@@ -40,13 +40,13 @@ def test_a_launch_waits_for_the_launch_of_the_same_plan(world: Any) -> None:
     evaluate = changes(want(world))["evaluate"]
     assert evaluate.after == (Upstream(address=TRAIN, attempt=1),)
     assert evaluate.depends_on == (TRAIN,)
-    assert '"${run.train#1.output}/w.pt"' in evaluate.launch.inputs.spec
+    assert '"${run.train#1.output}/w.pt"' in evaluate.launch.inputs.spec.text
 
 
 def test_nothing_is_waited_for_that_has_succeeded(world: Any) -> None:
     evaluate = changes(want(world).had(S.SUCCEEDED))["evaluate"]
     assert (evaluate.action, evaluate.after) == (Action.CREATE, ())
-    assert "${run.train#7.output}" in evaluate.launch.inputs.spec
+    assert "${run.train#7.output}" in evaluate.launch.inputs.spec.text
 
 
 @pytest.mark.parametrize("select", [None, frozenset({EVALUATE})])

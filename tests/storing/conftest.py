@@ -9,6 +9,7 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.storing.sqlite.store import SqliteStore
@@ -35,7 +36,10 @@ def make_launch(
         lineage="lin",
         owner="run.yaml",
         inputs=LaunchInputs(
-            spec='{"gpus":2}', fingerprint="sha256:aa", code_digest="sha256:bb", placement="p-1"
+            spec=Spec('{"gpus":2}'),
+            fingerprint="sha256:aa",
+            code_digest="sha256:bb",
+            placement="p-1",
         ),
         wait_for=tuple(range(1, number)),
         provenance=Provenance(reason="first_run", commit="c0ffee", dirty=True),

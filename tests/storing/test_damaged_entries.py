@@ -171,7 +171,7 @@ def check(replica: Replica, journal: Entries, text: str) -> bool:
             assert JobHandle.parse(resource.remote).id.isdecimal() or resource.backend == "local"
     for attempt in everything[1]:
         cell_order(attempt.ref.address, attempt.inputs.cell)
-        canonical(json.loads(attempt.inputs.spec))
+        canonical(attempt.inputs.spec.fields)
         if attempt.reference is not None and attempt.backend in REFERENCES:
             check_reference = kind_named(attempt.backend).check_reference
             assert check_reference is not None

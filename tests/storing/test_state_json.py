@@ -3,6 +3,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.job import JobHandle
@@ -90,11 +91,11 @@ def test_what_was_printed_is_read_as_it_was_recorded(
 ) -> None:
     second, third, ended = launch(number=2), launch(number=3), launch("done")
     packages = PackageList.of([Package("numpy", "2.1")])
-    spec = replace(second.attempt.inputs, spec='{"gpus":4}', packages_digest=packages.digest)
+    spec = replace(second.attempt.inputs, spec=Spec('{"gpus":4}'), packages_digest=packages.digest)
     second = replace(second, attempt=replace(second.attempt, inputs=spec, exit_code=3))
     job = Resource(
-        address=Address(Kind.JOB, "nightly"), backend="databricks", owner="sgpu.yml", spec="{}",
-        last=None, remote=str(JobHandle(id="1", workspace="https://w", token="t")),
+        address=Address(Kind.JOB, "nightly"), backend="databricks", owner="sgpu.yml",
+        spec=NO_FIELDS, last=None, remote=str(JobHandle(id="1", workspace="https://w", token="t")),
     )  # fmt: skip
     making = replace(third.intent, token="t", address=job.address, launch=None, job=job)
     with filled.lock("apply", lineage="lin") as writer:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.launch import LaunchInputs, Provenance
 from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.model.state import Attempt
@@ -38,7 +38,7 @@ def attempt(number: int, spec: dict[str, object], code: str | None) -> Attempt:
         ref=AttemptRef(Address.run("train"), number),
         token="t",
         backend="local",
-        inputs=LaunchInputs(spec=canonical(json.loads(json.dumps(spec))), fingerprint="f",
+        inputs=LaunchInputs(spec=Spec.of(json.loads(json.dumps(spec))), fingerprint="f",
                             code_digest=code),
         state=AttemptState.SUCCEEDED,
         created_at=NOW,
@@ -49,7 +49,7 @@ def attempt(number: int, spec: dict[str, object], code: str | None) -> Attempt:
 ATTEMPTS = [attempt(number, *told) for number, told in enumerate(TOLD, start=1)]
 RUN = RunHistory(
     view=AttemptView(ref=ATTEMPTS[-1].ref, backend="local", state=AttemptState.SUCCEEDED),
-    spec="{}",
+    spec=NO_FIELDS,
     attempts=tuple(
         (
             item,

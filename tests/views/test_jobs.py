@@ -12,11 +12,11 @@ from sgpu_decl.config.schemas import documents
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.job import DesiredJob, JobHandle, ObservedJob
 from sgpu_decl.model.job_rules import JobStart
 from sgpu_decl.model.job_view import JobLaunch, JobView
-from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planning.plan_json import plan_to_json, saved_from_json, saved_text
@@ -63,7 +63,7 @@ def wanted(name: str, line: int, **settings: Any) -> DesiredJob:
         address=Address(Kind.JOB, name),
         backend="databricks",
         owner="sgpu.yml",
-        spec=canonical(spec),
+        spec=Spec.of(spec),
         title=name,
         rules=RULES,
         places=AllAtLine(line),
@@ -85,7 +85,7 @@ def recorded(name: str, **settings: Any) -> Resource:
 
 def seen(name: str, **settings: Any) -> ObservedJob:
     document = {**SETTINGS, "name": name, "format": "MULTI_TASK", **settings}
-    return ObservedJob(workspace=HOST, document=canonical(document))
+    return ObservedJob(workspace=HOST, document=Spec.of(document))
 
 
 def a_plan() -> Plan:

@@ -12,6 +12,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
@@ -38,7 +39,7 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 Golden = Callable[[str, str], None]
 
 
-INPUTS = LaunchInputs(spec="{}", fingerprint="f")
+INPUTS = LaunchInputs(spec=NO_FIELDS, fingerprint="f")
 
 
 def run(name: str, action: Action, reason: Reason, **other: object) -> Change:

@@ -10,6 +10,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
 from sgpu_decl.model.attempt_view import AttemptView, RankView
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.markdown import code, fenced, link, prose
 from sgpu_decl.views.run_markdown import render
@@ -56,7 +57,7 @@ SUCCEEDED = AttemptView(
 def shown(view: AttemptView, *views: AttemptView) -> str:
     """A run as Markdown whose history are the `views`."""
     attempts = tuple((make_launch("sweep", past.ref.number).attempt, past) for past in views)
-    spec = '{"args":{"lr":0.1},"gpus":2}'
+    spec = Spec('{"args":{"lr":0.1},"gpus":2}')
     return render(RunHistory(view=view, spec=spec, attempts=attempts), now=NOW)
 
 

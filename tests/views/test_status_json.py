@@ -5,6 +5,7 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import view_in
+from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.views.status_json import status_object
 
@@ -14,7 +15,7 @@ RECORD = LaunchRecord(
     token="",
     lineage="",
     owner="run.yaml",
-    inputs=LaunchInputs(spec="{}", fingerprint=""),
+    inputs=LaunchInputs(spec=NO_FIELDS, fingerprint=""),
 )
 OUTCOME: dict[str, Any] = {
     "state": "failed",

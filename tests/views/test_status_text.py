@@ -5,6 +5,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
 from sgpu_decl.model.attempt_view import AttemptView, RankView, status_fields, time_text, view_in
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.ray_size import RayStatus
 from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.apply_text import state_line
@@ -106,7 +107,7 @@ def test_the_traceback_is_indented() -> None:
 
 def test_a_run_whole_shows_ranks_spec_and_history() -> None:
     attempt = make_launch("train", 8, state=AttemptState.FAILED).attempt
-    run = RunHistory(view=FAILED, spec='{"gpus":1}', attempts=((attempt, FAILED),))
+    run = RunHistory(view=FAILED, spec=Spec('{"gpus":1}'), attempts=((attempt, FAILED),))
     text = run_details(run, now=NOW, colour=False)
     for part in ("ranks:\n  0: failed (1)", "spec:\n  gpus: 1", "history:\n  #8 failed"):
         assert part in text

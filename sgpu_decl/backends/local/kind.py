@@ -39,13 +39,15 @@ def _orphans(state_dir: Path) -> "tuple[Attempt, ...]":
         return ()
     from datetime import datetime
 
+    from sgpu_decl.model.canonical_spec import NO_FIELDS
+
     return tuple(
         Attempt(
             ref=AttemptRef(Address.parse(record["address"]), record["attempt"]),
             token=record["token"],
             backend=_NAME,
             state=AttemptState.STOPPING,
-            inputs=LaunchInputs(spec="{}", fingerprint=""),
+            inputs=LaunchInputs(spec=NO_FIELDS, fingerprint=""),
             created_at=datetime.fromisoformat(record["launched_at"]),
         )
         for record in records

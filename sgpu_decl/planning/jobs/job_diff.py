@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.field_difference import FieldDifference
@@ -19,7 +20,7 @@ from sgpu_decl.model.job import (
     handle_of,
 )
 from sgpu_decl.model.job_rules import JobRules
-from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.jsonable import Json, digest
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,
@@ -34,7 +35,7 @@ from sgpu_decl.model.plan import (
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planning.environment_changes import difference
 from sgpu_decl.planning.estimate import gpus_of, worst_hours
-from sgpu_decl.planning.field_changes import compare, covered, join, leaves, parse
+from sgpu_decl.planning.field_changes import compare, covered, join, leaves
 from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_policy import effect_of, is_ours, reason_of
 from sgpu_decl.planning.jobs.launched_run import launched_by, staged_inputs
@@ -59,7 +60,7 @@ def job_change(
             return change, checks
     change, checks = _changed(desired, resource, observed, state.lineage)
     if change.action in (Action.CREATE, Action.UPDATE) and desired.run is not None:
-        before = resource.spec if resource is not None and not resource.gone else "{}"
+        before = resource.spec if resource is not None and not resource.gone else NO_FIELDS
         change = _with_run(change, desired.run, launched_by(before), state.package_lists)
         checks = (*checks, *_hours(desired, desired.run))
     return change, checks
@@ -73,7 +74,7 @@ def _changed(
 ) -> tuple[Change, tuple[Diagnostic, ...]]:
     handle = handle_of(resource)
     if resource is None or handle is None:
-        fields = tuple(_new(desired, path, value) for path, value in leaves(parse(desired.spec)))
+        fields = tuple(_new(desired, path, value) for path, value in leaves(desired.spec.fields))
         change = _created(desired, resource, lineage, Reason.FIRST_RUN, _told(desired, fields))
         return change, tuple(_namesakes(desired, observed))
     if handle.workspace != observed.workspace:
@@ -85,12 +86,12 @@ def _changed(
         return _created(
             desired, resource, lineage, Reason.PREVIOUS_LOST, _told(desired, fields)
         ), ()
-    manager = desired.rules.manager(parse(observed.document))
+    manager = desired.rules.manager(observed.document.fields)
     if manager is not None:
         refused = _managed(desired, handle, manager)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     change, checks = _kept(desired, resource, observed.document, staged=observed.staged)
-    seen = parse(observed.document)
+    seen = observed.document.fields
     checks = (*checks, *_owners(desired, seen), *_strangers(desired, resource, seen))
     if not change.idle:
         checks = (*checks, *_staging_moves(desired, resource, seen))
@@ -98,7 +99,7 @@ def _changed(
 
 
 def _kept(
-    desired: DesiredJob, resource: Resource, document: str, *, staged: bool
+    desired: DesiredJob, resource: Resource, document: Spec, *, staged: bool
 ) -> tuple[Change, tuple[Diagnostic, ...]]:
     live = without_defaults(document, desired.rules, desired.spec, resource.spec)
     ignored = [path for path in desired.ignore_changes if not is_ours(path)]
@@ -132,7 +133,7 @@ def _kept(
     change = replace(
         _change(replace(desired, spec=spec), Action.UPDATE, reason),
         fields=_told(desired, sorted(fields, key=lambda field: field.path)),
-        unchanged=sum(path not in shown for path, _ in leaves(parse(spec))),
+        unchanged=sum(path not in shown for path, _ in leaves(spec.fields)),
     )
     return change, (_drift(desired, drifted),) if drifted else ()
 
@@ -186,7 +187,7 @@ def _with_run(
     """With what the run takes along, and how that differs from what was staged `before`."""
     assert change.launch is not None  # noqa: S101 - set by _change
     code, environment = run.code, run.environment
-    staged = before or LaunchInputs(spec="", fingerprint="")
+    staged = before or LaunchInputs(spec=NO_FIELDS, fingerprint="")
     return replace(
         change,
         depends_on=(environment.address,) if environment is not None else (),
@@ -209,15 +210,15 @@ def _with_run(
     )
 
 
-def without_defaults(document: str, rules: JobRules, *specs: str) -> str:
+def without_defaults(document: Spec, rules: JobRules, *specs: Spec) -> Spec:
     """Return what is seen, less what the workspace adds by itself where none of the specs that were
     asked for says anything."""
-    named = {path for spec in specs for path, _ in leaves(parse(spec))}
-    kept = _kept_below(parse(document), "", named, rules)
+    named = {path for spec in specs for path, _ in leaves(spec.fields)}
+    kept = _kept_below(document.fields, "", named, rules)
     # Who may see a job is left alone where the file says nothing of it.
     if not any(path == PERMISSIONS or path.startswith(PERMISSIONS + ".") for path in named):
         kept.pop(PERMISSIONS, None)
-    return canonical(kept)
+    return Spec.of(kept)
 
 
 def _kept_below(
@@ -237,11 +238,11 @@ def _kept_below(
     return kept
 
 
-def _with_ignored(desired: DesiredJob, live: str, ignored: Collection[str]) -> str:
+def _with_ignored(desired: DesiredJob, live: Spec, ignored: Collection[str]) -> Spec:
     """What is wanted, with what is seen at the paths whose changes are not acted upon."""
     if not ignored:
         return desired.spec
-    return canonical(taking(parse(desired.spec), parse(live), ignored))
+    return Spec.of(taking(desired.spec.fields, live.fields, ignored))
 
 
 def ignored_by(spec: Mapping[str, Json]) -> list[str]:
@@ -318,7 +319,7 @@ def _change(desired: DesiredJob, action: Action, reason: Reason) -> Change:
         reason=reason,
         launch=PlannedLaunch(
             owner=desired.owner,
-            inputs=LaunchInputs(spec=desired.spec, fingerprint=digest(desired.spec)),
+            inputs=LaunchInputs(spec=desired.spec, fingerprint=digest(desired.spec.text)),
         ),
     )
 
@@ -342,7 +343,7 @@ def _namesakes(desired: DesiredJob, observed: ObservedJob) -> Iterator[Diagnosti
 
 def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Diagnostic]:
     """What one launch may take: a schedule repeats it."""
-    spec = parse(run.spec)
+    spec = run.spec.fields
     gpus, hours = gpus_of(spec), worst_hours(spec)
     if gpus == 0:
         return
@@ -410,7 +411,7 @@ def _staging_moves(
     desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
 ) -> Iterator[Diagnostic]:
     """That an apply stages the job in a folder of another user than before."""
-    before, after = map(desired.rules.staged_by, (parse(resource.spec), parse(desired.spec)))
+    before, after = map(desired.rules.staged_by, (resource.spec.fields, desired.spec.fields))
     owner = _mapping(document.get(OWNERSHIP)).get("owner")
     if before and after and after not in (before, owner):
         reader = f"its owner `{owner}`" if owner else "its owner"
@@ -432,7 +433,7 @@ def _strangers(
 ) -> Iterator[Diagnostic]:
     """Who else may change the job, where the file says nothing of permissions: they are left alone
     then, and told."""
-    specs = (parse(desired.spec), parse(resource.spec))
+    specs = (desired.spec.fields, resource.spec.fields)
     if any(PERMISSIONS in spec for spec in specs) or covered(PERMISSIONS, desired.ignore_changes):
         return
     granted = _mapping(document.get(PERMISSIONS))

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import key_of
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.job import RUN, STAGED
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.launch import LaunchInputs
-from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import token
 
 # What a job decides, or says itself.
@@ -33,7 +33,7 @@ def staged_inputs(run: DesiredRun, inputs: LaunchInputs) -> LaunchInputs:
 
 def run_part(run: DesiredRun) -> dict[str, Json]:
     """What a job's spec says of the run that it launches: the run, and what it takes along."""
-    spec = {key: item for key, item in parse(run.spec).items() if key not in _OF_THE_JOB}
+    spec = {key: item for key, item in run.spec.fields.items() if key not in _OF_THE_JOB}
     inputs = staged_inputs(run, LaunchInputs(spec=run.spec, fingerprint=""))
     staged = {key: getattr(inputs, name) for key, name in _STAGED.items()}
     return {
@@ -42,31 +42,30 @@ def run_part(run: DesiredRun) -> dict[str, Json]:
     }
 
 
-def launched_by(spec: str) -> LaunchInputs | None:
+def launched_by(spec: Spec) -> LaunchInputs | None:
     """The launch that the job with that spec makes again and again: the spec of the run has its
     name, and there is no fingerprint. None for a job that launches no run of the project."""
-    job = parse(spec)
+    job = spec.fields
     run, staged = job.get(RUN), job.get(STAGED)
     if not isinstance(run, Mapping):
         return None
     parts = staged if isinstance(staged, Mapping) else {}
     digests = {_STAGED[key]: str(value) for key, value in parts.items() if key in _STAGED}
-    return LaunchInputs(
-        spec=canonical({**run, "backend": job.get("backend", {})}), fingerprint="", **digests
-    )
+    own = Spec.of({**run, "backend": job.get("backend", {})})
+    return LaunchInputs(spec=own, fingerprint="", **digests)
 
 
-def without_staged(spec: str) -> str:
+def without_staged(spec: Spec) -> Spec:
     """The spec of a job without what the run that it launches takes along, and without the tasks
     that its backend makes of that: they name a folder of the user who plans, and a mark of the
     lineage. A job that launches no run has its tasks from the file."""
-    job = parse(spec)
+    job = spec.fields
     derived = {STAGED, _TASKS} if RUN in job else {STAGED}
-    return canonical({key: item for key, item in job.items() if key not in derived})
+    return Spec.of({key: item for key, item in job.items() if key not in derived})
 
 
-def mark_of(lineage: str, job: Address, spec: str) -> str:
+def mark_of(lineage: str, job: Address, spec: Spec) -> str:
     """What tells one version of what a job launches from all others: the same run with the same
     code, in the same environment, has the same."""
-    inputs = [parse(spec).get(key) for key in (RUN, STAGED, "backend")]
+    inputs = [spec.fields.get(key) for key in (RUN, STAGED, "backend")]
     return token(lineage, job, 0, digest(canonical(inputs)))

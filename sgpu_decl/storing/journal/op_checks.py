@@ -121,7 +121,7 @@ def _fields(checks: Mapping[str, _Check]) -> _Check:
 
 
 def _inputs(address: Address, inputs: LaunchInputs) -> None:
-    _document(inputs.spec)
+    _document(inputs.spec.text)
     cell_order(address, inputs.cell)
 
 
@@ -152,7 +152,7 @@ def _intent(cells: Any) -> None:
         _inputs(intent.address, intent.launch.inputs)
         _reference(intent.launch.backend, intent.launch.reference)
     if intent.job is not None:
-        _document(intent.job.spec)
+        _document(intent.job.spec.text)
         _handle(intent.job.backend, intent.job.remote)
 
 

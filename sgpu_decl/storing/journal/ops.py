@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.project_home import ProjectHome
@@ -249,7 +250,7 @@ def _resource(resource: Resource) -> Op:
         "address": str(resource.address),
         "backend": resource.backend,
         "owner": resource.owner,
-        "spec": resource.spec,
+        "spec": resource.spec.text,
         "gone": resource.gone,
         "numbered": resource.numbered,
         "remote": resource.remote,
@@ -263,7 +264,7 @@ def _resource_of(cells: Any) -> Resource:
         address=Address.parse(cells["address"]),
         backend=cells["backend"],
         owner=cells["owner"],
-        spec=cells["spec"],
+        spec=Spec(cells["spec"]),
         last=None if last is None else _attempt_of(last),
         gone=cells["gone"],
         numbered=cells["numbered"],

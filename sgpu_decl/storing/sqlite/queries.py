@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import ACTIVE
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
 from sgpu_decl.model.times import from_text
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS, attempt_of, intent_of
@@ -151,8 +152,8 @@ def _resource(row: tuple[str | int | None, ...]) -> Resource:
         address=address,
         backend=str(backend),
         owner=str(owner),
-        # One text for both, as they are equal but for launch and meta fields that were updated.
-        spec=last.inputs.spec if last and last.inputs.spec == spec else str(spec),
+        # One for both, as they are equal but for launch and meta fields that were updated.
+        spec=last.inputs.spec if last and last.inputs.spec.text == spec else Spec(str(spec)),
         last=last,
         gone=bool(gone),
         numbered=int(numbered or 0),

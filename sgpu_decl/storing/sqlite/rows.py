@@ -7,6 +7,7 @@ from typing import Any
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import JsonObject, key_of, to_json
 from sgpu_decl.model.jsonable import LARGEST_NUMBER
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
@@ -54,7 +55,8 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         attempt.token,
         attempt.backend,
         attempt.state.value,
-        *(getattr(attempt.inputs, name) for name in _INPUTS),
+        attempt.inputs.spec.text,
+        *(getattr(attempt.inputs, name) for name in _INPUTS[1:]),
         attempt.reference,
         "\n".join(map(str, attempt.formerly)) or None,
         attempt.provenance.reason,
@@ -105,7 +107,7 @@ def _inputs_of(cells: Sequence[Cell]) -> LaunchInputs:
         name: _text(cell) if name in _REQUIRED else _maybe(cell)
         for name, cell in zip(_INPUTS, cells, strict=True)
     }
-    return LaunchInputs(**values)
+    return LaunchInputs(**{**values, "spec": Spec(values["spec"])})
 
 
 def intent_row(intent: Intent) -> tuple[Cell, ...]:

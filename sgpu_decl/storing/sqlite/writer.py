@@ -314,7 +314,7 @@ class SqliteWriter:
             str(resource.address),
             resource.backend,
             resource.owner,
-            resource.spec,
+            resource.spec.text,
             last,
             resource.numbered,
             int(resource.gone),

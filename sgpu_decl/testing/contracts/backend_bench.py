@@ -21,6 +21,7 @@ from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.cli.main import main
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.testing.contracts.killed_commands import dying
 
@@ -317,7 +318,7 @@ class BackendBench:
             token="unknown",  # noqa: S106  no password
             lineage="unknown",
             owner="run.yaml",
-            inputs=LaunchInputs(spec=json.dumps(spec), fingerprint=""),
+            inputs=LaunchInputs(spec=Spec.of(spec), fingerprint=""),
         )
 
     def _session(self) -> Session:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.plan import Reason
 from sgpu_decl.planning.jobs.job_diff import without_defaults
 from sgpu_decl.planning.jobs.job_policy import POLICY, reason_of
@@ -44,16 +44,16 @@ def test_a_value_is_a_default_where_the_table_says_so(
 
 
 def test_what_was_asked_for_is_compared_even_where_it_is_the_default() -> None:
-    live = canonical({"max_concurrent_runs": 1, "timeout_seconds": 0, "format": "MULTI_TASK"})
-    assert without_defaults(live, RULES, canonical({"max_concurrent_runs": 5})) == canonical(
+    live = Spec.of({"max_concurrent_runs": 1, "timeout_seconds": 0, "format": "MULTI_TASK"})
+    assert without_defaults(live, RULES, Spec.of({"max_concurrent_runs": 5})) == Spec.of(
         {"max_concurrent_runs": 1}
     )
 
 
 def test_permissions_that_nobody_asked_for_are_left_out() -> None:
-    live = canonical({"permissions": {"group_name": {"users": "CAN_VIEW"}}})
-    assert without_defaults(live, RULES, "{}") == "{}"
-    asked = canonical({"permissions": {"group_name": {"admins": "CAN_VIEW"}}})
+    live = Spec.of({"permissions": {"group_name": {"users": "CAN_VIEW"}}})
+    assert without_defaults(live, RULES, NO_FIELDS) == NO_FIELDS
+    asked = Spec.of({"permissions": {"group_name": {"admins": "CAN_VIEW"}}})
     assert without_defaults(live, RULES, asked) == live
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet
 from tests.backends.ray.answers import HEAD, NODES, Answers, answering
@@ -77,15 +78,16 @@ class Machine:
         """Have the run read the output of `train#8`, which comes before it; that launch, to another
         cluster or storage where it is given."""
         record = self.launching.record
-        spec = json.loads(record.inputs.spec)
-        before = json.dumps({**spec, "backend": {**spec["backend"], **backend}})
+        spec = record.inputs.spec.fields
+        block = cast("dict[str, str]", spec["backend"])
+        before = Spec.of({**spec, "backend": {**block, **backend}})
         made = replace(
             record,
             ref=AttemptRef(Address.run("train"), 8),
             token="the-upstream",
             inputs=replace(record.inputs, spec=before),
         )
-        reads = json.dumps({**spec, "args": {"weights": "${run.train#8.output}/w.pt"}})
+        reads = Spec.of({**spec, "args": {"weights": "${run.train#8.output}/w.pt"}})
         inputs = replace(record.inputs, spec=reads)
         record = replace(record, inputs=inputs, after=(made.ref,))
         self.launching = replace(self.launching, record=record, upstreams=(made,))

@@ -252,7 +252,7 @@ class WorkspaceJobs:
 def _refuse_outputs(launching: LaunchRequest) -> None:
     """Refuse a run that reads the output of another one: an apply says which attempt that is, and
     not each launch of the job."""
-    for name in sorted(references(launching.inputs.spec)):
+    for name in sorted(references(launching.inputs.spec.text)):
         raise BackendError(
             f"a job does not know which output `${{run.{name}.output}}` is",
             hint=f"let `{name}` write to a volume, and name its path in the run",

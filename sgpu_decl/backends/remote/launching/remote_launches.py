@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +45,6 @@ class RemoteLaunches:
         self.memory = AttemptMemory(layout, file)
         self._layout = layout
         self._area_of = area_of
-        # The config of an attempt is read once, however often the attempt is looked at.
-        self._configs = cache(config_of)
 
     @property
     def home(self) -> Path:
@@ -60,7 +57,7 @@ class RemoteLaunches:
 
     def config(self, record: LaunchRecord) -> "RunConfig":
         """The config of a launch."""
-        return self._configs(record.ref, record.inputs)
+        return config_of(record.ref, record.inputs)
 
     def retry(self, record: LaunchRecord) -> Mapping[str, Any]:
         """When its ranks start again, as `agent.retry_rule` reads it."""
