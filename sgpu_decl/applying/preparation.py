@@ -32,7 +32,8 @@ from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning import planner
 from sgpu_decl.planning.needed_attempts import needed_by_active
-from sgpu_decl.planning.renames import moved, moved_views, moves_of, rename_checks
+from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
+from sgpu_decl.planning.renames import moved, moves_of
 from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.runs.selectors import match_addresses
 
@@ -86,7 +87,8 @@ def prepare(
         if owner is not None and resource.owner != owner
     }
     select = _selection(options, known, others - declared)
-    request = planner.PlanRequest(
+    request = PlanRequest(
+        owner=owner,
         target=project.target,
         project=os.fspath(project.root),
         rerun=_rerun(options, known, declared if select is None else declared & select),
@@ -104,15 +106,15 @@ def prepare(
         resource
         for address, resource in state.resources.items()
         if resource.address.kind is Kind.JOB
-        and request.ends(address, resource.owner, owner, gathered.jobs.addresses)
+        and request.ends(address, resource.owner, gathered.jobs.addresses)
     ]
     request = replace(request, managed=managers(ended, project.job_backend))
     seen = _Seen.of(project, believed)
-    plan = _plan(gathered, seen, request, owner, jobs)
+    plan = _plan(gathered, seen, request, jobs)
     plan = _with_resumes(project, believed, gathered, plan)
     git = checkout.head
     if base is not None and git is not None:
-        plan = _compared(project, plan, base, checkout, seen, request, owner, jobs)
+        plan = _compared(project, plan, base, checkout, seen, request, jobs)
         git = replace(git, base=base)
     plan = replace(
         plan,
@@ -162,39 +164,26 @@ _Jobs = tuple[tuple["DesiredJob", ...], dict[Address, "ObservedJob"]]
 def _plan(
     gathered: PlanFacts,
     seen: _Seen,
-    request: planner.PlanRequest,
-    owner: str | None,
+    request: PlanRequest,
     jobs: _Jobs,
 ) -> Plan:
-    moves = moves_of(gathered.renames, seen.state)
-    needed = seen.needed() if moves else {}
-    refused = rename_checks(
-        gathered.renames,
-        moves,
-        seen.state,
-        seen.observed,
-        declared={replace(one.address, key="") for one in gathered.desired}
-        | gathered.jobs.addresses,
-        owner=owner,
-        needed=needed,
-    )
     return planner.plan(
-        desired=gathered.desired,
-        state=moved(seen.state, moves),
-        observed=moved_views(seen.observed, moves),
-        request=replace(request, let_go=gathered.removed),
-        moves=moves,
-        move_checks=tuple(refused),
-        renamed={item.address for item in gathered.renames},
-        owner=owner,
-        now=seen.now,
-        tool_version=__version__,
-        config_digest=gathered.config_digest,
-        capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
-        findings=gathered.findings,
-        found_for=gathered.found_for,
-        jobs=jobs[0],
-        seen_jobs=jobs[1],
+        PlanInputs(
+            request=replace(request, let_go=gathered.removed),
+            state=seen.state,
+            observed=seen.observed,
+            now=seen.now,
+            tool_version=__version__,
+            config_digest=gathered.config_digest,
+            capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
+            desired=gathered.desired,
+            jobs=jobs[0],
+            seen_jobs=jobs[1],
+            findings=gathered.findings,
+            found_for=gathered.found_for,
+            renames=gathered.renames,
+            needed=seen.needed() if moves_of(gathered.renames, seen.state) else {},
+        )
     )
 
 
@@ -204,8 +193,7 @@ def _compared(
     base: str,
     checkout: Checkout,
     seen: _Seen,
-    request: planner.PlanRequest,
-    owner: str | None,
+    request: PlanRequest,
     jobs: _Jobs,
 ) -> Plan:
     """The plan with what the files at the base would do, by the same state and observations. Where
@@ -235,7 +223,7 @@ def _compared(
         base_jobs, base_seen = _jobs(there, gathered.jobs, state, request.select)
     same = {address: jobs[1].get(address, one) for address, one in base_seen.items()}
     base_request = replace(request, whole_project=gathered.whole_project)
-    base_plan = _plan(gathered, seen, base_request, owner, (base_jobs, same))
+    base_plan = _plan(gathered, seen, base_request, (base_jobs, same))
     return with_causes(plan, base_plan, selected=request.select)
 
 

@@ -5,17 +5,13 @@ Nothing is read here. The same input gives the same plan.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
@@ -33,15 +29,23 @@ from sgpu_decl.planning.last_known import (
 )
 from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, found_check, run_checks
+from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, managed_elsewhere, released, removed
-from sgpu_decl.planning.renames import Moves, has_history
+from sgpu_decl.planning.renames import (
+    Moves,
+    has_history,
+    moved,
+    moved_views,
+    moves_of,
+    rename_checks,
+)
 from sgpu_decl.planning.run_changes import Options, change_of
 from sgpu_decl.planning.run_order import RunOrder
 from sgpu_decl.planning.unseen_checks import unseen_checks
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.job import DesiredJob, ObservedJob
+    from sgpu_decl.model.job import DesiredJob
 
 _Changed = tuple[Change, tuple[Diagnostic, ...]]
 _Ending = Callable[[Resource, CurrentAttempts, datetime], _Changed]
@@ -51,92 +55,22 @@ _NO_PLACE = Place("", 0, 0)
 _SEVERITIES = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
-    """What the user asked for on the command line, resolved to addresses.
-
-    `select` is what remains of `--select` and `--exclude`, None for everything. `on_active` wins
-    over the field. `whole_project` is false for a run file, which covers its own run and matrix
-    cells alone and never removes a run of another name. `destroy` plans the end of all that the
-    file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
-    lists. In a `strict` plan, warnings are errors. `let_go` has the
-    addresses that the project no longer manages, of a matrix that of the run: their records are
-    dropped, and nothing is cancelled. So are jobs that are `managed` by somebody else, who is named
-    in words. `lost_files` are those that declared what is recorded, and
-    are not there now.
-    """
-
-    target: str | None = None
-    project: str = ""
-    rerun: frozenset[Address] = frozenset()
-    select: frozenset[Address] | None = None
-    retry_failed: bool = False
-    on_active: str | None = None
-    whole_project: bool = True
-    destroy: bool = False
-    removes: bool = True
-    strict: bool = False
-    let_go: frozenset[Address] = frozenset()
-    managed: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
-    lost_files: frozenset[str] = frozenset()
-
-    def selects(self, address: Address) -> bool:
-        return self.select is None or address in self.select
-
-    def ends(
-        self, job: Address, owner: str, file: str | None, declared: Collection[Address]
-    ) -> bool:
-        """Whether the plan of a file, or of all files, ends a job that an `owner` declared."""
-        return (
-            file in (None, owner)
-            and self.selects(job)
-            and (self.destroy or (self.removes and self.whole_project and job not in declared))
-        )
-
-    def lets_go(self, address: Address) -> bool:
-        return not self.let_go.isdisjoint((address, Address(address.kind, address.name)))
-
-
-def plan(
-    *,
-    desired: Sequence[DesiredRun],
-    state: State,
-    observed: Mapping[AttemptRef, AttemptView],
-    request: PlanRequest,
-    owner: str | None,
-    now: datetime,
-    tool_version: str,
-    config_digest: str,
-    capabilities: Mapping[str, Capabilities],
-    findings: Sequence[Diagnostic] = (),
-    found_for: Mapping[Diagnostic, Sequence[Address]] = MappingProxyType({}),
-    jobs: "Sequence[DesiredJob]" = (),
-    seen_jobs: "Mapping[Address, ObservedJob]" = MappingProxyType({}),
-    moves: Moves = MappingProxyType({}),
-    move_checks: Sequence[Diagnostic] = (),
-    renamed: Collection[Address] = (),
-) -> Plan:
-    """Return the plan for `desired` and `jobs`.
-
-    `owner` is the file that is planned, relative to the project: what it once declared and no
-    longer lists is removed; None owns everything that is recorded. `findings` are those of the
-    whole file, and of its runs those that `found_for` has; others travel in a `Desired`. Of equal
-    addresses in `desired` the first counts. `capabilities` are those of the backends that can run
-    something, by name. `seen_jobs` holds every job that is planned and can be. `moves` are carried
-    out before all else, whatever is selected: `state` and `observed` are as they will be then.
-    `move_checks` are about them. Of what is `renamed`, the file says which name it had.
-    """
-    known = current_attempts(state, observed)
+def plan(inputs: PlanInputs) -> Plan:
+    """Return the plan for what is desired."""
+    request, now = inputs.request, inputs.now
+    moves = moves_of(inputs.renames, inputs.state)
+    state = moved(inputs.state, moves)
+    known = current_attempts(state, moved_views(inputs.observed, moves))
     desired_runs: dict[Address, DesiredRun] = {}
-    for item in desired:
+    for item in inputs.desired:
         desired_runs.setdefault(item.address, item)
-    desired_jobs = {job.address: job for job in jobs}
+    desired_jobs = {job.address: job for job in inputs.jobs}
     listed = desired_runs.keys() | desired_jobs.keys()
-    owned = _owned(known, listed, request, owner)
-    parts = _PlanParts(state, known, request)
+    owned = _owned(known, listed, request)
+    parts = _PlanParts(state, known, inputs)
     considered, all_answered = set(owned), True
     if request.destroy:
-        parts.end(owned, now, destroyed)
+        parts.end(owned, destroyed)
     else:
         resting = {one.address: one for one in desired_runs.values() if _rests(one, request)}
         selected_runs = [
@@ -144,13 +78,13 @@ def plan(
             for address, item in desired_runs.items()
             if request.selects(address) and address not in resting
         ]
-        parts.runs(selected_runs, RunOrder(desired_runs.values(), known), now, capabilities)
-        by_jobs = [one.run for one in jobs if one.run is not None and one.address in seen_jobs]
+        parts.runs(selected_runs, RunOrder(desired_runs.values(), known))
+        by_jobs = [one.run for one in inputs.jobs if one.run and one.address in inputs.seen_jobs]
         environments = parts.environments((*selected_runs, *by_jobs))
-        parts.jobs(desired_jobs, seen_jobs)
+        parts.jobs(desired_jobs)
         declared = {one.environment.address for one in desired_runs.values() if one.environment}
         # Which environments are declared is not known where one could not be looked at.
-        unsure = has_errors(findings)
+        unsure = has_errors(inputs.findings)
         unlisted = {
             address: attempts
             for address, attempts in owned.items()
@@ -158,18 +92,17 @@ def plan(
             and address not in declared
             and not (unsure and address.kind is Kind.ENVIRONMENT)
         }
-        parts.end(unlisted, now, removed)
+        parts.end(unlisted, removed)
         parts.checks += _likely_renames(
             (change for change, _ in parts.results),
             {**desired_runs, **desired_jobs},
             known,
             request,
-            owner,
-            renamed=renamed,
+            renamed={item.address for item in inputs.renames},
         )
-        parts.checks += [found_check(finding, found_for.get(finding, ())) for finding in findings]
-        all_answered = not any(finding.incomplete for finding in findings)
-        parts.checks += run_checks((*selected_runs, *by_jobs), capabilities)
+        parts.checks += [found_check(one, inputs.found_for.get(one, ())) for one in inputs.findings]
+        all_answered = not any(finding.incomplete for finding in inputs.findings)
+        parts.checks += run_checks((*selected_runs, *by_jobs), inputs.capabilities)
         parts.checks += [_by_job(item) for one, item in resting.items() if request.selects(one)]
         considered |= listed | environments
         considered -= resting.keys()
@@ -185,19 +118,19 @@ def plan(
             key=lambda one: str(one.address),
         )
     )
-    checks = [*parts.checks, *move_checks]
+    checks = [*parts.checks, *rename_checks(inputs, moves)]
     checks += [check for _, own_checks in parts.results for check in own_checks]
     if request.strict:
         checks = [_as_error(check) for check in checks]
     return Plan(
-        tool_version=tool_version,
+        tool_version=inputs.tool_version,
         target=request.target,
         project=request.project,
         destroy=request.destroy,
         lineage=state.lineage,
         serial=state.serial,
         created_at=now,
-        config_digest=config_digest,
+        config_digest=inputs.config_digest,
         complete=all_answered and len(planned) == len(considered),
         applyable=is_applyable(changes, checks),
         changes=changes,
@@ -213,28 +146,24 @@ class _PlanParts:
     checks."""
 
     def __init__(
-        self, state: State, known: Mapping[Address, CurrentAttempts], request: PlanRequest
+        self, state: State, known: Mapping[Address, CurrentAttempts], inputs: PlanInputs
     ) -> None:
         self._state = state
         self._known = known
-        self._request = request
+        self._inputs = inputs
+        self._request = inputs.request
         self.results: list[_Changed] = []
         self.checks: list[Diagnostic] = []
         self.spending = Spending()
 
-    def runs(
-        self,
-        selected_runs: Sequence[DesiredRun],
-        order: RunOrder,
-        now: datetime,
-        capabilities: Mapping[str, Capabilities],
-    ) -> None:
+    def runs(self, selected_runs: Sequence[DesiredRun], order: RunOrder) -> None:
         """Add the changes of runs, and check where those that are launched will run."""
         launched, launches = [], []
+        capabilities = self._inputs.capabilities
         cells = CellFields()
         for run in order.sorted(selected_runs):
             item = order.pinned(run)
-            options = _options(item, self._request, self._state, now, capabilities)
+            options = _options(item, self._inputs, self._state)
             change, checks = change_of(item, self._attempts_of(item.address), options, cells)
             result = order.settled(item, change, checks)
             self.results.append(result)
@@ -264,11 +193,7 @@ class _PlanParts:
             self.checks += [check_of(finding, address) for finding in environment.findings]
         return set(declared)
 
-    def jobs(
-        self,
-        desired_jobs: "Mapping[Address, DesiredJob]",
-        observed_jobs: "Mapping[Address, ObservedJob]",
-    ) -> None:
+    def jobs(self, desired_jobs: "Mapping[Address, DesiredJob]") -> None:
         """Add the changes of jobs, and the findings of those that cannot be planned."""
         if not desired_jobs:
             return
@@ -277,16 +202,17 @@ class _PlanParts:
         for address, job in desired_jobs.items():
             if self._request.selects(address):
                 self.checks += [check_of(finding, address) for finding in job.findings]
-            if address in observed_jobs:
-                self.results.append(job_change(job, observed_jobs[address], self._state))
+            if (seen := self._inputs.seen_jobs.get(address)) is not None:
+                self.results.append(job_change(job, seen, self._state))
 
-    def end(self, attempts: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
+    def end(self, attempts: Mapping[Address, CurrentAttempts], how: _Ending) -> None:
         """Add the changes of resources that the file no longer declares."""
         for address, item in attempts.items():
             if item.resource is None or not self._request.selects(address):
                 continue
             lets_go = self._request.lets_go(address) or address in self._request.managed
-            self.results.append((released if lets_go else how)(item.resource, item, now))
+            ended = (released if lets_go else how)(item.resource, item, self._inputs.now)
+            self.results.append(ended)
             if (manager := self._request.managed.get(address)) is not None:
                 self.checks.append(managed_elsewhere(address, manager))
 
@@ -330,7 +256,6 @@ def _owned(
     known: Mapping[Address, CurrentAttempts],
     declared: Collection[Address],
     request: PlanRequest,
-    owner: str | None,
 ) -> dict[Address, CurrentAttempts]:
     """Return the resources of the planned file: it declares them, or its record says so."""
     names = {address.name for address in declared}
@@ -343,7 +268,7 @@ def _owned(
             address in declared
             or (
                 (request.removes or request.destroy)
-                and owner in (None, attempts.resource.owner)
+                and request.owns(attempts.resource.owner)
                 and (request.whole_project or request.destroy or address.name in names)
             )
         )
@@ -355,7 +280,6 @@ def _likely_renames(
     declared: "Mapping[Address, DesiredRun | DesiredJob]",
     known: Mapping[Address, CurrentAttempts],
     request: PlanRequest,
-    owner: str | None,
     *,
     renamed: Collection[Address],
 ) -> Iterable[Diagnostic]:
@@ -375,10 +299,7 @@ def _likely_renames(
         for address, attempts in known.items()
         if attempts.resource is not None
         and not attempts.resource.gone
-        and (
-            owner in (None, attempts.resource.owner)
-            or attempts.resource.owner in request.lost_files
-        )
+        and (request.owns(attempts.resource.owner) or attempts.resource.owner in request.lost_files)
         and replace(address, key="") not in names
         and not request.lets_go(address)
     }
@@ -409,21 +330,16 @@ def _package_lists(
     return tuple(lists[digest] for digest in sorted(lists.keys() & used))
 
 
-def _options(
-    item: DesiredRun,
-    request: PlanRequest,
-    state: State,
-    now: datetime,
-    capabilities: Mapping[str, Capabilities],
-) -> Options:
+def _options(item: DesiredRun, inputs: PlanInputs, state: State) -> Options:
+    request, can = inputs.request, inputs.capabilities.get(item.backend, _NONE)
     return Options(
         lineage=state.lineage,
-        now=now,
+        now=inputs.now,
         rerun=item.address in request.rerun,
         retry_failed=request.retry_failed,
         on_active=request.on_active,
-        in_place=capabilities.get(item.backend, _NONE).in_place,
-        queues=capabilities.get(item.backend, _NONE).queues,
+        in_place=can.in_place,
+        queues=can.queues,
         package_lists=state.package_lists,
     )
 

@@ -1,6 +1,6 @@
 """Runs and jobs that a file gives another address (`renamed_from`): their history moves along."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
@@ -11,6 +11,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
 
 __all__ = ["Moves", "has_history", "moved", "moved_views", "moves_of", "rename_checks"]
 
@@ -73,24 +74,9 @@ def moved_views(
     return {refs[ref]: replace(view, ref=refs[ref]) for ref, view in views.items()}
 
 
-def rename_checks(
-    renames: Iterable[Rename],
-    moves: Moves,
-    state: State,
-    observed: Mapping[AttemptRef, AttemptView],
-    *,
-    declared: Container[Address],
-    owner: str | None,
-    needed: Mapping[AttemptRef, AttemptRef],
-) -> Iterator[Diagnostic]:
-    """Find renames that cannot be carried out, and old names that are probably misspelt.
-
-    Args:
-        state: as it is recorded, before anything is moved; so is what was `observed`.
-        declared: what the file declares, cells by the address of their matrix.
-        owner: the file that is planned; None for all.
-        needed: attempts that active ones look at, each with one of these.
-    """
+def rename_checks(inputs: PlanInputs, moves: Moves) -> Iterator[Diagnostic]:
+    """Find renames that cannot be carried out, and old names that are probably misspelt."""
+    renames, state, request = inputs.renames, inputs.state, inputs.request
     of_old_name = {item.before: item for item in renames if item.before.kind is not _ENVIRONMENT}
     if not of_old_name:
         return
@@ -104,14 +90,16 @@ def rename_checks(
         address = replace(rename.address, key=before.key)
         if moves.get(address) == before:
             active = [
-                observed.get(attempt.ref, attempt)
+                inputs.observed.get(attempt.ref, attempt)
                 for attempt in state.active
                 if attempt.ref.address == before
             ]
-            readers = [reader for ref, reader in needed.items() if ref.address == before]
+            readers = [reader for ref, reader in inputs.needed.items() if ref.address == before]
             yield from _in_use(rename, address, before, active, readers)
         else:
-            yield from _both_recorded(rename, address, before, state, owner)
+            yield from _both_recorded(rename, address, before, state, request)
+    declared = {replace(run.address, key="") for run in inputs.desired}
+    declared |= {job.address for job in inputs.jobs}
     for before, rename in of_old_name.items():
         if before not in recorded and rename.address not in recorded:
             going = {
@@ -119,7 +107,7 @@ def rename_checks(
                 for address, resource in state.resources.items()
                 if address.kind is before.kind
                 and not resource.gone
-                and owner in (None, resource.owner)
+                and request.owns(resource.owner)
                 and replace(address, key="") not in declared
             }
             yield from _misspelt(rename, nearest(before.name, going))
@@ -165,11 +153,11 @@ def _in_use(
 
 
 def _both_recorded(
-    rename: Rename, address: Address, before: Address, state: State, owner: str | None
+    rename: Rename, address: Address, before: Address, state: State, request: PlanRequest
 ) -> Iterator[Diagnostic]:
     """Of a run that another file declares under the old name since, nothing has to be said."""
     there = state.resources[address]
-    if not there.gone and owner not in (None, state.resources[before].owner):
+    if not there.gone and not request.owns(state.resources[before].owner):
         return
     yield Diagnostic(
         code="move_refused",

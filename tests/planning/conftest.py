@@ -21,9 +21,10 @@ from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.fingerprint import fingerprint
-from sgpu_decl.planning.planner import PlanRequest, plan
+from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
+from sgpu_decl.planning.planner import plan
 from sgpu_decl.planning.policy import OPTIONAL_FIELDS
-from sgpu_decl.planning.renames import moved, moved_views, moves_of, rename_checks
+from sgpu_decl.planning.renames import moved
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CODE = "sha256:" + "c" * 64
@@ -123,32 +124,21 @@ class World:
         needed: Mapping[AttemptRef, AttemptRef] = MappingProxyType({}),
         **asked: object,
     ) -> Plan:
-        state = self.state()
-        moves = moves_of(renames, state)
-        refused = rename_checks(
-            renames,
-            moves,
-            state,
-            self.observed,
-            declared=self.desired,
-            owner=owner,
-            needed=needed,
-        )
         request = request or PlanRequest(project="/p", **asked)  # type: ignore[arg-type]
         return plan(
-            desired=tuple(self.desired.values()),
-            state=moved(state, moves),
-            observed=moved_views(self.observed, moves),
-            moves=moves,
-            move_checks=tuple(refused),
-            renamed={item.address for item in renames},
-            request=request,
-            owner=owner,
-            now=NOW,
-            tool_version="0.1.0",
-            config_digest="sha256:0",
-            findings=findings,
-            capabilities=capabilities,
+            PlanInputs(
+                request=replace(request, owner=owner),
+                state=self.state(),
+                observed=self.observed,
+                now=NOW,
+                tool_version="0.1.0",
+                config_digest="sha256:0",
+                capabilities=capabilities,
+                desired=tuple(self.desired.values()),
+                findings=findings,
+                renames=renames,
+                needed=needed,
+            )
         )
 
     def change(self, **asked: object) -> Change:

@@ -12,8 +12,8 @@ from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
 from sgpu_decl.model.jsonable import digest as digest_of
 from sgpu_decl.model.plan import Action, PackageChange, Reason
+from sgpu_decl.planning.plan_inputs import PlanRequest
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
-from sgpu_decl.planning.planner import PlanRequest
 
 OLD = {"numpy": "2.1.0", "torch": "2.7.1"}
 NEW = {"peft": "0.17.1", "torch": "2.13.0", "numpy": "2.1.0"}

@@ -13,7 +13,7 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import Capabilities
 from sgpu_decl.model.plan import Action, FieldEffect, Plan, Reason
-from sgpu_decl.planning.planner import PlanRequest, plan
+from sgpu_decl.planning.plan_inputs import PlanRequest
 
 SPEC = {"gpus": 2, "type": "A10", "entrypoint": "train.py", "args": {"n": 1}}
 OTHER = {**SPEC, "args": {"n": 2}}
@@ -245,17 +245,7 @@ def test_a_changed_limit_of_an_active_run_is_an_update_that_names_the_run(world:
 
 def test_a_backend_that_can_changes_a_limit_in_place(world: Any) -> None:
     world.want(spec={**SPEC, "timeout": "6h"}).had(S.RUNNING)
-    made = plan(
-        desired=tuple(world.desired.values()),
-        state=world.state(),
-        observed={},
-        request=PlanRequest(),
-        owner=None,
-        now=world.active[0].created_at,
-        tool_version="0",
-        config_digest="",
-        capabilities={"local": Capabilities(in_place=frozenset({"timeout"}))},
-    )
+    made = world.plan(capabilities={"local": Capabilities(in_place=frozenset({"timeout"}))})
     assert made.changes[0].fields[0].effect is FieldEffect.IN_PLACE
 
 

@@ -19,8 +19,9 @@ from sgpu_decl.model.job_rules import JobStart
 from sgpu_decl.model.job_view import JobLaunch, JobView
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import Resource, State
+from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planning.plan_json import plan_to_json, saved_from_json, saved_text
-from sgpu_decl.planning.planner import PlanRequest, plan
+from sgpu_decl.planning.planner import plan
 from sgpu_decl.views import plan_html, plan_markdown, plan_text
 from sgpu_decl.views.apply_text import event_line
 from sgpu_decl.views.jobs_text import job_details, job_table
@@ -102,12 +103,10 @@ def a_plan() -> Plan:
     }
     names = [name for name in (*jobs, "unwanted") if name != "new"]
     resources = {Address(Kind.JOB, name): recorded(name) for name in names}
-    return plan(
-        desired=(),
+    inputs = PlanInputs(
         state=State(lineage="l", serial=4, resources=resources),
         observed={},
-        request=PlanRequest(project="/p"),
-        owner="sgpu.yml",
+        request=PlanRequest(project="/p", owner="sgpu.yml"),
         now=NOW,
         tool_version="0.1.0",
         config_digest="sha256:0",
@@ -115,6 +114,7 @@ def a_plan() -> Plan:
         jobs=tuple(job for job, _ in jobs.values()),
         seen_jobs={job.address: item for job, item in jobs.values()},
     )
+    return plan(inputs)
 
 
 def test_plans_of_jobs_are_as_drawn(golden: Golden) -> None:

@@ -14,8 +14,9 @@ from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
+from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planning.plan_json import plan_to_json
-from sgpu_decl.planning.planner import PlanRequest, plan
+from sgpu_decl.planning.planner import plan
 from sgpu_decl.views import plan_markdown, plan_text
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -44,7 +45,7 @@ def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> D
 
 
 def a_plan() -> Plan:
-    return plan(
+    inputs = PlanInputs(
         desired=(
             wanted("default", None, {}, 1),
             wanted("named", "reserved-h100", SHELL, 7),
@@ -53,13 +54,13 @@ def a_plan() -> Plan:
         ),
         state=State(lineage="l", serial=1, resources={}, active=()),
         observed={},
-        request=PlanRequest(project="/p"),
-        owner="sgpu.yml",
+        request=PlanRequest(project="/p", owner="sgpu.yml"),
         now=NOW,
         tool_version="0.1.0",
         config_digest="sha256:0",
         capabilities={"databricks": Capabilities(fields=frozenset({"pool"}))},
     )
+    return plan(inputs)
 
 
 def test_pools_are_as_drawn(golden: Callable[[str, str], None]) -> None:
