@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from sgpu_decl.applying.apply_result import Applied
+from sgpu_decl.applying.apply_result import Applied, ApplyLog, Sink
 from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.held_launches import (
     launch_held,
@@ -36,27 +36,26 @@ from sgpu_decl.applying.launch_records import (
     upstreams_of,
 )
 from sgpu_decl.applying.recovery import refresh
+from sgpu_decl.applying.state_changes import StateChanges
 from sgpu_decl.backends.base import Backend, Launcher
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, Interrupted, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends
-from sgpu_decl.facts.live_state import naming_way_out, require_here
+from sgpu_decl.facts.live_state import require_here
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.call import Call
-from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.event import Step
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
-from sgpu_decl.model.plan import Action, Change, Plan, Reason
+from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Intent, IntentEnd, State
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.joined_launches import launch_groups
 from sgpu_decl.planning.run_order import launch_levels
 from sgpu_decl.storing.state_store import LOST, StateWriter
 
-Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
 WithoutLock = Callable[[Collection[LaunchRecord]], StateWriter]
@@ -118,23 +117,21 @@ def execute(
     for record in _touched(plan, writer.state, launches):
         require_here(record, backends, "can neither be stopped nor waited for from here")
     writer.record_packages(plan.package_lists)
+    log = ApplyLog(sink=sink)
+    jobs = Jobs(
+        writer=writer, state=writer.state, backends=job_backends, plan_id=plan_id, clock=clock
+    )
+    changes = StateChanges(writer=writer, launches=launches, backends=backends, jobs=jobs, log=log)
     walk = _Walk(
         plan=plan,
         plan_id=plan_id,
         writer=writer,
         planned=writer.state,
         state=writer.state,
-        launches=launches,
         known=known,
         backends=backends,
-        jobs=Jobs(
-            writer=writer,
-            state=writer.state,
-            backends=job_backends,
-            plan_id=plan_id,
-            clock=clock,
-        ),
-        sink=sink,
+        changes=changes,
+        log=log,
         clock=clock,
         call=call,
         progress=LaunchProgress(progress or Quiet()),
@@ -142,7 +139,7 @@ def execute(
     )
     for change in plan.changes:
         if not _launches(change):
-            walk.settle(change)
+            changes.carry_out(change)
     left = walk.launch_all(groups, parallelism)
     while walk.held or left:
         if walk.held:
@@ -152,11 +149,11 @@ def execute(
                 raise
             except SgpuError as error:
                 walk.give_up(left, error)
-                return walk.outcome()
+                return log.applied()
             walk.resume(writer, parallelism)
         left = walk.launch_all(left, parallelism)
     walk.finish()
-    return walk.outcome()
+    return log.applied()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,33 +163,16 @@ class _Walk:
     writer: StateWriter
     planned: State  # before the walk: each change touches its own address alone
     state: State  # the same, or that since the lock was taken again
-    launches: Mapping[AttemptRef, LaunchRecord]
     known: Mapping[AttemptRef, LaunchRecord]  # those before the walk, and all of the plan
     backends: Backends
-    jobs: Jobs
-    sink: Sink
+    changes: StateChanges
+    log: ApplyLog
     clock: Clock
     call: Call | None
     progress: LaunchProgress
     ends: IntentEnds
     staged: list[Intent] = field(default_factory=list)
     held: list[LaunchGroup] = field(default_factory=list)
-    launched: list[AttemptRef] = field(default_factory=list)
-    adopted: list[AttemptRef] = field(default_factory=list)
-    stopping: list[AttemptRef] = field(default_factory=list)
-    failed: list[tuple[Address, SgpuError]] = field(default_factory=list)
-    unrecorded: list[Diagnostic] = field(default_factory=list)
-    unpushed: SgpuError | None = None
-
-    def outcome(self) -> Applied:
-        return Applied(
-            launched=tuple(self.launched),
-            adopted=tuple(sorted(self.adopted)),
-            stopping=tuple(sorted(self.stopping)),
-            failed=tuple(self.failed),
-            unrecorded=tuple(dict.fromkeys(self.unrecorded)),
-            unpushed=self.unpushed,
-        )
 
     def finish(self) -> None:
         """Record that the plan was applied, and what the store did not take before. What was
@@ -201,52 +181,13 @@ class _Walk:
         try:
             self.writer.plan_applied(self.plan_id)
         except SgpuError as error:
-            if not (self.launched or self.failed):
+            if not (self.log.launched or self.log.failed):
                 raise
-            self.unrecorded.append(unrecorded(error))
+            self.log.unrecorded.append(unrecorded(error))
         if self.ends.error is not None:
-            self.unpushed = self.ends.keep()
-            if self.unpushed is None:
-                self.unrecorded.append(unrecorded(self.ends.error))
-
-    def settle(self, change: Change) -> None:
-        """A change that starts nothing."""
-        if change.kind is Kind.JOB:
-            self._settle_job(change)
-            return
-        match change.action:
-            case Action.CREATE | Action.UPDATE if change.kind is Kind.ENVIRONMENT:
-                # It was staged before the walk.
-                self.writer.record_resource(resource_of(change, last=None))
-                self._tell(change, Step.STAGED)
-            case Action.ADOPT:
-                ref = AttemptRef(change.address, _attempt_number(change))
-                self.adopted.append(ref)
-                self._tell(change, Step.ADOPTED, ref, change.unavailable or "")
-            case Action.UPDATE:
-                self._record(change)
-                self._tell(change, Step.UPDATED)
-                if change.reason is Reason.ALREADY_RUNNING:
-                    self.adopted.append(AttemptRef(change.address, _attempt_number(change)))
-            case Action.FORGET:
-                self._record(change, gone=True)
-                self._tell(change, Step.FORGOTTEN)
-            case Action.DESTROY:
-                self._stop(change)
-                self._record(change, gone=True)
-                self._tell(change, Step.DESTROYED)
-            case _:
-                pass
-
-    def _settle_job(self, change: Change) -> None:
-        try:
-            outcome = self.jobs.carry_out(change)
-        except SgpuError as error:
-            self._fail(change, error)
-            return
-        if outcome is not None:
-            step, message = outcome
-            self._tell(change, step, message=message)
+            self.log.unpushed = self.ends.keep()
+            if self.log.unpushed is None:
+                self.log.unrecorded.append(unrecorded(self.ends.error))
 
     def launch_all(
         self, groups: Iterable[tuple[Change, ...]], parallelism: int
@@ -299,7 +240,7 @@ class _Walk:
         self._check_held(group.begun)
         try:
             for one in group.begun:
-                self._stop(one.change)
+                self.changes.stop(one.change)
         except BackendError:
             group.unstage()
             raise
@@ -318,13 +259,13 @@ class _Walk:
         moved the state, and then this process does not know any more that nothing was started.
         """
         held, self.held, before = self.held, [], self.state
-        self.writer = self.ends.writer = writer
+        self.writer = self.ends.writer = self.changes.writer = writer
         moved = writer.state.serial != before.serial
         try:
             refresh(writer, self.backends, {ref for group in held for ref in group.must_end})
         except BackendError as error:  # the intents stay open: the next apply looks again
             for one in (one for group in held for one in group.begun):
-                self._fail(one.change, error, one.launch.ref)
+                self.log.fail(one.change, error, one.launch.ref)
             held = []
         self.state = writer.state
         active = {item.ref for item in self.state.active}
@@ -345,18 +286,18 @@ class _Walk:
         """Note what became of launches that were held, and that others have dealt with."""
         for one, is_launched in zip(group.begun, launched, strict=True):
             if is_launched:
-                self.launched.append(one.launch.ref)
-                self._tell(one.change, Step.LAUNCHED, one.launch.ref)
+                self.log.launched.append(one.launch.ref)
+                self.log.tell(one.change, Step.LAUNCHED, one.launch.ref)
             else:
-                self._fail(one.change, stale(one.change), one.launch.ref)
+                self.log.fail(one.change, stale(one.change), one.launch.ref)
 
     def give_up(self, left: Iterable[tuple[Change, ...]], error: SgpuError) -> None:
         """Leave what is not launched to the next apply, as the lock could not be taken again: the
         intents of what is held stay open."""
         for one in (one for group in self.held for one in group.begun):
-            self._fail(one.change, error, one.launch.ref)
+            self.log.fail(one.change, error, one.launch.ref)
         for change in (change for group in left for change in group):
-            self._fail(change, error)
+            self.log.fail(change, error)
 
     def _request(self, one: BegunLaunch, group: Sequence[BegunLaunch]) -> LaunchRequest:
         return LaunchRequest(
@@ -373,7 +314,7 @@ class _Walk:
         """Refuse a launch that would wait for one that did not happen."""
         if not change.after:
             return
-        failed = {address for address, _ in self.failed}
+        failed = {address for address, _ in self.log.failed}
         for upstream in change.after:
             if upstream.address in failed:
                 raise SgpuError(
@@ -395,16 +336,16 @@ class _Walk:
                 groups.append([self._decided(change, launcher) for change in group])
             except SgpuError as error:
                 for change in group:
-                    self._fail(change, error)
+                    self.log.fail(change, error)
         begun = [one for group in groups for one in group]
         try:
             self.writer.begin(*(one.intent for one in begun))
         except SgpuError as error:
             for one in begun:
-                self._fail(one.change, error)
+                self.log.fail(one.change, error)
             return []
         for one in begun:
-            self._tell(one.change, Step.STARTED, one.launch.ref)
+            self.log.tell(one.change, Step.STARTED, one.launch.ref)
         return groups
 
     def _check_held(self, begun: Sequence[BegunLaunch]) -> None:
@@ -461,7 +402,7 @@ class _Walk:
     def _fail_launch(self, one: BegunLaunch, error: SgpuError) -> None:
         if isinstance(error, BackendError) and error.asked_wrong:
             error = with_place(error, one.change)
-        self._fail(one.change, error, one.launch.ref)
+        self.log.fail(one.change, error, one.launch.ref)
 
     def _end(
         self, one: BegunLaunch, reference: str | None
@@ -475,7 +416,8 @@ class _Walk:
         end = IntentEnd(intent=intent, resource=resource, attempt=attempt)
         try:
             if change.action is Action.REPLACE:
-                self._stop(change)  # now that the new attempt is there, waiting for the old to end
+                # Now that the new attempt is there, waiting for the old one to end.
+                self.changes.stop(change)
         except BackendError:
             raise  # the old attempt goes on: nothing about what is recorded
         except SgpuError as error:  # the next apply stops the old attempt, as the intent is open
@@ -494,67 +436,22 @@ class _Walk:
     def _leave_open(self, ended: Sequence[tuple[BegunLaunch, IntentEnd]], error: SgpuError) -> None:
         """What was launched counts, unless somebody else may have dropped its intent."""
         if error.code not in LOST:
-            self.unrecorded.append(unrecorded(error))
+            self.log.unrecorded.append(unrecorded(error))
             self._tell_launched(ended)
             return
         for one, end in ended:
             if end.attempt is None:
-                self.unrecorded.append(unrecorded(error))
+                self.log.unrecorded.append(unrecorded(error))
             else:
                 record = replace(one.launch, reference=end.attempt.reference)
                 place = self.backends(record.backend).launcher.place_words(record)
-                self._fail(one.change, never_recorded(end.attempt, place, error), record.ref)
+                self.log.fail(one.change, never_recorded(end.attempt, place, error), record.ref)
 
     def _tell_launched(self, ended: Sequence[tuple[BegunLaunch, IntentEnd]]) -> None:
         refs = [(one.change, end.attempt.ref) for one, end in ended if end.attempt is not None]
-        self.launched += [ref for _, ref in refs]
+        self.log.launched += [ref for _, ref in refs]
         for change, ref in refs:
-            self._tell(change, Step.LAUNCHED, ref, waits=waits_itself(change))
-
-    def _fail(self, change: Change, error: SgpuError, ref: AttemptRef | None = None) -> None:
-        self.failed.append((change.address, error))
-        self._tell(change, Step.FAILED, ref, error.message)
-
-    def _stop(self, change: Change) -> None:
-        for number in change.launch.stop if change.launch else ():
-            ref = AttemptRef(change.address, number)
-            if ref in self.stopping:
-                continue
-            if record := self.launches.get(ref):
-                self.writer.check_held()
-                with naming_way_out(record):
-                    self.backends(record.backend).launcher.cancel(record)
-            self.stopping.append(ref)
-            self._tell(change, Step.STOPPED, ref)
-
-    def _record(self, change: Change, *, gone: bool = False) -> None:
-        recorded = self.state.resources.get(change.address)
-        if change.action is Action.UPDATE:
-            resource = resource_of(change, last=recorded.last if recorded else None)
-        elif recorded is not None:
-            resource = recorded
-        else:
-            return
-        self.writer.record_resource(replace(resource, gone=gone))
-
-    def _tell(
-        self,
-        change: Change,
-        step: Step,
-        attempt: AttemptRef | None = None,
-        message: str = "",
-        *,
-        waits: bool = False,
-    ) -> None:
-        self.sink(
-            ApplyEvent(
-                step=step,
-                address=change.address,
-                attempt=attempt,
-                message=message,
-                waits_for=change.waits_for if waits else (),
-            )
-        )
+            self.log.tell(change, Step.LAUNCHED, ref, waits=waits_itself(change))
 
 
 def _touched(
@@ -579,9 +476,3 @@ def _is_joined(change: Change) -> bool:
 
 def _launch_order(change: Change) -> tuple[str, tuple[int, ...], str]:
     return cell_order(change.address, change.launch.inputs.cell if change.launch else None)
-
-
-def _attempt_number(change: Change) -> int:
-    if change.attempt is not None:
-        return change.attempt
-    return change.prior.attempt if change.prior else 0
