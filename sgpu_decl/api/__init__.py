@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sgpu_decl.api.environment_calls import base_requirements
     from sgpu_decl.api.session import Session
+    from sgpu_decl.applying.apply_result import Applied
     from sgpu_decl.applying.plan_file import load_plan, refuse_taken
     from sgpu_decl.applying.prepared import Prepared
+    from sgpu_decl.applying.rollout_events import RolloutEvents
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.doctor.profile_file import load_profile
     from sgpu_decl.environments.package_lists.package_diff import difference
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.state_store import Patience
 
 __all__ = [
+    "Applied",
     "Location",
     "Patience",
     "PlanOptions",
     "PlatformChecks",
     "Prepared",
+    "RolloutEvents",
     "Session",
     "base_requirements",
     "current_folder",
@@ -43,11 +47,13 @@ __all__ = [
 
 if not TYPE_CHECKING:
     _MODULES = {
+        "Applied": "applying.apply_result",
         "Location": "facts.location",
         "Patience": "storing.state_store",
         "PlanOptions": "model.plan_options",
         "PlatformChecks": "backends.platform_checks",
         "Prepared": "applying.prepared",
+        "RolloutEvents": "applying.rollout_events",
         "Session": "api.session",
         "base_requirements": "api.environment_calls",
         "current_folder": "facts.location",

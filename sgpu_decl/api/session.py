@@ -23,6 +23,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience
 if TYPE_CHECKING:
     from sgpu_decl.applying.apply_result import Applied
     from sgpu_decl.applying.prepared import Prepared
+    from sgpu_decl.applying.rollout_events import RolloutEvents
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.doctor.project_doctor import ProjectDoctor
     from sgpu_decl.facts.checkout import Checkout
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from sgpu_decl.planning.project_graph import ProjectGraph
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
+
+_OF_CALLS = Patience(seconds=60.0)
 
 
 class Session:
@@ -112,7 +115,7 @@ class Session:
         Raises:
             NotFound: the project folder, or the current one, does not exist.
         """
-        return cls(Project(location, declared=declared, call_path=path))
+        return cls(Project(location, patience=_OF_CALLS, declared=declared, call_path=path))
 
     @classmethod
     def for_text(cls, text: str, location: Location, patience: Patience = AT_ONCE) -> "Session":
@@ -402,7 +405,6 @@ class Session:
             SgpuError: the plan has error checks.
         """
         from sgpu_decl.applying.apply import apply
-        from sgpu_decl.applying.launch_records import launch_of
 
         _check_prepared(prepared)
         applied = apply(
@@ -415,10 +417,48 @@ class Session:
             reviewed=reviewed,
             progress=progress,
         )
+        self._remember(prepared, applied)
+        return applied
+
+    def roll_out(
+        self,
+        source: "PlanOptions | Prepared",
+        events: "RolloutEvents",
+        *,
+        parallelism: int = 8,
+        reviewed: bool = False,
+        call: "Call | None" = None,
+    ) -> "tuple[Prepared, Applied]":
+        """Plan, approve, stage and apply, as `sgpu apply` does. If somebody else changes the state
+        before the plan is applied, it is made again.
+
+        Args:
+            source: what to plan, or a saved plan.
+            events: is told what happens. Whoever does not approve a plan raises an error.
+            parallelism: how many launches overlap.
+            reviewed: go on only if open proposals show all that the plan does.
+            call: the function that the one run of the plan calls.
+
+        Returns:
+            The plan that was applied, and what that did.
+
+        Raises:
+            SgpuError: as `plan`, `stage` and `apply` do.
+        """
+        from sgpu_decl.applying.rollout import roll_out
+
+        prepared, applied = roll_out(
+            self._project, source, events, parallelism=parallelism, reviewed=reviewed, call=call
+        )
+        self._remember(prepared, applied)
+        return prepared, applied
+
+    def _remember(self, prepared: "Prepared", applied: "Applied") -> None:
+        from sgpu_decl.applying.launch_records import launch_of
+
         plan = prepared.plan
         records = (launch_of(plan, change) for change in plan.changes if change.launches)
         self.runs.remember(record for record in records if record.ref in applied.launched)
-        return applied
 
     def record_ended(self) -> "tuple[Diagnostic, ...]":
         """Record the attempts that have ended since the last call, and return findings. If another

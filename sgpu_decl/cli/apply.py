@@ -3,7 +3,6 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +16,7 @@ from sgpu_decl.cli.file_options import (
     words_argument,
 )
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, rank_option, read_ranks
-from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.model.plan_options import PlanOptions
-
-if TYPE_CHECKING:
-    from sgpu_decl.api import Prepared
 
 __all__ = ["command"]
 
@@ -95,10 +90,6 @@ def command(
             session, saved = source.saved(Path(file))
             return carry_out(session, saved, settings=settings, out=sys.stdout, events=stream)
 
-    def make_plan() -> "Prepared":
-        with open_progress() as progress:
-            return session.plan(selection, progress=progress, for_apply=True)
-
     with event_file(events) as stream:
         session = source.session(file)
-        return carry_out(session, make_plan, settings=settings, out=sys.stdout, events=stream)
+        return carry_out(session, selection, settings=settings, out=sys.stdout, events=stream)

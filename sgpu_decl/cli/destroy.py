@@ -57,4 +57,4 @@ def command(
         question="destroy all of this?",
         unattended="if that is what you want, give `-y`",
     )
-    return carry_out(session, lambda: session.plan(options), settings=settings, out=sys.stdout)
+    return carry_out(session, options, settings=settings, out=sys.stdout)

@@ -7,7 +7,6 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -23,13 +22,9 @@ from sgpu_decl.cli.options import (
     read_ranks,
     whole,
 )
-from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import note
 from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan_options import PlanOptions
-
-if TYPE_CHECKING:
-    from sgpu_decl.api import Prepared
 
 __all__ = ["command"]
 
@@ -121,15 +116,11 @@ def command(
     )  # fmt: skip
     selection = PlanOptions(rerun=(run_name,), on_active=on_active, removes=False)
 
-    def make_plan() -> "Prepared":
-        with open_progress() as progress:
-            return session.plan(selection, progress=progress, for_apply=True)
-
     def write() -> None:
         if save is not None:
             _write(Path(save), text)
 
-    return carry_out(session, make_plan, settings=settings, out=sys.stdout, on_approval=write)
+    return carry_out(session, selection, settings=settings, out=sys.stdout, on_approval=write)
 
 
 def _declares_environment(path: str) -> bool:

@@ -2,26 +2,25 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import FrameType
 
-from sgpu_decl.errors import Locked, StalePlan
+from sgpu_decl.api import Applied, PlanOptions, Prepared, RolloutEvents
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.errors import StalePlan, StateMoved
 from sgpu_decl.functions.call_follower import Phases, follow, say, stopped_by_interrupt, tell_plan
 from sgpu_decl.functions.call_limit import await_room
 from sgpu_decl.functions.call_refusals import refuse_plan
 from sgpu_decl.functions.call_results import result_or_raise
 from sgpu_decl.functions.call_settings import Settings
-from sgpu_decl.functions.prepared_call import PreparedCall, prepare
+from sgpu_decl.functions.prepared_call import PreparedCall, prepare, with_size_of_packages
 from sgpu_decl.functions.running_call import DistributedFunctionCall, announce
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.step_progress import Progress, Quiet
 
 __all__ = ["launch", "run"]
-
-PATIENCE = 60.0  # seconds that others may change the state under us
 
 
 def run(
@@ -49,61 +48,63 @@ def run(
         return result_or_raise(session, view)
 
 
-def launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
+def launch(call: PreparedCall, launched: list[AttemptRef]) -> Plan:
     """Plan, and launch; returns the plan once the ranks are on their way.
-
-    If other calls made the plan stale meanwhile, it plans again.
 
     Args:
         launched: gets the attempt, before an interrupt can come.
     """
-    session = prepared.session
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        planned = prepared.plan()
-        plan = session.with_complete_hints(planned.plan)
-        error = refuse_plan(plan, prepared.origin, prepared.settings.parameters)
+    events = _CallEvents(call, launched)
+    prepared, applied = call.session.roll_out(PlanOptions(), events, call=call.call)
+    if applied.failed:
+        raise applied.failed[0][1]
+    return with_size_of_packages(prepared.plan)
+
+
+class _CallEvents(RolloutEvents):
+    """Prints phases and warnings. An interrupt during a launch comes after it."""
+
+    def __init__(self, call: PreparedCall, launched: list[AttemptRef]) -> None:
+        self._call, self._launched = call, launched
+        self._interrupted = False
+
+    def planned(self, prepared: Prepared, *, same: bool) -> None:  # noqa: ARG002  all are refused alike
+        call = self._call
+        plan = call.session.with_complete_hints(prepared.plan)
+        error = refuse_plan(plan, call.origin, call.settings.parameters)
         if error is not None:
             raise error
-        if await_room(session, plan, prepared.call.limit):
-            deadline = time.monotonic() + PATIENCE
-            continue
-        staged, noticed = session.stage(planned, progress=Phases())
-        for finding in noticed:
+        if await_room(call.session, plan, call.call.limit):
+            raise StateMoved("other calls have ended since this plan")
+
+    def staging(self) -> AbstractContextManager[Progress]:
+        return nullcontext(Phases())
+
+    def noticed(self, findings: tuple[Diagnostic, ...]) -> None:
+        for finding in findings:
             say(f"{finding.severity}: {finding.summary}")
+
+    @contextmanager
+    def launching(self) -> Iterator[Progress]:
+        if threading.current_thread() is not threading.main_thread():
+            yield Quiet()  # interrupts go to the main thread
+            return
+        before = signal.signal(signal.SIGINT, self._note)
         try:
-            with _interrupts_later() as interrupted:
-                call = replace(prepared.call, keep_warm=staged.keep_warm)
-                applied = session.apply(staged, call=call)
-                launched += applied.launched
-        except (StalePlan, Locked):
-            if interrupted():
-                raise KeyboardInterrupt from None
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-            continue
-        if applied.failed:
-            raise applied.failed[0][1]
-        if interrupted():
+            yield Quiet()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self.waiting()
+
+    def waiting(self) -> None:
+        if self._interrupted:
             raise KeyboardInterrupt
-        return plan
 
+    def moved(self, why: StalePlan) -> None:  # noqa: ARG002  calls do not tell it
+        self.waiting()
 
-@contextmanager
-def _interrupts_later() -> Iterator[Callable[[], bool]]:
-    """Delay interrupts during a launch; the value says whether one came."""
-    interrupted = False
+    def applied(self, applied: Applied) -> None:
+        self._launched += applied.launched
 
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's signature
-        nonlocal interrupted
-        interrupted = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False  # interrupts go to the main thread
-        return
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  the signal module's signature
+        self._interrupted = True

@@ -166,7 +166,7 @@ class DistributedFunction(Generic[P, R]):
         """
         from sgpu_decl.functions.prepared_call import prepare
 
-        return CallPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
+        return CallPlan.of(prepare(self._func, self._settings, args, kwargs).plan())
 
     def with_overrides(self, **values: Unpack[Parameters]) -> "DistributedFunction[P, R]":
         """The same function with other settings: what its decorator takes.

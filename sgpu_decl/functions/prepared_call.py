@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sgpu_decl.api import Prepared, Session
+from sgpu_decl.api import Session
 from sgpu_decl.config.call_config import CAPTURED
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.arguments import readable_arguments
@@ -25,7 +25,7 @@ from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.terminal import size
 
-__all__ = ["PreparedCall", "prepare"]
+__all__ = ["PreparedCall", "prepare", "with_size_of_packages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,13 @@ class PreparedCall:
     session: Session
     call: Call
 
-    def plan(self) -> Prepared:
+    def plan(self) -> Plan:
         """What a launch would do.
 
         Raises:
             InvalidInput: something stands in its way.
         """
-        prepared = self.session.plan(for_apply=True)
-        return replace(prepared, plan=_with_size_of_packages(prepared.plan))
+        return with_size_of_packages(self.session.plan(for_apply=True).plan)
 
 
 def prepare(
@@ -79,7 +78,7 @@ def prepare(
     return PreparedCall(origin=origin, settings=settings, session=session, call=call)
 
 
-def _with_size_of_packages(plan: Plan) -> Plan:
+def with_size_of_packages(plan: Plan) -> Plan:
     """Add the size of the snapshot to the check that announces it."""
     for change in plan.changes:
         env = change.environment if change.kind is Kind.ENVIRONMENT else None

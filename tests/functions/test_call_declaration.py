@@ -44,7 +44,7 @@ def test_calls_are_kept_warm_by_default_in_notebooks_alone(
     def train() -> None: ...
 
     def seconds() -> float:
-        return prepare(train.func, train._settings, (), {}).plan().keep_warm
+        return prepare(train.func, train._settings, (), {}).session.plan().keep_warm
 
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     assert seconds() == 0

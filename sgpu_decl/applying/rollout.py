@@ -1,0 +1,77 @@
+"""The loop from a plan to launched runs, for commands and for functions that are called."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl.applying.apply import apply, stage
+from sgpu_decl.applying.apply_result import Applied
+from sgpu_decl.applying.preparation import prepare
+from sgpu_decl.applying.prepared import Prepared
+from sgpu_decl.applying.rollout_events import RolloutEvents
+from sgpu_decl.errors import StalePlan, StateMoved
+from sgpu_decl.model.plan_options import PlanOptions
+
+if TYPE_CHECKING:
+    from sgpu_decl.facts.project import Project
+    from sgpu_decl.model.call import Call
+    from sgpu_decl.model.jsonable import Json
+
+__all__ = ["roll_out"]
+
+
+def roll_out(
+    project: "Project",
+    source: PlanOptions | Prepared,
+    events: RolloutEvents,
+    *,
+    parallelism: int,
+    reviewed: bool,
+    call: "Call | None",
+) -> tuple[Prepared, Applied]:
+    """Plan, stage and apply; see `Session.roll_out`."""
+    prepared, before = _planned(project, source, events), None
+    while True:
+        try:
+            events.planned(prepared, same=before is not None and _same(before, prepared))
+            with events.staging() as progress:
+                staged, findings = stage(project, prepared, progress)
+            events.noticed(findings)
+            with events.launching() as progress:
+                applied = apply(
+                    project,
+                    staged,
+                    sink=events.changed,
+                    parallelism=parallelism,
+                    call=call and replace(call, keep_warm=staged.keep_warm),
+                    on_wait=events.waiting,
+                    reviewed=reviewed,
+                    progress=progress,
+                )
+                events.applied(applied)
+            events.noticed(applied.unrecorded)
+            return prepared, applied
+        except StalePlan as stale:
+            # Two plans that were made in the same millisecond are the same plan.
+            twin = stale.code == "plan_applied"
+            if isinstance(source, Prepared) or not (twin or isinstance(stale, StateMoved)):
+                raise
+            events.moved(stale)
+        before, prepared = prepared, _planned(project, source, events)
+
+
+def _planned(project: "Project", source: PlanOptions | Prepared, events: RolloutEvents) -> Prepared:
+    if isinstance(source, Prepared):
+        return source
+    project.guarded = False  # what is planned is about to be launched
+    with events.planning() as progress:
+        return prepare(project, source, progress=progress, for_apply=True)
+
+
+def _same(one: Prepared, other: Prepared) -> bool:
+    """Whether two plans make the same changes, maybe of different states."""
+
+    def compared(prepared: Prepared) -> "dict[str, Json]":
+        ignored = ("created_at", "lineage", "serial", "git")
+        return {key: value for key, value in prepared.to_json().items() if key not in ignored}
+
+    return compared(one) == compared(other)
