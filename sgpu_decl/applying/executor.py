@@ -360,7 +360,12 @@ class _Walk:
     def _decided(self, change: Change, launcher: Launcher) -> BegunLaunch:
         launch = launch_of(self.plan, change)
         # With the intent: whoever settles it must know where to look, and whose it is.
-        launch = replace(launch, reference=launcher.provisional_reference(launch))
+        function = self.call.name if self.call is not None else None
+        launch = replace(
+            launch,
+            reference=launcher.provisional_reference(launch),
+            provenance=replace(launch.provenance, function=function),
+        )
         intent = Intent(
             token=launch.token,
             address=change.address,

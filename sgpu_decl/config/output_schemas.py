@@ -114,6 +114,7 @@ _NOTES: Mapping[type, Mapping[str, str | Schema]] = {
         "reason": "Why it was launched: the `reason` of its plan.",
         "commit": "The git commit that it was launched from.",
         "dirty": "Whether a tracked file differed from the commit.",
+        "function": "Of a call: the name of the function.",
     },
 }
 

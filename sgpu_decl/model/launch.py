@@ -3,7 +3,7 @@
 from dataclasses import field
 from pathlib import Path
 
-from sgpu_decl.frozen_dataclass import FLAT, dataclass, written_as
+from sgpu_decl.frozen_dataclass import FLAT, SOMETIMES, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.canonical_spec import Spec
@@ -40,12 +40,13 @@ class LaunchInputs:
 class Provenance:
     """Why a launch was decided, and from which files. `reason` is that of the plan; it is text,
     since another version may know other reasons. `commit` is what was checked out, and `dirty` says
-    whether a tracked file differed from it. What is not known is None: launches of an older sgpu
-    have none of it."""
+    whether a tracked file differed from it. `function` is what was called, by its name, where the
+    launch is a call. What is not known is None: launches of an older sgpu have none of it."""
 
     reason: str | None = None
     commit: str | None = None
     dirty: bool | None = None
+    function: str | None = field(default=None, metadata=SOMETIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

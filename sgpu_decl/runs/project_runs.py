@@ -200,7 +200,7 @@ class ProjectRuns:
     def active_calls(self, backend: str) -> int:
         """How many calls of functions are active on a backend, as far as this project knows."""
         active = [item for item in self._believed().active if item.backend == backend]
-        calls = [attempt.ref for attempt in active if _is_call(attempt.inputs.spec.fields)]
+        calls = [attempt.ref for attempt in active if attempt.provenance.function is not None]
         return sum(status.state.active for status in self._statuses(calls).values())
 
     def current(self) -> tuple[AttemptRef, ...]:
@@ -783,8 +783,3 @@ def _not_gone(
             hint=f"one of those is found by its name, such as `{min(matches).label}`",
         )
     return live or matches
-
-
-def _is_call(spec: Mapping[str, Json]) -> bool:
-    """Whether a spec is that of a call of a function."""
-    return spec.get("until") == "always" and spec.get("on_active") == "parallel"

@@ -440,6 +440,13 @@ def test_arguments_that_look_like_fields_are_none(hello: Shell) -> None:
     assert "(`until: always`)" in hello.here("plan").out
 
 
+def test_a_run_is_no_call_whatever_its_fields_are(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", SLEEPING + "until: always\non_active: parallel\n")
+    assert sgpu.here("apply", "-y", "--detach").code == 0
+    assert Session.open(Location(project=sgpu.folder)).runs.active_calls("local") == 0
+    assert sgpu.here("cancel", "sleepy").code == 0
+
+
 def test_a_rank_that_is_not_there_is_an_error(sgpu: Shell) -> None:
     sgpu.write("run.yaml", COMMAND_RUN.replace("hello", "few"))
     assert sgpu.here("apply", "-y").code == 0

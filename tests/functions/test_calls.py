@@ -13,6 +13,7 @@ import pytest
 
 from sgpu_decl import distributed, runtime
 from sgpu_decl.agent.system.processes import send_signal
+from sgpu_decl.api import Location, Session
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions.call_results import Results
 from sgpu_decl.functions.running_call import DistributedFunctionCall
@@ -305,6 +306,10 @@ def test_remote_calls_beyond_the_limit_wait_and_say_so(
         return 2
 
     call = first.distributed()
+    counted = Session.open(Location(project=project)).runs
+    assert counted.active_calls("local") == 1
+    shown = json.loads(sgpu(project, "show", "first", "-o", "json").out)
+    assert shown["data"]["history"][0]["function"] == "first"
     done: list[object] = []
     waiting = threading.Thread(target=lambda: done.append(second.distributed()))
     waiting.start()

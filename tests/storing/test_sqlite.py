@@ -206,6 +206,7 @@ provenances = st.builds(
     reason=st.none() | text,
     commit=st.none() | text,
     dirty=st.none() | st.booleans(),
+    function=st.none() | text,
 )
 attempts = st.builds(
     Attempt,

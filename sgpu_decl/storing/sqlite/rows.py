@@ -29,6 +29,7 @@ LAUNCH_COLUMNS = {
     "reason": "TEXT",
     "git_commit": "TEXT",  # `commit` is a word of SQL
     "git_dirty": "TEXT",
+    "function": "TEXT",
 }
 _IDENTITY = ("address", "number", "token", "backend", "state")
 _OBSERVED = ("created_at", "started_at", "ended_at", "exit_code", "failure", "plan_id")
@@ -62,6 +63,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         attempt.provenance.reason,
         attempt.provenance.commit,
         None if attempt.provenance.dirty is None else json.dumps(attempt.provenance.dirty),
+        attempt.provenance.function,
         to_text(attempt.created_at),
         to_text(attempt.started_at),
         to_text(attempt.ended_at),
@@ -74,7 +76,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
 def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
     """`address` saves reading it again where the caller has it already."""
     where, number, token, backend, state = row[:_BEFORE]
-    reference, formerly, reason, commit, dirty, *observed = row[_AFTER:]
+    reference, formerly, reason, commit, dirty, function, *observed = row[_AFTER:]
     created_at, started_at, ended_at, exit_code, failure, plan_id = observed
     return Attempt(
         ref=AttemptRef(address or Address.parse(_text(where)), _number(number)),
@@ -94,6 +96,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
             reason=_maybe(reason),
             commit=_maybe(commit),
             dirty=None if dirty is None else _text(dirty) == "true",
+            function=_maybe(function),
         ),
     )
 
