@@ -6,7 +6,6 @@ for anything, so whoever follows the attempt, or looks at it, writes name, param
 they are on this machine (evidence: D2).
 """
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -96,7 +95,7 @@ def mlflow_metadata(launching: "LaunchRequest") -> dict[str, Json]:
     )
     return {
         "run_name": (launching.config.mlflow.run_name or str(launching.ref))[:KEY_LIMIT],
-        "params": _pairs(parameters(json.loads(launching.inputs.spec), launching.ref.address.key)),
+        "params": _pairs(parameters(launching.inputs.spec.fields, launching.ref.address.key)),
         "tags": _pairs(tags),
     }
 

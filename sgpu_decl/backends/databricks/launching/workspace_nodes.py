@@ -162,7 +162,7 @@ def render_training_config(launching: "LaunchRequest") -> str:
         BackendError: tasks cannot choose the base environment.
     """
     config, inputs = launching.config, launching.inputs
-    spec = json.loads(inputs.spec)
+    spec = inputs.spec.fields
     machines = machines_of(config)
     fields: dict[str, Json] = {
         "experiment_name": config.mlflow.experiment or config.name,
