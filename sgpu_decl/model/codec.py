@@ -127,6 +127,7 @@ _SCALARS: Mapping[object, Schema] = types.MappingProxyType(
         float: {"type": "number"},
         datetime: {"type": "string", "format": "date-time", "description": "RFC 3339, UTC."},
         Address: {"type": "string"},
+        Spec: {"type": "string"},
         Json: {},
     }
 )
@@ -156,7 +157,9 @@ def schema_of(hint: Any, notes: Mapping[type, Mapping[str, str | Schema]]) -> Sc
     sometimes = set()
     for one in fields(hint):
         if one.metadata == FLAT:
-            keys = schema_of(one.type, notes)["properties"] | keys
+            inside = schema_of(one.type, notes)
+            keys = inside["properties"] | keys
+            sometimes |= inside["properties"].keys() - inside["required"]
         elif one.metadata not in (UNWRITTEN, PRIVATE):
             keys.setdefault(key_of(one), schema_of(one.type, notes))
             sometimes |= {key_of(one)} if one.metadata == SOMETIMES else set()
