@@ -9,7 +9,7 @@ unless an older 1.x did.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import NoReturn, cast
 
@@ -29,9 +29,9 @@ from sgpu_decl.model.plan import (
     Change,
     EnvironmentChange,
     FieldChange,
-    PackageChange,
     Plan,
 )
+from sgpu_decl.planning.package_changes import PackageSides
 
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
 _SEAL = "seal"  # of plans that were saved while there were sealed ones
@@ -158,19 +158,6 @@ class _SavedOfChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Named:
-    name: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Packages:
-    added: tuple[_Named, ...]
-    removed: tuple[_Named, ...]
-    changed: tuple[PackageChange, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _SavedOfPlan:
     package_lists: tuple[str, ...]
 
@@ -209,21 +196,7 @@ def _field(field: FieldChange) -> Json:
 
 def _environment(environment: EnvironmentChange) -> Json:
     written = cast("dict[str, Json]", to_json(environment))
-    return {**written, **packages_to_json(environment.packages)}
-
-
-def packages_to_json(packages: Iterable[PackageChange]) -> dict[str, Json]:
-    """Return what was `added`, `removed` and `changed`."""
-    added, removed, changed = [], [], []
-    for package in packages:
-        if package.before is None:
-            added.append(_Named(name=package.name, version=str(package.after)))
-        elif package.after is None:
-            removed.append(_Named(name=package.name, version=package.before))
-        else:
-            changed.append(package)
-    sides = _Packages(added=tuple(added), removed=tuple(removed), changed=tuple(changed))
-    return cast("dict[str, Json]", to_json(sides))
+    return {**written, **PackageSides.of(environment.packages).to_json()}
 
 
 def _saved_plan(value: object) -> Plan:
@@ -353,14 +326,5 @@ def _is_spec(spec: Spec, change: Change) -> bool:
 
 
 def _read_environment(saved: JsonObject) -> EnvironmentChange:
-    packages = saved.part(_Packages)
-    entries = [
-        PackageChange(name=item.name, before=None, after=item.version) for item in packages.added
-    ]
-    entries += [
-        PackageChange(name=item.name, before=item.version, after=None) for item in packages.removed
-    ]
-    entries += packages.changed
-    return replace(
-        saved.part(EnvironmentChange), packages=tuple(sorted(entries, key=lambda item: item.name))
-    )
+    packages = saved.part(PackageSides).changes
+    return replace(saved.part(EnvironmentChange), packages=packages)

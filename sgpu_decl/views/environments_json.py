@@ -6,7 +6,7 @@ from sgpu_decl.environments.package_lists.package_diff import Difference
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.known_environment import Base, Environment
-from sgpu_decl.planning.plan_json import packages_to_json
+from sgpu_decl.planning.package_changes import PackageSides
 
 __all__ = ["base_to_json", "difference_to_json", "environment_to_json"]
 
@@ -40,7 +40,7 @@ def difference_to_json(difference: Difference) -> dict[str, Json]:
     """The packages in the form that a plan's `environment` has."""
     return {
         **cast("dict[str, Json]", to_json(difference)),
-        **packages_to_json(difference.packages),
+        **PackageSides.of(difference.packages).to_json(),
     }
 
 
