@@ -24,6 +24,7 @@ from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 from tests.environments.declared.conftest import Declared
+from tests.support import PATIENCE
 
 BUILDS = """
 import json, os, sys
@@ -104,11 +105,15 @@ def start(
     return call
 
 
-def _is_waited_for(path: Path) -> bool:
-    """Whether somebody waits for the lock on a file, as the kernel tells."""
-    inode = f":{os.stat(path).st_ino} "
-    with open("/proc/locks") as locks:
-        return any("->" in line and inode in line for line in locks)
+class _Noticing:
+    """A progress that notices when another build is waited for."""
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        if phase == "queueing":
+            self.waits.set()
 
 
 def test_of_two_at_once_one_builds(
@@ -140,12 +145,11 @@ def test_what_a_killed_build_started_is_waited_for(
     process.kill()
     process.wait()
     assert find_build(lock, store) is None
-    (held,) = (store.objects.parent / "building").glob("*.lock")
     made = []
-    thread = threading.Thread(target=lambda: made.append(make(lock)))
+    progress = _Noticing()
+    thread = threading.Thread(target=lambda: made.append(make(lock, progress)))
     thread.start()
-    while not _is_waited_for(held):
-        assert thread.is_alive()
+    assert progress.waits.wait(PATIENCE)
     fifo.write_text("go on\n")
     thread.join()
     assert made[0].manifest.packages == (("alpha", "1.1"), ("beta", "1.0"))
