@@ -4,8 +4,6 @@ the command line."""
 import gc
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run one command; return the exit code."""

@@ -10,15 +10,6 @@ from pathlib import Path
 
 from sgpu_decl.agent.system.safe_files import private_folder
 
-__all__ = [
-    "LEFT_AFTER",
-    "delete_left",
-    "sync_folder",
-    "wait_for_lock",
-    "write_atomic",
-    "write_cache",
-]
-
 LEFT_AFTER = timedelta(hours=1)
 """The age from which on a file that is needed for a moment is that of a process that was killed."""
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from types import TracebackType
 
-__all__ = ["caller_traceback", "without_own_frames"]
-
 
 def caller_traceback(trace: TracebackType | None) -> TracebackType | None:
     """The traceback of an error that we raise, up to the line that called us."""

@@ -5,15 +5,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = [
-    "control_groups",
-    "memory_limit",
-    "number_in",
-    "processor_quota",
-    "read_file",
-    "usable_processors",
-]
-
 _UNLIMITED_V1 = 1 << 62  # v1 writes the largest multiple of a page for no limit
 
 

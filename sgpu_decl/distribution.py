@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
 
-__all__ = ["EXTRAS", "FORMER_NAME", "NAME", "SOURCE", "extra_command", "pip_command"]
-
 NAME = "sgpu-decl"
 FORMER_NAME = "sgpu"  # of installations that are older than `NAME`
 SOURCE = "."  # what pip installs sgpu from: its checkout. `NAME`, once an index has it

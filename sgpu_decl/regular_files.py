@@ -9,17 +9,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = [
-    "NotRegular",
-    "is_below",
-    "leads_out",
-    "open_regular",
-    "read_head",
-    "read_regular",
-    "special_kind",
-    "trusted_path",
-]
-
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),

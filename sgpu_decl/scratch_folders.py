@@ -14,8 +14,6 @@ from typing import Literal, get_args
 
 from sgpu_decl.agent.system.locks import try_lock
 
-__all__ = ["delete_left_scratch", "scratch_folder"]
-
 Kind = Literal[
     "base", "checkpoint", "code", "doctor", "emulator", "launch", "modules", "packs",
     "requirements", "sync", "upload",

@@ -5,8 +5,6 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["shipped_folder"]
-
 
 @cache
 def shipped_folder(kind: Literal["schemas", "templates", "examples/gitops"]) -> Path:

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-__all__ = ["FULL", "advice", "error_text", "path_in_errors"]
-
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The disk is full, or the user's quota."""
 

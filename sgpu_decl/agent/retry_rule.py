@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = [
-    "BLAME",
-    "CANCELLED",
-    "CAUSES",
-    "NOT_COVERED",
-    "SUCCEEDED",
-    "USED_UP",
-    "USELESS",
-    "is_of_nodes",
-    "new_nodes",
-    "pause_before",
-    "starts_left",
-    "why_ended",
-]
-
 CAUSES = {
     "exception": ("error", True, True),
     "exit_code": ("error", True, True),

@@ -21,8 +21,6 @@ from sgpu_decl.staging.selection import SCHEMA_ID
 from sgpu_decl.staging.syntax_trees import parse_source
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["FirstFiles", "project_name", "write_first_files", "write_new"]
-
 _HEAD = 200  # characters of a schema in which its id stands
 
 

@@ -8,8 +8,6 @@ from sgpu_decl.api.first_files import FirstFiles, project_name, write_new
 from sgpu_decl.rendering.first_file import yaml_text
 from sgpu_decl.shipped_files import shipped_folder
 
-__all__ = ["write_first_repository"]
-
 _ROOT = "sgpu.yml"
 _README = "README.md"
 _NAMED = "project: {name: gitops}"

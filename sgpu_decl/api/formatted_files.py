@@ -19,8 +19,6 @@ from sgpu_decl.staging.selection import is_sgpu_file, never_code
 from sgpu_decl.system_errors import advice, error_text
 from sgpu_decl.text.yaml_format import formatted
 
-__all__ = ["Formatted", "format_bytes", "format_files", "refused", "write_formatted"]
-
 _SUFFIXES = (".yml", ".yaml")
 
 

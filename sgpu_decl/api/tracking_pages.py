@@ -16,8 +16,6 @@ from sgpu_decl.tracking.tracker_launch import require_mlflow
 if TYPE_CHECKING:
     from sgpu_decl.api.session import Session
 
-__all__ = ["TrackingPages", "tracking_pages"]
-
 _HOST = "127.0.0.1"
 _TRIED = 20  # ports from the first one on
 _SSH_PORT = "22"

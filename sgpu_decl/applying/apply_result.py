@@ -10,8 +10,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Change
 
-__all__ = ["Applied", "ApplyLog", "Sink"]
-
 Sink = Callable[[ApplyEvent], None]
 
 

@@ -12,8 +12,6 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.storing.state_store import AT_ONCE
 
-__all__ = ["has_loose_ends", "record_ended", "record_seen"]
-
 
 def record_ended(project: Project) -> tuple[Diagnostic, ...]:
     """Record what has ended since the last look, and return what was noticed; left to the next

@@ -16,15 +16,6 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import State
 
-__all__ = [
-    "launch_held",
-    "launched_by_others",
-    "must_end",
-    "require_unmoved",
-    "stale",
-    "waits_itself",
-]
-
 
 def waits_itself(change: Change) -> bool:
     """Whether its launch waits for older attempts to end, which it can on its backend."""

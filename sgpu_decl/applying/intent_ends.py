@@ -7,8 +7,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.state import IntentEnd
 from sgpu_decl.storing.state_store import LOST, StateWriter
 
-__all__ = ["IntentEnds"]
-
 _NAMED = 20  # launches in one message
 
 

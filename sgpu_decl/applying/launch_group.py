@@ -13,15 +13,6 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import Intent
 
-__all__ = [
-    "BegunLaunch",
-    "GroupLaunch",
-    "LaunchGroup",
-    "joined_records",
-    "next_window",
-    "stage_and_launch",
-]
-
 GroupLaunch = Future[Sequence[str | None] | None]
 """The references of the launches of a group, once they are launched; None where it waits."""
 

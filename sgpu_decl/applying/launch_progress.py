@@ -5,8 +5,6 @@ import threading
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["LaunchProgress"]
-
 
 class LaunchProgress:
     """Adds up what launches report, each from a thread of its own, and reports that."""

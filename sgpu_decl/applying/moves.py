@@ -9,8 +9,6 @@ from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.storing.state_store import StateWriter
 
-__all__ = ["move_recorded", "move_renamed"]
-
 
 def move_recorded(
     writer: StateWriter, backends: Backends, source: Address, destination: Address

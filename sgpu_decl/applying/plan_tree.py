@@ -7,8 +7,6 @@ from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.staging.repository import git_text
 
-__all__ = ["check_tree"]
-
 _SHOWN = 5  # of the files that differ
 
 

@@ -29,8 +29,6 @@ from sgpu_decl.storing.user_name import user_name
 if TYPE_CHECKING:
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["check_reviewed", "propose"]
-
 _VERSION = 1
 _LARGEST = 256 << 20  # bytes of a proposal
 _GZIP = 31  # the format that `gunzip` reads

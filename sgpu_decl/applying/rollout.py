@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.jsonable import Json
 
-__all__ = ["roll_out"]
-
 
 def roll_out(
     project: "Project",

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sgpu_decl.errors import StalePlan
     from sgpu_decl.model.event import ApplyEvent
 
-__all__ = ["RolloutEvents"]
-
 
 class RolloutEvents:
     """What happens on the way. Whoever is told of it may raise to end it there."""

@@ -16,8 +16,6 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Action, Change, Reason
 from sgpu_decl.storing.state_store import StateWriter
 
-__all__ = ["StateChanges"]
-
 
 @dataclass(slots=True, kw_only=True)
 class StateChanges:

@@ -11,8 +11,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["AttemptLayout", "holds", "launched"]
-
 
 @dataclass(frozen=True, slots=True)
 class AttemptLayout:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.staging.code_store import CodeStore
 
-__all__ = ["BackendContext"]
-
 _T = TypeVar("_T")
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.model.target import Mode
 
-__all__ = ["AppliedJob", "JobBackend", "JobDescription", "ListedJob"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDescription:

@@ -16,16 +16,6 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no config
     from sgpu_decl.model.call import Call
     from sgpu_decl.staging.code_store import CodeStore
 
-__all__ = [
-    "NO_CONFIG",
-    "LaunchRequest",
-    "config_of",
-    "output_gone",
-    "require_code",
-    "unknown_config",
-    "upstream_elsewhere",
-]
-
 NO_CONFIG = "unknown_config"
 """The code of an error about an attempt whose config this sgpu cannot read."""
 

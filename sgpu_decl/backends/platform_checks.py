@@ -7,8 +7,6 @@ from typing import Protocol
 from sgpu_decl.model.doctor_finding import Finding
 from sgpu_decl.model.probe import ProbeCost, ProbeOptions
 
-__all__ = ["PlatformChecks"]
-
 
 class PlatformChecks(Protocol):
     """One workspace."""

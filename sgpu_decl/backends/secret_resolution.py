@@ -14,8 +14,6 @@ if TYPE_CHECKING:  # `sgpu show` has no findings
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["missing_secrets", "resolve_secrets"]
-
 _WHY: Mapping[int | None, str] = {
     errno.ENOENT: "does not exist",
     errno.EISDIR: "is a folder",

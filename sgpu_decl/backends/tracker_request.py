@@ -20,8 +20,6 @@ from sgpu_decl.tracking.tracking_request import TrackingRequest
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["require_uri", "store_of", "tracker_request", "uri_findings"]
-
 # MLflow's own variables hold where the run says nothing: exported, or in `env.variables`.
 _EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"
 _STORE = "MLFLOW_TRACKING_URI"

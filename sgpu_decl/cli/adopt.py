@@ -6,8 +6,6 @@ from sgpu_decl.cli.file_options import file_options
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
 from sgpu_decl.cli.terminal_output import answer, note
 
-__all__ = ["command"]
-
 
 @click.command("adopt")
 @click.argument("address", metavar="ADDRESS")

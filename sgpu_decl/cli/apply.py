@@ -18,8 +18,6 @@ from sgpu_decl.cli.file_options import (
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, rank_option, read_ranks
 from sgpu_decl.model.plan_options import PlanOptions
 
-__all__ = ["command"]
-
 
 @click.command("apply")
 @words_argument

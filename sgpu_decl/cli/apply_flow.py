@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["ApplySettings", "carry_out"]
-
-
 # The steps that end a change: a signal may stop the apply after one of them.
 _DONE = frozenset(
     {

@@ -7,8 +7,6 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.views.terminal import neutral
 
-__all__ = ["NotApproved", "approve", "confirm", "has_changes"]
-
 _CHANGING = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.DESTROY, Action.FORGET})
 
 

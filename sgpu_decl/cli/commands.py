@@ -13,23 +13,6 @@ from sgpu_decl.errors import Usage
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = [
-    "COMMANDS",
-    "DEV_COMMANDS",
-    "ENV_COMMANDS",
-    "EXAMPLES",
-    "GONE",
-    "GROUP_SYNONYMS",
-    "HELP_OPTIONS",
-    "MLFLOW_COMMANDS",
-    "STATE_COMMANDS",
-    "SUBCOMMANDS",
-    "SUBJECTS",
-    "SYNONYMS",
-    "LazyGroup",
-    "examples",
-]
-
 HELP_OPTIONS = ["-h", "--help"]
 
 COMMANDS: dict[str, tuple[str, str]] = {

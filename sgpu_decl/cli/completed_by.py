@@ -8,8 +8,6 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["completed_by"]
-
 Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 

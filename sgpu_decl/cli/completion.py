@@ -5,8 +5,6 @@ import click
 from sgpu_decl.cli.commands import HELP_OPTIONS
 from sgpu_decl.cli.terminal_output import show, show_exactly
 
-__all__ = ["command"]
-
 _SHELLS = ("bash", "zsh", "fish")
 
 

@@ -17,8 +17,6 @@ from sgpu_decl.shipped_files import shipped_folder
 if TYPE_CHECKING:
     from sgpu_decl.model.state import Resource
 
-__all__ = ["KINDS", "offered"]
-
 _WIDEST = 70
 _OF_FILE = (
     "project", "mode", "include", "state", "variables", "targets", "removed",

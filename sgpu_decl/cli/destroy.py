@@ -11,8 +11,6 @@ from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
 from sgpu_decl.cli.run_names import file_and_names
 from sgpu_decl.model.plan_options import PlanOptions
 
-__all__ = ["command"]
-
 
 @click.command("destroy")
 @click.argument(

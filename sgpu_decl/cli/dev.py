@@ -16,8 +16,6 @@ from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
 from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
-__all__ = ["command", "workspace_command"]
-
 command = LazyGroup(DEV_COMMANDS, "dev", "Run a local emulator of a Databricks workspace.")
 
 

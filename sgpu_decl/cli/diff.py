@@ -11,8 +11,6 @@ from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
 from sgpu_decl.views.attempt_diff_text import attempt_diff_json, attempt_diff_text
 
-__all__ = ["command"]
-
 
 @click.command("diff")
 @click.argument(

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.doctor_finding import Finding
 
-__all__ = ["command"]
-
 _profile_option = click.option(
     "--profile",
     metavar="FILE",

@@ -13,14 +13,6 @@ from sgpu_decl.cli.terminal_output import answer, show, takes_colour
 from sgpu_decl.views.environments_json import base_to_json, difference_to_json, environment_to_json
 from sgpu_decl.views.environments_text import bases_table, difference_text, environment_text
 
-__all__ = [
-    "bases_command",
-    "command",
-    "diff_command",
-    "requirements_command",
-    "show_command",
-]
-
 command = LazyGroup(ENV_COMMANDS, "env", "Show and compare Python environments.")
 
 

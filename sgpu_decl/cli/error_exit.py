@@ -19,8 +19,6 @@ from sgpu_decl.system_errors import advice, error_text
 if TYPE_CHECKING:
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
-__all__ = ["as_sgpu_error", "report", "show_error", "source_text", "wants_json"]
-
 _OF_FILES = ("--var", "--var-file", "--set")
 _SHOWN = (".yaml", ".yml", ".py")
 _LARGEST = 10 * 2**20  # bytes of a file that an excerpt is shown of

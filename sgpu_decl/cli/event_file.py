@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.event import ApplyEvent
     from sgpu_decl.model.jsonable import Json
 
-__all__ = ["NO_EVENTS", "EventFile", "event_file", "event_option"]
-
 _PATIENCE = 1000  # milliseconds for a reader of a pipe that is full
 
 event_option = click.option(

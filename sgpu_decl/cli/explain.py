@@ -10,8 +10,6 @@ from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
 from sgpu_decl.errors import NotFound
 
-__all__ = ["command"]
-
 _ROOTS = ("run", "project")
 _MOST = 3
 

@@ -10,8 +10,6 @@ from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.terminal import count, size
 
-__all__ = ["command"]
-
 
 @click.command("fetch")
 @click.argument(

@@ -14,17 +14,6 @@ from sgpu_decl.cli.options import Command, ProjectSource, project_option, target
 from sgpu_decl.cli.run_names import is_path
 from sgpu_decl.model.plan_options import PlanOptions
 
-__all__ = [
-    "ON_ACTIVE",
-    "file_argument",
-    "file_options",
-    "parallelism_option",
-    "selection_options",
-    "set_option",
-    "strict_option",
-    "words_argument",
-]
-
 ON_ACTIVE = ("error", "replace", "queue", "parallel")
 
 

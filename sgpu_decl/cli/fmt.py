@@ -13,8 +13,6 @@ from sgpu_decl.views.format_text import format_diff
 if TYPE_CHECKING:
     from sgpu_decl.api.formatted_files import Formatted
 
-__all__ = ["command"]
-
 _MOST = 11 << 20  # bytes that are read of standard input; more than any file may have
 
 

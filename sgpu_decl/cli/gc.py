@@ -28,8 +28,6 @@ from sgpu_decl.views.gc_text import (
 if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
 
-__all__ = ["command"]
-
 _BYTES = ("bytes", "code_bytes", "environment_bytes")
 
 

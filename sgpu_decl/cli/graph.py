@@ -10,8 +10,6 @@ from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, show
 from sgpu_decl.views import graph_text
 
-__all__ = ["command"]
-
 
 @click.command("graph")
 @file_argument

@@ -5,8 +5,6 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.terminal_output import show
 
-__all__ = ["command"]
-
 
 @click.command("help")
 @click.argument("path", nargs=-1, metavar="[COMMAND]...", shell_complete=completed_by("commands"))

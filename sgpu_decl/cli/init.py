@@ -9,8 +9,6 @@ from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
 
-__all__ = ["command"]
-
 
 @click.command("init")
 @click.argument("folder", default=".", metavar="[DIR]")

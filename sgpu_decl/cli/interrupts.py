@@ -11,8 +11,6 @@ from enum import StrEnum
 from types import FrameType
 from typing import Self
 
-__all__ = ["InterruptDecision", "Interrupts", "Signals"]
-
 PATIENCE = 5.0
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.followed_runs import progress
 
-__all__ = ["LiveScreen"]
-
 _REDRAW_SECONDS = 0.5  # elapsed times are drawn again after so long
 _BATCH_SECONDS = 0.1  # lines of a busy rank are drawn together
 

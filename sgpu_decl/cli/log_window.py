@@ -7,8 +7,6 @@ from dataclasses import replace
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["newest_lines", "written_since"]
-
 
 def written_since(
     items: Iterable[object], since_ns: int | None, untimed: set[str]

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
 
-__all__ = ["command"]
-
 
 @click.command("logs")
 @click.argument(

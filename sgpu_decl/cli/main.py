@@ -25,8 +25,6 @@ from sgpu_decl.cli.standard_streams import (
     stdout_write_error,
 )
 
-__all__ = ["main"]
-
 _HELP = """Plan and apply for multi-GPU runs.
 
 Write a run in YAML, look at the plan, apply it. `sgpu init` writes a first one."""

@@ -13,9 +13,6 @@ from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.terminal import count
 
-__all__ = ["command", "sync_command", "ui_command"]
-
-
 command = LazyGroup(MLFLOW_COMMANDS, "mlflow", "Look after the MLflow runs of attempts.")
 
 

@@ -12,16 +12,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
 
-__all__ = [
-    "complete",
-    "complete_error",
-    "complete_finding",
-    "complete_plan",
-    "forget",
-    "plan_object",
-    "remember",
-]
-
 _Finding = TypeVar("_Finding", bound="Diagnostic")
 _session: "ContextVar[Session | None]" = ContextVar("session", default=None)
 

@@ -21,23 +21,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.canonical_spec import Spec
     from sgpu_decl.model.known_environment import Environment
 
-__all__ = [
-    "ProjectSource",
-    "limit_option",
-    "lock_option",
-    "offline_option",
-    "output_option",
-    "project_option",
-    "project_options",
-    "rank_count",
-    "rank_option",
-    "read_duration",
-    "read_ranks",
-    "refuse_ranks",
-    "target_option",
-    "whole",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

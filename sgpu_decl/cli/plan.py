@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.plan import Plan
     from sgpu_decl.model.proposal import Proposal
 
-__all__ = ["command", "refuse_limit", "show_plan"]
-
-
 _LINK = re.compile(r"https?://[^\s/@\\]{1,300}(/[!-~]{0,2000})?", re.ASCII)
 
 

@@ -4,8 +4,6 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import RunFailed, SgpuError
 from sgpu_decl.model.plan import Plan, Reason
 
-__all__ = ["failed_runs_error", "plan_error"]
-
 
 def plan_error(plan: Plan) -> SgpuError | None:
     """The error of a plan that has error checks, with these as its diagnostics; else `None`."""

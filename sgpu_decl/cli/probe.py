@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import PlatformChecks, Session
     from sgpu_decl.model.doctor_finding import Finding
 
-__all__ = ["probe_findings", "probe_options", "sigterm_as_interrupt"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _MOST_NODES = 2

@@ -11,8 +11,6 @@ from rich.text import Text
 
 from sgpu_decl.views.phase_text import phase_line
 
-__all__ = ["Bar"]
-
 _REDRAW_SECONDS = 0.1
 _DELAY_SECONDS = 0.3  # a step that ends sooner draws nothing
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["command"]
-
 
 @click.command("results")
 @click.argument(

@@ -26,8 +26,6 @@ from sgpu_decl.cli.terminal_output import note
 from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan_options import PlanOptions
 
-__all__ = ["command"]
-
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument(

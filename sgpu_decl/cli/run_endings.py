@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sgpu_decl.cli.interrupts import Signals
     from sgpu_decl.model.attempt_view import AttemptView
 
-__all__ = ["FollowEnd", "await_stops", "outcome_error", "show_endings"]
-
 LAST_LINES = 10  # lines of a rank that failed without a traceback
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["attach"]
-
 
 @dataclass(slots=True)
 class _Follower:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.cli.options import ProjectSource
 
-__all__ = ["file_and_names", "is_path", "open_named"]
-
 
 def file_and_names(words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """The file among the words, if there is one, and the names.

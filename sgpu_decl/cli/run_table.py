@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["names_table", "show_table"]
-
 
 def names_table(names: Sequence[str], refs: "Sequence[AttemptRef]") -> bool:
     """Whether names stand for a table: a matrix and a glob do, also while they have one run."""

@@ -8,8 +8,6 @@ from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.errors import Usage
 
-__all__ = ["command"]
-
 
 @click.command("schema", context_settings={"allow_extra_args": True})
 @click.option("--write", metavar="DIR", help="Write all JSON Schemas into this folder.")

@@ -11,8 +11,6 @@ from sgpu_decl.model.attempt import BACKOFF, AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.apply_text import state_line
 
-__all__ = ["Screen", "open_screen"]
-
 
 class Screen(Protocol):
     def lines(self, text: str) -> None:

@@ -27,8 +27,6 @@ from sgpu_decl.views.status_text import run_details
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["command"]
-
 
 @click.command("show")
 @click.argument(

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 
 from sgpu_decl.cli.terminal_output import show
 
-__all__ = ["slow_step"]
-
 _SILENCE = 1.0  # seconds
 
 

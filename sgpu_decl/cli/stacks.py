@@ -16,8 +16,6 @@ from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.stacks_text import stack_groups_json, stack_groups_text
 
-__all__ = ["command"]
-
 
 @click.command("stacks")
 @click.argument(

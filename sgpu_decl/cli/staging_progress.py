@@ -15,8 +15,6 @@ from sgpu_decl.views.phase_text import CONNECTING, phase_line
 if TYPE_CHECKING:
     from sgpu_decl.cli.progress_bar import Bar
 
-__all__ = ["ProgressLines", "SharedProgress", "open_progress"]
-
 _FIRST = 1.0  # seconds that a phase takes before it has a line off a terminal
 _EVERY = 30.0  # seconds between two of its lines
 

@@ -6,8 +6,6 @@ from typing import TextIO
 
 from sgpu_decl.errors import SgpuError
 
-__all__ = ["flush_error", "open_closed_streams", "stdout_closed_error", "stdout_write_error"]
-
 
 def open_closed_streams() -> frozenset[str]:
     """Open `/dev/null` where a standard stream is closed; return the names of those.

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.state import Resource
 
-__all__ = [
-    "command",
-    "list_command",
-    "move_command",
-    "pull_command",
-    "remove_command",
-    "show_command",
-    "unlock_command",
-]
-
 _at_option = click.option(
     "--at",
     type=click.IntRange(min=1),

@@ -5,8 +5,6 @@ import click
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note
 
-__all__ = ["command"]
-
 
 @click.command("claim")
 @project_options

@@ -12,8 +12,6 @@ from sgpu_decl.cli.options import (
 from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.views.terminal import count
 
-__all__ = ["command"]
-
 
 @click.command("compact")
 @click.option(

@@ -6,8 +6,6 @@ from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.state_log_text import log_json, log_text
 
-__all__ = ["command"]
-
 
 @click.command("log")
 @click.option(

@@ -7,8 +7,6 @@ from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.terminal import count
 
-__all__ = ["command"]
-
 
 @click.command("migrate")
 @project_options

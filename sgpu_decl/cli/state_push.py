@@ -8,8 +8,6 @@ from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, pro
 from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.views.terminal import count
 
-__all__ = ["command"]
-
 
 @click.command("push")
 @click.argument("state_file", metavar="FILE", type=click.Path(path_type=Path))

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.state import Resource
 
-__all__ = ["command"]
-
 
 @click.command("status")
 @click.argument(

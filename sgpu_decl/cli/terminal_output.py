@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
 
-__all__ = [
-    "annotate",
-    "answer",
-    "answer_exactly",
-    "interactive",
-    "note",
-    "now",
-    "plan_text",
-    "show",
-    "show_exactly",
-    "show_pieces",
-    "takes_colour",
-    "write_line",
-]
-
 
 def answer(data: "Json" = None, *, error: "SgpuError | None" = None) -> None:
     """The one object of `-o json`, on stdout. Tokens and passwords in it are masked."""

@@ -8,8 +8,6 @@ from sgpu_decl.cli.next_steps import complete_finding
 from sgpu_decl.cli.options import ProjectSource, output_option
 from sgpu_decl.cli.terminal_output import annotate, answer, note, show
 
-__all__ = ["command"]
-
 
 @click.command("validate")
 @file_argument

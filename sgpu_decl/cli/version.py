@@ -6,8 +6,6 @@ from sgpu_decl import __version__
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
 
-__all__ = ["command"]
-
 
 @click.command("version")
 @output_option()

@@ -16,8 +16,6 @@ from sgpu_decl.views.status_json import status_objects
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_view import AttemptView
 
-__all__ = ["command"]
-
 
 @click.command("wait")
 @click.argument(

@@ -8,8 +8,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from sgpu_decl.text.shape import OtherToolKey
 
-__all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber", "name_or_address"]
-
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
 Flag = StrictBool

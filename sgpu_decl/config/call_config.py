@@ -41,8 +41,6 @@ from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.overrides import merge, set_value
 
-__all__ = ["CAPTURED", "declare_call", "respelt"]
-
 CAPTURED = "packages_captured"
 """The code of the finding that ranks get the packages of the caller's interpreter."""
 

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.file_paths import PATH
 
-__all__ = ["Code", "Count"]
-
 
 class Count(StrEnum):
     """Which files of the code count."""

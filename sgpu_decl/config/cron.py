@@ -7,8 +7,6 @@ Source: https://www.quartz-scheduler.org/documentation/quartz-2.3.0/tutorials/cr
 import re
 from dataclasses import dataclass
 
-__all__ = ["refuse_cron"]
-
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 

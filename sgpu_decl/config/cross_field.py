@@ -8,8 +8,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_size import reserved_for_ray
 
-__all__ = ["ORIGINS", "ComparedFields", "contradictions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFields:

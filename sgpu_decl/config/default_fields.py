@@ -14,8 +14,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.overrides import merge
 
-__all__ = ["with_defaults"]
-
 _BLOCKS = {"run": "runs", "job": "jobs"}
 """The keys of `defaults`, and the blocks whose entries they are for."""
 _PRESETS = {"run": ("tags",), "job": ("tags", "paused")}

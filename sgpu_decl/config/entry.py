@@ -9,8 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, JsonValue, 
 
 from sgpu_decl.config.problems import problem
 
-__all__ = ["Args", "Command", "Entrypoint", "calls_function", "is_entrypoint"]
-
 _FILE = re.compile(r"[^:\0]+\.py(?::[^\W\d]\w*(?:\.[^\W\d]\w*)*)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 

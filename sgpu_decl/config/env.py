@@ -12,8 +12,6 @@ from sgpu_decl.config.file_paths import INTERPRETER, PATH, REQUIREMENT, SECRET
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.secrets import SecretRef
 
-__all__ = ["Env", "EnvironmentBlock", "VariableName", "refuse_name"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # fmt: off
 _RESERVED = frozenset({

@@ -19,8 +19,6 @@ from sgpu_decl.text.overrides import sources
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, children
 
-__all__ = ["ErrorExplainer", "misspelt", "unknown_key", "unknown_keys"]
-
 # pydantic lists what a literal may be as `'a', 'b' or 'c'`.
 _QUOTED = re.compile("'([^']*)'")
 _TYPE_WORDS = {

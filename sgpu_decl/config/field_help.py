@@ -17,8 +17,6 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import NotFound
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["FieldHelp", "describe"]
-
 _ROOTS: dict[str, type[BaseModel]] = {"run": RunConfig, "project": ProjectFile}
 _WORDS: dict[object, str] = {
     bool: "true or false",

@@ -7,8 +7,6 @@ from typing import TypeVar, overload
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
-__all__ = ["Places", "locate"]
-
 T = TypeVar("T")
 
 

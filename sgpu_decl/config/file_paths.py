@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["INTERPRETER", "LOCATION", "PATH", "REQUIREMENT", "SECRET", "STORE", "FilePath"]
-
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*)(\S.*)")
 _SECRET_FILE = "file:"  # noqa: S105  the scheme of a reference
 _STORE = re.compile(r"(sqlite:///(?!:memory:)|file:)?(?!/)(.+)")

@@ -33,16 +33,6 @@ from sgpu_decl.text.overrides import set_value
 from sgpu_decl.text.shell_references import has_shell_references, shell_references
 from sgpu_decl.text.variables import GivenValues, read_variables, reference_findings
 
-__all__ = [
-    "Overrides",
-    "digest_of",
-    "loaded_run",
-    "masked_in_order",
-    "read",
-    "with_options",
-]
-
-
 _LACKS = frozenset({"missing_key", "no_entrypoint"})
 
 

@@ -10,8 +10,6 @@ from sgpu_decl.config.block import Block
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.units import Duration
 
-__all__ = ["DECIDED", "Functions"]
-
 DECIDED = {
     "name": "it is the name of the function",
     "renamed_from": "the history of its calls stays under their name",

@@ -10,8 +10,6 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, series, type_of_device, type_of_name
 
-__all__ = ["GpuType", "unknown_type_hint"]
-
 _NODE = re.compile(r"GPU_([1-9][0-9]{0,3})X(.+)")
 _WHATEVER = "`GPU` is any GPU that the backend has"
 _MOST = 12  # names in a hint

@@ -9,8 +9,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar, is_nothing, place_of
 from sgpu_decl.text.yaml_nodes import Sequence as Items
 
-__all__ = ["IncludePattern", "Included", "IncludedFile", "ReadIncluded", "include_patterns"]
-
 _MAGIC = re.compile(r"[*?\[]")
 _NEVER = (".git", ".sgpu")
 _EXAMPLE = "such as `runs/*.yml`"

@@ -13,8 +13,6 @@ from sgpu_decl.text.yaml_nodes import (
     without_keys,
 )
 
-__all__ = ["as_fragment", "is_run_file", "run_name"]
-
 _ITS_OWN = ("variables", "targets")
 """Blocks that fragments have, too."""
 

@@ -15,8 +15,6 @@ from sgpu_decl.config.problems import problem
 from sgpu_decl.config.timezones import zone_name
 from sgpu_decl.config.units import Duration
 
-__all__ = ["Job", "Notebook", "Trigger"]
-
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")
 _PERIODS = {"minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
 

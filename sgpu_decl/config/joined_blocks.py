@@ -10,8 +10,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text import yaml_nodes
 
-__all__ = ["JoinedBlocks", "keys_of_root"]
-
 _NAMED_BLOCKS = {
     "variables": "variable",
     "environments": "environment",

@@ -6,8 +6,6 @@ from pydantic import Discriminator, Field, StrictInt, Tag
 
 from sgpu_decl.config.block import Block
 
-__all__ = ["Launch"]
-
 
 def _form(value: object) -> str:
     return "<list>" if isinstance(value, list | tuple) else "<word>"

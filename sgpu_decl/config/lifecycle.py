@@ -4,8 +4,6 @@ from pydantic import Field
 
 from sgpu_decl.config.block import Block, Flag
 
-__all__ = ["Lifecycle"]
-
 
 class Lifecycle(Block):
     prevent_destroy: Flag = Field(

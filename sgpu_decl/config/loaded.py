@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["Loaded", "LoadedJob", "LoadedRun"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedRun:

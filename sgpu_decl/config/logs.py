@@ -4,8 +4,6 @@ from pydantic import Field
 
 from sgpu_decl.config.block import Block, Flag
 
-__all__ = ["Logs"]
-
 
 class Logs(Block):
     redact: Flag = Field(

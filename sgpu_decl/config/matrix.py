@@ -11,8 +11,6 @@ from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.text.core_schema import Value, resolve
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar, Sequence, place_of
 
-__all__ = ["Axes", "Cell", "cells", "read_axes", "shown"]
-
 _MOST = 100_000
 _SIMPLE = re.compile(r"[A-Za-z0-9_./:@+-]+")
 

@@ -7,8 +7,6 @@ from pydantic import Field
 from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.file_paths import LOCATION, STORE
 
-__all__ = ["Mlflow"]
-
 
 class Mlflow(Block):
     enabled: Flag = Field(

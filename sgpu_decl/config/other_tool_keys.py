@@ -12,8 +12,6 @@ from typing import Final
 
 from sgpu_decl.text.shape import OtherToolKey
 
-__all__ = ["OTHER_TOOL_KEYS"]
-
 _GPUS = "write `gpus`: the number of GPUs on all nodes together, `gpus: 16` for 2 nodes of 8"
 _TYPE = "write `type`, such as `type: A100`"
 _BOTH = "write `gpus` and `type`: `type: A100` and `gpus: 8` are eight A100"

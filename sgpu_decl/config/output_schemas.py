@@ -26,8 +26,6 @@ from sgpu_decl.model.plan import (
 )
 from sgpu_decl.model.state import Attempt, Intent
 
-__all__ = ["events_schema", "plan_schema", "state_schema", "stream_schema"]
-
 _TEXT = schema_of(str, {})
 _COUNT = schema_of(int, {})
 _FLAG = schema_of(bool, {})

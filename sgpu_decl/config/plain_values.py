@@ -30,8 +30,6 @@ from sgpu_decl.text.core_schema import is_null, resolve
 from sgpu_decl.text.shape import ANY, TEXT, Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
 
-__all__ = ["Conversion", "project_shape", "run_shape", "shape_of"]
-
 _NOT_TEXT = (bool, int, float)
 
 

@@ -9,8 +9,6 @@ from sgpu_decl.config.block import Block
 from sgpu_decl.config.problems import problem
 from sgpu_decl.diagnostics.nearest_names import nearest
 
-__all__ = ["LEVELS", "OnFinish", "Permission"]
-
 
 def _mail(address: str) -> str:
     name, _, host = address.rpartition("@")

@@ -6,8 +6,6 @@ from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.run import TagName
 from sgpu_decl.model.target import USER
 
-__all__ = ["Presets"]
-
 
 class Presets(Block):
     """What is the same for all runs and jobs of a target. Their own fields win."""

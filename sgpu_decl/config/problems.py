@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic_core import PydanticCustomError
 
-__all__ = ["problem"]
-
 
 def problem(
     code: str, summary: str, hint: str | None = None, **more: Any

@@ -17,8 +17,6 @@ from sgpu_decl.config.state import SharedState
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.target import Mode
 
-__all__ = ["Defaults", "ProjectBlock", "ProjectFile"]
-
 
 def _run_or_job(text: str) -> str:
     try:

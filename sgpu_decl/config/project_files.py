@@ -16,8 +16,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import file_limits, yaml_nodes
 from sgpu_decl.text.yaml_reader import load_file
 
-__all__ = ["ParsedFiles", "ProjectFiles", "nothing_included", "read_files"]
-
 Kind = Literal["run", "project"]
 
 

@@ -43,8 +43,6 @@ from sgpu_decl.text.yaml_nodes import (
     without,
 )
 
-__all__ = ["DeclaredJob", "ReadProject", "read_project"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJob:

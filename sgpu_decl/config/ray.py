@@ -19,8 +19,6 @@ from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Duration, Size
 from sgpu_decl.model.ray_size import reserved_for_ray
 
-__all__ = ["Ray"]
-
 _LONGEST_TEMP_DIR = 34
 """Bytes. A cluster adds 9 for a folder of its own, Ray up to 64 for its sockets
 (`/session_DATE_PID/sockets/plasma_store`), and the kernel takes 107 (unix(7))."""

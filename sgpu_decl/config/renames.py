@@ -8,8 +8,6 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.rename import Rename
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar, is_nothing, place_of
 
-__all__ = ["own_name_findings", "rename_findings", "renames_of"]
-
 _KEY = "renamed_from"
 
 

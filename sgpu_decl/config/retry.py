@@ -7,9 +7,6 @@ from pydantic import Field
 from sgpu_decl.config.block import Block, WholeNumber
 from sgpu_decl.config.units import Duration
 
-__all__ = ["Retry"]
-
-
 _FIRST_BACKOFF = Duration(1.0)
 
 

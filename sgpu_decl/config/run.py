@@ -35,8 +35,6 @@ from sgpu_decl.config.units import Duration
 from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.text.shape import OtherToolKey
 
-__all__ = ["NOT_IN_SPEC", "RunConfig", "run_config"]
-
 # They name a run or multiply it, and are no part of what one run is.
 NOT_IN_SPEC = frozenset({"name", "matrix", "renamed_from"})
 

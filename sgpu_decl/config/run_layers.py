@@ -9,8 +9,6 @@ from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.overrides import in_full, merge
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["PACKAGE_FIELDS", "in_full_at", "merged_layers"]
-
 PACKAGE_FIELDS = frozenset({"use", *ORIGINS})
 """The fields of `env` that say which packages there are."""
 

@@ -11,8 +11,6 @@ from sgpu_decl.model.address import NAME
 from sgpu_decl.model.run_outputs import pins, references, texts_in
 from sgpu_decl.text.near_references import has_near_references
 
-__all__ = ["order_findings"]
-
 _READERS = ("args", "parameters", "command", "env.variables")
 """The fields whose values a program reads."""
 _LIKE_OUTPUT = re.compile(rf"(\$\{{run\.({NAME})(?![A-Za-z0-9_-])[^{{}}]{{0,200}}\}}?)", re.ASCII)

@@ -28,15 +28,6 @@ from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
 from sgpu_decl.text.near_references import shell_references_of
 from sgpu_decl.text.shape import Shape, as_written
 
-__all__ = [
-    "DeclaredRun",
-    "ReferenceContext",
-    "at_new_places",
-    "cross_field_errors",
-    "read_run",
-    "spec_of",
-]
-
 TextArguments = Callable[[str, str], Mapping[str, Shape]]
 
 _STARTS = ("entrypoint", "command")

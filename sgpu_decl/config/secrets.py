@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.text_types import Textual
 
-__all__ = ["SecretRef"]
-
 _FORMS = {
     "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
     "file": re.compile(r"[^\0]+"),

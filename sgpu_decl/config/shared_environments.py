@@ -10,8 +10,6 @@ from sgpu_decl.text.overrides import in_full
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
 
-__all__ = ["with_shared_environment"]
-
 _FIELDS = tuple(EnvironmentBlock.model_fields)
 _SHORT = Shape(short=Env.short)
 

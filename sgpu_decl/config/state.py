@@ -12,8 +12,6 @@ from sgpu_decl.config.workspace_url import WorkspaceUrl
 from sgpu_decl.model import server_url
 from sgpu_decl.model.bucket_url import AZURE, S3, bucket_url, names_login
 
-__all__ = ["SharedState"]
-
 _FIELDS = {
     "folder": ("path",),
     "postgres": ("url", "schema", "password"),

@@ -17,8 +17,6 @@ from sgpu_decl.model.target import Mode
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.interpolation import interpolate
 
-__all__ = ["DeclaredState", "read_state"]
-
 _KEY = "state"
 
 

@@ -8,16 +8,6 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.core_schema import resolve
 
-__all__ = [
-    "DEFAULT",
-    "EXTENDS",
-    "chain_findings",
-    "default_findings",
-    "defaults_among",
-    "has_key",
-    "target_chain",
-]
-
 DEFAULT = "default"
 EXTENDS = "extends"
 

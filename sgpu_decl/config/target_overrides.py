@@ -19,8 +19,6 @@ from sgpu_decl.text.overrides import merge
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.variables import full_declarations
 
-__all__ = ["OF_TARGETS", "with_target"]
-
 OF_TARGETS = (DEFAULT, EXTENDS)
 """The fields that a target of a project has beside those that it changes."""
 

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-__all__ = ["Textual"]
-
 
 class Textual:
     """How pydantic takes such a type: `read` from what a user gives, `str` to the canonical text,

@@ -9,8 +9,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar, is_nothing, place_of
 
-__all__ = ["known_zones", "timezone_findings", "zone_name"]
-
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _KEY = "timezone"
 

@@ -8,8 +8,6 @@ from sgpu_decl.config.problems import problem
 from sgpu_decl.config.text_types import Textual
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Duration", "Size"]
-
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)

@@ -8,8 +8,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.field_origin import FieldOrigin, OriginRole
 from sgpu_decl.text import yaml_nodes
 
-__all__ = ["Chains", "layer_names"]
-
 Step = tuple[Place, OriginRole]
 
 

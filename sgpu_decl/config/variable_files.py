@@ -7,8 +7,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.text.yaml_nodes import Mapping
 from sgpu_decl.text.yaml_reader import load
 
-__all__ = ["read_values"]
-
 
 def read_values(
     files: Sequence[tuple[bytes, str]],

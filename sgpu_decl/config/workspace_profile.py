@@ -11,8 +11,6 @@ from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
 from sgpu_decl.text.yaml_reader import load
 
-__all__ = ["profile_text", "read_profile"]
-
 
 def read_profile(text: str | bytes, file: str) -> tuple[Profile | None, tuple[Diagnostic, ...]]:
     """Read a profile.

@@ -7,8 +7,6 @@ from pydantic import AfterValidator
 
 from sgpu_decl.config.problems import problem
 
-__all__ = ["WorkspaceUrl"]
-
 _HOST = re.compile(r"(https?://)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(:\d{1,5})?/?")
 
 

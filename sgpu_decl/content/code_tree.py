@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import IO
 
-__all__ = ["CODE_TOP", "BadCode", "archive_name", "code_digest", "copy_code", "extract_code"]
-
 CODE_TOP = "code"
 """The one folder at the top of an archive of code: Databricks refuses any other number."""
 

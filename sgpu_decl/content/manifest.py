@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["BadManifest", "File", "FileKind", "Manifest", "Python", "check_path"]
-
 FORMAT = 1
 MOST = 2_000_000  # files; a larger manifest is refused as malicious
 _HEX = re.compile(r"[0-9a-f]{64}")

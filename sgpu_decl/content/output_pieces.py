@@ -12,18 +12,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = [
-    "OUTPUT",
-    "DamagedOutput",
-    "Piece",
-    "contents",
-    "copy_files",
-    "has_output",
-    "is_seen",
-    "merged_output",
-    "pieces_of",
-]
-
 OUTPUT = "output/"
 """What the names of these files begin with in a report."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     # The file, its contents, the missing objects, the scratch folder, and the folder of objects.
     Task = tuple[str, Sequence[tuple[str, int]], Sequence[str], str, str]
 
-__all__ = ["read_pack", "unpack", "unpack_task"]
-
 _CHUNK = 1 << 18
 _DENSEST = 1032  # deflate makes at most this of a byte
 _GZIP = 31

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.content.manifest import Manifest
 
-__all__ = ["MOST", "BadPack", "Index", "Pack", "index_name", "manifest_name", "needed"]
-
 FORMAT = 1
 MAGIC = b"sgpu-pack 1\n"
 MOST = 64 << 20  # bytes of content in a pack of several objects

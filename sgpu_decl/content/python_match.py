@@ -8,8 +8,6 @@ import sys
 
 from sgpu_decl.content.manifest import Python
 
-__all__ = ["base_executable", "mismatch", "this_python"]
-
 
 def this_python() -> Python:
     """The interpreter that runs this."""

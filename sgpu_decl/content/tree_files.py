@@ -29,24 +29,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.content.manifest import Manifest
 
-__all__ = [
-    "FIXED_NS",
-    "MAKING",
-    "RECORD",
-    "altered",
-    "as_bytes",
-    "bytecode_path",
-    "clear",
-    "discard",
-    "install",
-    "is_of_bytecode",
-    "making",
-    "record_of",
-    "remove",
-    "shebang",
-    "whole",
-]
-
 FIXED_NS = 946_684_800 * 10**9  # 2000-01-01, earlier than any new file
 MAKING = ".making-"
 RECORD = ".sgpu-tree.json"

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     # Key, size, paths, paths of scripts, and when the object was hashed, in ns.
     Item = tuple[str, int, list[str], list[str], int]
 
-__all__ = [
-    "Linker",
-    "compile_files",
-    "finish_folders",
-    "make_folders",
-    "place",
-    "write_file",
-    "write_link",
-]
-
 _FICLONE = 0x40049409
 _CHUNK = 1 << 18  # fits into a core's cache
 _NO_LINKS = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sgpu_decl.content.manifest import Manifest, Python
 
-__all__ = ["VenvFiles", "packages_folder", "venv_files"]
-
 _START = "_sgpu_tree"
 # `.pth` files run in the order of their names: other ones come first.
 _PTH = "zzzz_sgpu.pth"

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Batch = TypeVar("Batch")
     Item = TypeVar("Item")
 
-__all__ = ["WorkerError", "WorkerPool", "batches", "main"]
-
 _WORKERS = 2
 _BATCH_BYTES = 16 << 20
 

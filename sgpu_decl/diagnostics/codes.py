@@ -15,8 +15,6 @@ from typing import Any
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["CodeEntry", "families", "registry"]
-
 FILE = Path(__file__).with_name("codes.toml")
 
 

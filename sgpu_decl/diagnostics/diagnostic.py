@@ -8,8 +8,6 @@ from typing import Any
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass, written_as
 
-__all__ = ["Diagnostic", "Related", "Severity", "has_errors", "in_order"]
-
 
 class Severity(StrEnum):
     ERROR = "error"

@@ -1,7 +1,5 @@
 """Durations in words, for messages and views."""
 
-__all__ = ["duration"]
-
 
 def duration(seconds: float) -> str:
     """Return a duration in its two greatest units: `3 d 4 h`, `6 h`, `1 m 30 s`, `0.2 s`."""

@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["OBEYED", "escape", "printable"]
-
 OBEYED = (
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"

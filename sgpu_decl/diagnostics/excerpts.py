@@ -17,8 +17,6 @@ from sgpu_decl.diagnostics.escapes import printable
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["excerpt"]
-
 # The line breaks of YAML 1.1, which libyaml counts; `str.splitlines` knows more.
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _WIDTH = 100

@@ -4,8 +4,6 @@ import re
 from functools import lru_cache
 from typing import TypeVar
 
-__all__ = ["mask", "masked"]
-
 _SHORTEST = 10  # `ws://T@host` has one more
 # A line with something to hide has one of these, in lower case. Few texts have any, so the patterns
 # of `secret_texts`, which take 4 ms to make, are rarely loaded, and a log of 5 MB takes 30 ms.

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-__all__ = ["nearest"]
-
 # Beyond these, comparing costs more than the hint is worth.
 _LONGEST = 100
 _MOST = 5_000

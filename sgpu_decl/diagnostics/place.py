@@ -2,8 +2,6 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["VARIABLE_PREFIX", "Place"]
-
 VARIABLE_PREFIX = "SGPU_VAR_"
 """What an environment variable begins with that gives a variable of a file its value."""
 

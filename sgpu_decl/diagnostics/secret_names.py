@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["names_secret"]
-
 _SECRET = re.compile(
     r"(.*(PASSWORD|PASSWD|PASSPHRASE|APIKEY|CREDENTIALS?)|(.+_)?(TOKEN|SECRET|KEY))[0-9_]*"
 )

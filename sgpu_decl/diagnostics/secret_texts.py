@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from sgpu_decl.diagnostics.secret_names import names_secret
 from sgpu_decl.diagnostics.tokens import mask_found
 
-__all__ = ["hidden", "is_secret"]
-
 # How tokens of more services begin, and what follows at least; `\d` in a lookahead tells them from
 # words, such as `sk-or-not` and `xoxo-letters`.
 _PREFIXES = (

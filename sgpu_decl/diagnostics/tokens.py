@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["SHORTEST", "find_token", "mask_found"]
-
 SHORTEST = 12
 """Text that is shorter holds no token."""
 

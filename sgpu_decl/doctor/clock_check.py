@@ -12,8 +12,6 @@ from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.model.state import State
 
-__all__ = ["check_clock"]
-
 _CHECK = "clock"
 _TOLERATED = 60.0  # seconds
 _UNSYNCHRONISED = 0x40  # STA_UNSYNC of <sys/timex.h>

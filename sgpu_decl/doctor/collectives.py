@@ -13,8 +13,6 @@ from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.doctor.network import has_infiniband
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["check_collectives"]
-
 _CHECK = "nccl"
 _PREFIXES = ("NCCL_", "GLOO_", "TORCH_NCCL_")
 _SLOW = {

@@ -13,8 +13,6 @@ from sgpu_decl.facts.project import Project
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
 
-__all__ = ["check_content_stores"]
-
 _CHECK = "store"
 _LARGEST = 1 << 20  # bytes of an object that is read
 _CONTENTS = 16  # that are read of each pack

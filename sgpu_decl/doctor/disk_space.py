@@ -8,8 +8,6 @@ from pathlib import Path
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["check_disk_space"]
-
 _CHECK = "disk"
 _MEMORY = "/dev/shm"  # noqa: S108  looked at, not written to
 _TEMPORARY = "/tmp"  # noqa: S108

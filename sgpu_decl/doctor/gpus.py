@@ -8,8 +8,6 @@ from sgpu_decl.gpus.devices import Devices, in_words
 from sgpu_decl.gpus.health import GpuHealth, GpuUse
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["check_gpus"]
-
 _CHECK = "gpus"
 _NOTICEABLE = 1 << 30  # bytes of GPU memory: less than that is what a driver takes for itself
 

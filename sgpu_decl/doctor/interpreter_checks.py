@@ -15,8 +15,6 @@ from sgpu_decl.facts.project import Project
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 
-__all__ = ["check_interpreters", "rank_interpreters", "yaml_folder"]
-
 _CHECK = "interpreter"
 
 

@@ -10,8 +10,6 @@ from sgpu_decl.agent.system.kernel_features import COSTS, OK, kernel_features
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.system_errors import error_text
 
-__all__ = ["check_kernel"]
-
 _CHECK = "kernel"
 _OLDEST = (5, 4)
 # A full or read-only disk says nothing about the kernel; `disk` and `limits` say it.

@@ -14,8 +14,6 @@ from sgpu_decl.model.doctor_finding import VERDICTS, Finding
 from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["profile_of", "read_findings", "update_profile", "write_findings", "write_profile"]
-
 _HEADING = "What `sgpu doctor` found: `sgpu dev workspace --profile FILE` behaves like this."
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.model.backend_kinds import DEFAULT
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.model.state import State
 
-__all__ = ["check_attempts", "check_processes"]
-
 _PROCESSES, _ATTEMPTS = "processes", "attempts"
 
 

@@ -17,8 +17,6 @@ from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.doctor.network import has_infiniband
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["check_limits", "check_memory"]
-
 _FEW_FILES, _USUAL_FILES = 256, 1024
 _FEW_PROCESSES = 1024
 _SMALL_FILE = 10 << 20

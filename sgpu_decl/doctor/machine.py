@@ -31,8 +31,6 @@ from sgpu_decl.model.doctor_finding import Finding, fail, ok
 from sgpu_decl.model.target import BASE
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["check_machine"]
-
 
 def check_machine(project: Project) -> Generator[Finding, None, None]:
     """Check what runs on this machine need. In a project, check also its file, its state and the

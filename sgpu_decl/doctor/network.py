@@ -9,8 +9,6 @@ from sgpu_decl.agent.host import ports
 from sgpu_decl.agent.system import host_locks
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["check_network", "has_infiniband"]
-
 _SAMPLE = 64  # ports
 _PATIENCE = 1.0  # seconds, for a connection and for the name server
 _LOOPBACK = "127.0.0.1"

@@ -10,8 +10,6 @@ from sgpu_decl.facts.project_text import read_bytes
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.system_errors import error_text
 
-__all__ = ["check_new", "load_profile", "save_profile"]
-
 
 def load_profile(file: Path, name: str) -> Profile:
     """Read the profile that a user names.

@@ -12,8 +12,6 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.regular_files import trusted_path
 
-__all__ = ["check_programs"]
-
 _PATIENCE = 5.0  # seconds for `git --version`
 
 

@@ -16,8 +16,6 @@ from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail
 from sgpu_decl.model.target import BASE
 
-__all__ = ["ProjectDoctor"]
-
 
 class ProjectDoctor:
     """`Session.doctor`."""

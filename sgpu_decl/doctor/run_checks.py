@@ -8,8 +8,6 @@ from sgpu_decl.doctor.interpreter_checks import yaml_folder
 from sgpu_decl.facts.project import Project
 from sgpu_decl.model.doctor_finding import Finding, few, ok, warn
 
-__all__ = ["check_runs"]
-
 _CHECK = "runs"
 # Other checks report these, also without a run.
 _OF_OTHER_CHECKS = frozenset({

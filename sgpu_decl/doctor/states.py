@@ -9,8 +9,6 @@ from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import StateStore
 
-__all__ = ["check_state", "readable_state"]
-
 _CHECK = "state"
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.facts.project import Project
 from sgpu_decl.gpus.health import GpuHealth
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["TorchBuild", "check_torch", "torch_build"]
-
 _CHECK = "torch"
 
 # The oldest driver for all CUDA of a major version: table 1 of

@@ -15,8 +15,6 @@ from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import forgotten_runs
 from sgpu_decl.tracking.tracker_launch import available
 
-__all__ = ["check_tracking_stores"]
-
 _CHECK = "mlflow"
 _URI = "MLFLOW_TRACKING_URI"
 _PATIENCE = 2.0  # seconds

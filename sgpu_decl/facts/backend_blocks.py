@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.facts.project import Project
 
-__all__ = ["backend_blocks"]
-
 
 def backend_blocks(project: "Project", owner: str) -> "tuple[BackendOptions, ...]":
     """Return the blocks of the runs and jobs in the project's file, and in the file `owner` of a

@@ -27,8 +27,6 @@ from sgpu_decl.staging.repository import (
     repository_top,
 )
 
-__all__ = ["BaseFiles", "resolve_base"]
-
 _FILE_MODES = {"100644": 0o644, "100755": 0o755}
 _LINK = "120000"
 _ABOVE = (*RULES, "pyproject.toml", "uv.toml")

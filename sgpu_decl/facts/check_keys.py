@@ -9,8 +9,6 @@ from sgpu_decl.model.jsonable import Json
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import LoadedRun
 
-__all__ = ["check_key"]
-
 _UNCHECKED = ("command", "description", "parameters", "tags")
 """Fields that no check looks into; of a command, see below. All others are part of the key, so a
 new field is checked in each cell where it differs until it is named here."""

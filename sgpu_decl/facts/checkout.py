@@ -9,8 +9,6 @@ from pathlib import Path
 from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.staging.repository import git_refusal, git_text, repository_top
 
-__all__ = ["Checkout"]
-
 
 class Checkout:
     """The git checkout of a project. git is called only for facts that are used, and once."""

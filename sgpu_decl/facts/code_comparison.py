@@ -15,8 +15,6 @@ from sgpu_decl.staging.snapshot import Snapshot, changed
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["CodeComparison", "uses_of"]
-
 _SHOWN = 5
 _NO_CODE_NOW = frozenset({SelectionRule.NEVER, SelectionRule.ENVIRONMENT, SelectionRule.TOOL})
 

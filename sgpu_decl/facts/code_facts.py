@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from sgpu_decl.staging.modules import ModuleFolder
     from sgpu_decl.staging.sources import Source
 
-__all__ = ["CodeReader", "entrypoint_findings"]
-
 _OF_THE_SYSTEM = frozenset(
     Path(f"/{name}")
     for name in ("bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "proc",

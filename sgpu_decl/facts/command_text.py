@@ -14,8 +14,6 @@ from sgpu_decl.diagnostics.place import Place
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["CommandTexts"]
-
 _MOST = 50  # a process each: texts beyond are those of a large sweep, and differ in values
 _LONGEST = 64 << 10  # a word of a command line has at most 128 KiB
 # Text without marks and without words that need others after them.

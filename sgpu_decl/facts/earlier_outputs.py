@@ -11,8 +11,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import State
 
-__all__ = ["earlier_outputs"]
-
 
 def earlier_outputs(
     project: Project, state: State, launches: Iterable[Change]

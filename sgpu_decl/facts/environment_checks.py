@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.loaded import LoadedRun
     from sgpu_decl.staging.sources import Source
 
-__all__ = ["EnvironmentChecks"]
-
 
 class EnvironmentChecks:
     """Paths in the YAML start from `folder`; `owner` is the file that declares the runs."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.declared.lock import Lock
     from sgpu_decl.environments.interpreters import LocalPython
 
-__all__ = ["DeclaredEnvironments", "FromLock", "Recipe"]
-
 Findings = tuple[Diagnostic, ...]
 Lookup = tuple[DesiredEnvironment | None, Findings]
 

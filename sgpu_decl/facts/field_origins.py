@@ -12,8 +12,6 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.field_origin import FieldOrigin
 from sgpu_decl.model.plan import Plan
 
-__all__ = ["field_origins"]
-
 
 def field_origins(
     plan: Plan, project: Project

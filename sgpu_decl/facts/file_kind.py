@@ -4,8 +4,6 @@ from pathlib import Path
 
 from sgpu_decl.regular_files import open_regular, read_regular
 
-__all__ = ["YAML_SUFFIXES", "holds_plan", "is_saved_plan"]
-
 YAML_SUFFIXES = (".yaml", ".yml", ".json")
 """How the names of run and project files end."""
 

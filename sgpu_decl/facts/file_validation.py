@@ -25,8 +25,6 @@ from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import run_checks
 from sgpu_decl.staging.signatures import EntrypointChecks
 
-__all__ = ["check_file"]
-
 Readings = Mapping[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]]
 
 # Codes of fields that are valid and that planning refuses in this version.

@@ -9,8 +9,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["from_here", "placed"]
-
 
 def placed(
     findings: Sequence[Diagnostic], places: Mapping[str, Place], path: str

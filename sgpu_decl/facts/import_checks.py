@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sgpu_decl.content.manifest import Manifest
     from sgpu_decl.staging.sources import Source
 
-__all__ = ["examine", "on_base"]
-
 Locate = Callable[[str], Place | None]
 
 

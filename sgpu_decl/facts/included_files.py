@@ -13,8 +13,6 @@ from sgpu_decl.regular_files import NotRegular, is_below, open_regular
 from sgpu_decl.staging.selection import never_code
 from sgpu_decl.text.file_limits import PROJECT_FILE
 
-__all__ = ["MOST_FILES", "FileReader", "matching_paths"]
-
 MOST_FILES = 2_000
 
 

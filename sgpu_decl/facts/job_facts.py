@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.facts.job_spec import JobBackends
 
-__all__ = ["DeclaredJobs", "desire", "managers", "observe_jobs"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJobs:

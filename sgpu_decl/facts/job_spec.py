@@ -19,17 +19,6 @@ from sgpu_decl.planning.jobs.launched_run import launched_by, mark_of
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
 
-__all__ = [
-    "JobBackends",
-    "applied_in",
-    "applied_job",
-    "backend_in",
-    "job_backend_for",
-    "launching_in",
-    "made_by",
-    "title_in",
-]
-
 
 class JobBackends(Protocol):
     """Gives what keeps jobs; see `Project.job_backend`."""

@@ -17,26 +17,6 @@ from sgpu_decl.model.state import Attempt, Intent, Resource, State
 if TYPE_CHECKING:
     from sgpu_decl.facts.job_spec import JobBackends
 
-__all__ = [
-    "Backends",
-    "as_recorded",
-    "began_elsewhere",
-    "believe_intents",
-    "believe_orphans",
-    "is_unreachable",
-    "lost",
-    "made_by_intent",
-    "naming_way_out",
-    "observe",
-    "recorded_resource",
-    "refs_in_launch",
-    "require_answer",
-    "require_here",
-    "unanswered",
-    "unseen",
-    "was_staged",
-]
-
 Backends = Callable[[str], Backend]
 
 

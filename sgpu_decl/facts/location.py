@@ -9,22 +9,6 @@ from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import BASE, misnamed
 
-__all__ = [
-    "COMMAND_FILE",
-    "DEFAULT_FILES",
-    "ROOT_FILE",
-    "TARGET_VARIABLE",
-    "Location",
-    "absolute",
-    "chosen_target",
-    "current_folder",
-    "default_file",
-    "nearest_project",
-    "project_above",
-    "refuse_unreadable_name",
-    "variable_words",
-]
-
 COMMAND_FILE = "sgpu run"
 """What stands where a run has its file, if the command line alone describes it."""
 ROOT_FILE = "sgpu.yml"

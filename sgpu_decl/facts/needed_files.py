@@ -18,16 +18,6 @@ from sgpu_decl.staging.sources import Source
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = [
-    "OUTSIDE_HINT",
-    "files_of_arguments",
-    "files_of_source",
-    "folder_hint",
-    "folders_of_source",
-    "way_out",
-    "words_of",
-]
-
 OUTSIDE_HINT = "set `code.root` to a folder that holds both, or give the whole path of the file"
 
 Locate = Callable[[str], Place | None]

@@ -13,8 +13,6 @@ from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.address import Address
 
-__all__ = ["Owners", "declared_runs", "lost_files", "refuse_declared"]
-
 
 class Owners:
     """The files of one project, and the names of the runs that each declares; read at most once."""

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from sgpu_decl.staging.modules import ModuleFolder
     from sgpu_decl.staging.sources import Source
 
-__all__ = ["PlanFacts", "gather"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
     from sgpu_decl.facts.checkout import Checkout
 
-__all__ = ["production_checks"]
-
 _SHOWN = 5
 
 

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.proposals import ProposalStore
     from sgpu_decl.storing.stores import SharedPlace, SharedStateStore
 
-__all__ = ["Project", "now"]
-
 
 class Project:
     """What every call works on. Cheap to make; reads what it needs when it needs it. YAML is parsed

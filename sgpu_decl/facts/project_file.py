@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.file_reader import Overrides
     from sgpu_decl.config.loaded import Loaded
 
-__all__ = [
-    "Validated",
-    "ordered",
-    "overrides_of",
-    "read_file",
-    "read_text",
-    "refuse_warnings",
-    "text_of",
-]
-
 _VALUES = "a file with a line `NAME: VALUE` for each variable"
 _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.included_files import FileReader
     from sgpu_decl.text.yaml_nodes import Document
 
-__all__ = ["ProjectText", "invalid_file", "read_bytes"]
-
 
 class ProjectText:
     """A run or project file and the files that it includes, as they were when they were asked for

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.ray import Ray
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
-
 # Of the extra `default`; its dashboard does not start without any of them either.
 _METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
 

@@ -6,8 +6,6 @@ from pathlib import Path, PurePath
 from sgpu_decl.model.project_home import ProjectIdentity, repository_of
 from sgpu_decl.staging.repository import git_text, repository_top
 
-__all__ = ["project_identity"]
-
 
 def project_identity(root: Path) -> ProjectIdentity | None:
     """Where the project in a folder lies in its repository, and what that may be known as, the

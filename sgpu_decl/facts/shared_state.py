@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.facts.project import Project
 
-__all__ = ["misplaced_state", "shared_place"]
-
 _BLOCK = tuple(field.name for field in fields(SharedPlace) if field.name != "project")
 
 

@@ -12,8 +12,6 @@ from sgpu_decl.facts.location import Location, absolute
 from sgpu_decl.facts.project import Project
 from sgpu_decl.model.target import BASE
 
-__all__ = ["complete"]
-
 _COMMAND = re.compile(r"""`sgpu ([a-z]+)((?: (?:'[^']*'|"[^"]*"|[^`'"])*)?)`""")
 _ABOUT_A_PROJECT = frozenset(
     {

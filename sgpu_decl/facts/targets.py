@@ -11,8 +11,6 @@ from sgpu_decl.facts.project import Project
 from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.target import BASE
 
-__all__ = ["known_targets", "refuse_unknown"]
-
 
 def refuse_unknown(project: Project, target: str, known_targets: Collection[str]) -> None:
     """Check that a file of the project declares a target that has no state.

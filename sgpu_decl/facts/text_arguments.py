@@ -8,8 +8,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["EntrypointTexts", "as_recorded"]
-
 
 class EntrypointTexts:
     """The roots of code start from `folder`, that of the run or project file."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["readable_arguments"]
-
 _LONGEST = 2_000  # characters of one argument; the pickle has it whole
 _DEPTH = 6
 _LARGEST_BITS = 3_000

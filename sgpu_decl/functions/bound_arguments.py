@@ -9,8 +9,6 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.call import Filled
 
-__all__ = ["ArgumentMismatch", "Bound", "bind"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:

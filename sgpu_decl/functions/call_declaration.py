@@ -24,8 +24,6 @@ from sgpu_decl.model.jsonable import Json
 if TYPE_CHECKING:
     from sgpu_decl.facts.checkout import Checkout
 
-__all__ = ["Declaration"]
-
 PROJECT_FILE = "sgpu.yml"
 KEEP_WARM = "2m"  # in notebooks, where the next call is likely to come
 

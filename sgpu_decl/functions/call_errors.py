@@ -16,8 +16,6 @@ from sgpu_decl.views.status_text import files_of
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["RankFailed", "raise_failure", "with_lines"]
-
 _FRAME = re.compile(r'  File "(.+)", line (\d+), in .*')
 
 

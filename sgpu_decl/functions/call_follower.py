@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["Phases", "follow", "follow_all", "say", "stopped_by_interrupt", "tell_plan"]
-
 MOST_LINES = 2_000  # that a notebook keeps of a call or of a sweep; the logs have them all
 _ANNOUNCED = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
 

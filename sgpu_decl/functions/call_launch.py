@@ -20,8 +20,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.step_progress import Progress, Quiet
 
-__all__ = ["launch", "run"]
-
 
 def run(
     function: Callable[..., object],

@@ -11,8 +11,6 @@ from sgpu_decl.views.terminal import count
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["MOST_CALLS", "await_room"]
-
 MOST_CALLS = 5
 REST = 1.0  # seconds between two looks
 

@@ -21,8 +21,6 @@ from sgpu_decl.model.run_table import RunTable
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["run_map"]
-
 _EXAMPLE = "write `map([{'lr': 0.1}, {'lr': 0.01}])`"
 
 

@@ -10,8 +10,6 @@ from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.origin import Origin
 from sgpu_decl.model.plan import Plan
 
-__all__ = ["refuse", "refuse_plan"]
-
 _OPTION = re.compile(r" \(`--set [^`]*`\)")  # a call has no command line
 
 

@@ -18,8 +18,6 @@ from sgpu_decl.views.results_text import secrets_note
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["Results", "result_or_raise"]
-
 R = TypeVar("R")
 
 

@@ -12,8 +12,6 @@ from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["UNSET", "Parameters", "Settings", "Unset", "merged_settings", "positive"]
-
 DEFAULT_TIMEOUT = 10_800.0  # seconds, of functions that run on this machine
 
 

@@ -13,8 +13,6 @@ from sgpu_decl.views.terminal import count, neutral
 if TYPE_CHECKING:
     from pandas import DataFrame  # type: ignore[import-untyped]
 
-__all__ = ["CallRow", "CallTable"]
-
 R = TypeVar("R")
 _MOST_ROWS = 50  # that are shown
 

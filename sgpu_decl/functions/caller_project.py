@@ -7,8 +7,6 @@ from sgpu_decl.errors import NotFound
 from sgpu_decl.facts.location import Location, current_folder
 from sgpu_decl.functions.origin import program_file
 
-__all__ = ["call_location"]
-
 
 def call_location(*, project: str | None = None, target: str | None = None) -> "Location":
     """The project and target of this program: the arguments, else the project that `SGPU_PROJECT`

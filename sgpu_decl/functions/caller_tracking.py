@@ -16,8 +16,6 @@ from sgpu_decl.tracking.plain_folder import plain_folder
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Parent", "parent"]
-
 _PARENT = "mlflow.parentRunId"  # mlflow.utils.mlflow_tags.MLFLOW_PARENT_RUN_ID
 _DEFAULT = "Default"  # Experiment.DEFAULT_EXPERIMENT_NAME of mlflow.entities
 _SQLITE_SINCE = (3, 7)  # before that a process without a tracking URI stores in files

@@ -4,8 +4,6 @@ import functools
 import types
 from collections.abc import Iterator
 
-__all__ = ["CachedFunction", "captured", "loaded_packages"]
-
 CachedFunction = type(functools.lru_cache(len))
 """The type of a function in `functools.lru_cache`."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from sgpu_decl.functions.call_results import Results
     from sgpu_decl.functions.running_call import DistributedFunctionCall
 
-__all__ = ["distributed", "ray_launch"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

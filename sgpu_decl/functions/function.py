@@ -25,8 +25,6 @@ from sgpu_decl.model.plan import Plan
 if TYPE_CHECKING:
     from sgpu_decl.functions.call_table import CallTable
 
-__all__ = ["CallPlan", "DistributedFunction"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -8,8 +8,6 @@ from typing import Any, TypeVar, cast
 
 from sgpu_decl.functions.short_tracebacks import short_tracebacks
 
-__all__ = ["function_signature"]
-
 _Method = TypeVar("_Method", bound=Callable[..., object])
 
 

@@ -11,8 +11,6 @@ from types import CodeType
 
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["Origin", "in_notebook", "local_paths", "origin_of", "program_file"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from sgpu_decl.functions.captured_values import CachedFunction, captured
 
-__all__ = ["culprit"]
-
 _DEPTH = 12
 _MOST = 2_000  # values that are tried; each try may pickle much
 

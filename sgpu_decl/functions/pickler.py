@@ -21,8 +21,6 @@ import cloudpickle
 
 from sgpu_decl.functions.wrappers import by_name, rewrapped, wrapper_reducers
 
-__all__ = ["pickler_class"]
-
 _FILENAME = 10  # its place in the arguments of `types.CodeType`, see `Objects/codeobject.c`
 
 Reducers = Mapping[type, Callable[[Any], "tuple[Any, ...] | str"]]

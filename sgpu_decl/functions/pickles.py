@@ -12,8 +12,6 @@ from sgpu_decl.functions.pickle_errors import culprit
 from sgpu_decl.model.call import Pickled
 from sgpu_decl.rank.storages import LARGE, Storages
 
-__all__ = ["PicklePart", "Unpicklable", "mentions", "pickled"]
-
 
 class Unpicklable(InvalidInput):
     code = "unpicklable"

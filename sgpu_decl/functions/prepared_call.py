@@ -25,8 +25,6 @@ from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.terminal import size
 
-__all__ = ["PreparedCall", "prepare", "with_size_of_packages"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:

@@ -19,8 +19,6 @@ from sgpu_decl.views.logs_text import clean_lines
 from sgpu_decl.views.status_html import render
 from sgpu_decl.views.status_json import status_object
 
-__all__ = ["DistributedFunctionCall", "RunStatus"]
-
 R = TypeVar("R")
 REST = 0.05  # seconds between two looks of a task that awaits a call
 

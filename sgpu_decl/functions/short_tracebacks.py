@@ -5,8 +5,6 @@ from contextlib import ContextDecorator
 from sgpu_decl.caller_traceback import without_own_frames
 from sgpu_decl.errors import RunFailed, SgpuError
 
-__all__ = ["short_tracebacks"]
-
 
 class _ShortTracebacks(ContextDecorator):
     """Around all that a public call does. Errors that have a message for the user, exceptions of

@@ -15,8 +15,6 @@ from typing import Any
 
 from sgpu_decl.functions.captured_values import CachedFunction
 
-__all__ = ["by_name", "rewrapped", "wrapper_reducers"]
-
 _Reduced = tuple[Any, ...] | str
 _DISPATCHING = functools.singledispatch(len).__code__  # type: ignore[attr-defined]  # that of all
 _OWN = frozenset({"__wrapped__", "cache_parameters"})

@@ -3,8 +3,6 @@
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device
 
-__all__ = ["Device"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:

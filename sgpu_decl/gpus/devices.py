@@ -9,8 +9,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.gpus import driver_files, nvml
 from sgpu_decl.gpus.device import Device
 
-__all__ = ["Devices", "driver_devices", "in_words", "read_devices"]
-
 _CHOICES = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")  # the first that is set counts for AMD
 
 

@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from sgpu_decl.gpus.device import Device
 
-__all__ = ["amd_devices", "nvidia_devices"]
-
 _NODE = re.compile(r"nvidia(\d+)")
 _AMD = 0x1002
 # https://pci-ids.ucw.cz/read/PC/1002; numbers that stand for two models are left out.

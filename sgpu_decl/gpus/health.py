@@ -7,8 +7,6 @@ from typing import Any
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["GpuHealth", "GpuUse", "nvml_loaded", "read_gpu_health"]
-
 _LIBRARY = "libnvidia-ml.so.1"
 
 

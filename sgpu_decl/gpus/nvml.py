@@ -8,8 +8,6 @@ from typing import Any
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.gpus.device import Device
 
-__all__ = ["NvmlReport", "read_nvml"]
-
 _LIBRARY = "libnvidia-ml.so.1"
 
 

@@ -33,8 +33,6 @@ from sgpu_decl.storing.state_folder import release_space, reserve_space
 from sgpu_decl.storing.state_store import StateWriter
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["collect"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Garbage:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.state_log import LogEntry
     from sgpu_decl.storing.migration import Migrated
 
-__all__ = ["CompactedState", "ProjectState", "PushedState"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedState:

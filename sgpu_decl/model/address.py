@@ -5,8 +5,6 @@ from enum import StrEnum
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Address", "Kind"]
-
 NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
 _ADDRESS = re.compile(rf'(run|job|environment)\.({NAME})(?:\["(.*)"\])?', re.DOTALL)
 

@@ -13,19 +13,6 @@ from types import MappingProxyType
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = [
-    "PLATFORM_VARIABLES",
-    "Assumption",
-    "Comparison",
-    "Measure",
-    "Profile",
-    "Value",
-    "assumptions",
-    "fits",
-    "kind_of",
-    "value_of",
-]
-
 Value = bool | int | float | str | tuple[str, ...]
 
 PLATFORM_VARIABLES = (

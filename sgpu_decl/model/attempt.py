@@ -6,18 +6,6 @@ from sgpu_decl.agent.retry_rule import BLAME
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 
-__all__ = [
-    "ACTIVE",
-    "BACKOFF",
-    "ENDED",
-    "NOT_STARTED",
-    "AttemptRef",
-    "AttemptState",
-    "Blame",
-    "FailureClass",
-    "blame_of",
-]
-
 
 class AttemptState(StrEnum):
     QUEUED = "queued"

@@ -9,17 +9,6 @@ from typing import Any
 from sgpu_decl.frozen_dataclass import SOMETIMES, dataclass, written_as
 from sgpu_decl.model.jsonable import Json
 
-__all__ = [
-    "CodeCopy",
-    "FirstCause",
-    "MissingFile",
-    "Restart",
-    "StackFile",
-    "WorkingFiles",
-    "cause_in",
-    "restarts_in",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:

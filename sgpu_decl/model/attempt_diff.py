@@ -6,8 +6,6 @@ from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import PackageChange
 
-__all__ = ["AttemptDiff", "FileDiff", "ValueDiff"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDiff:

@@ -5,8 +5,6 @@ from urllib.parse import urlsplit
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["AZURE", "GOOGLE", "S3", "SCHEMES", "BucketUrl", "bucket_url", "names_login"]
-
 S3, GOOGLE, AZURE = "s3", "gs", "az"
 SCHEMES = (S3, GOOGLE, AZURE)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")

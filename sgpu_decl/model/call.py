@@ -7,8 +7,6 @@ from typing import Literal
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Call", "Filled", "Pickled"]
-
 Filled = Literal["rank", "world_size"]
 """Parameters that each rank can fill in itself."""
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["NO_FIELDS", "Spec"]
-
 
 class Spec:
     """A validated config without defaults. Two are equal if their canonical JSON is.

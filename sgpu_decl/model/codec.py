@@ -35,16 +35,6 @@ from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 from sgpu_decl.model.times import from_text, to_text
 
-__all__ = [
-    "BadValue",
-    "JsonObject",
-    "MissingKey",
-    "UnknownKey",
-    "key_of",
-    "schema_of",
-    "to_json",
-]
-
 _T = TypeVar("_T")
 
 

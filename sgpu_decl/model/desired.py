@@ -14,8 +14,6 @@ from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.ray_size import RaySize
 
-__all__ = ["NO_PLACES", "CodeFacts", "DesiredRun", "Interpreter", "LaunchRoom", "Placement"]
-
 NO_PLACES: Mapping[str, Place] = MappingProxyType({})
 
 

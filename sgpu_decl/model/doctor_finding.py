@@ -8,8 +8,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["VERDICTS", "Finding", "counted", "fail", "few", "ok", "warn"]
-
 VERDICTS: Mapping[Severity, str] = MappingProxyType(
     {Severity.INFO: "ok", Severity.WARNING: "warn", Severity.ERROR: "fail"}
 )

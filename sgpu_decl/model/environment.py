@@ -10,8 +10,6 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import canonical, digest
 
-__all__ = ["DesiredEnvironment", "Package", "PackageList"]
-
 
 class Package(NamedTuple):
     """A distribution: `name` is normalised (PEP 503), `version` as its metadata has it."""

@@ -6,8 +6,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["ApplyEvent", "Step"]
-
 
 class Step(StrEnum):
     STARTED = "started"

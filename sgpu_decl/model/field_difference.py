@@ -3,8 +3,6 @@
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["FieldDifference"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldDifference:

@@ -5,8 +5,6 @@ from enum import StrEnum
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["FieldOrigin", "OriginRole"]
-
 
 class OriginRole(StrEnum):
     """What a place has to do with the value."""

@@ -2,8 +2,6 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["GitFacts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitFacts:

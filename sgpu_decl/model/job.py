@@ -22,19 +22,6 @@ from sgpu_decl.model.job_rules import JobRules
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.state import Resource
 
-__all__ = [
-    "OURS",
-    "OWNERSHIP",
-    "PERMISSIONS",
-    "RUN",
-    "STAGED",
-    "DesiredJob",
-    "JobHandle",
-    "ObservedJob",
-    "handle_of",
-    "recorded_handle",
-]
-
 OWNERSHIP, PERMISSIONS = "ownership", "permissions"
 RUN, STAGED = "run", "staged"
 OURS = frozenset({"backend", "lifecycle", RUN, STAGED})

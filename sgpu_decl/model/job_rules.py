@@ -13,8 +13,6 @@ from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Reason
 
-__all__ = ["Anything", "JobDefault", "JobRule", "JobRules", "JobStart", "first_match"]
-
 
 class Anything(Enum):
     """Whatever the platform says is as good."""

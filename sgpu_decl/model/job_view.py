@@ -13,8 +13,6 @@ from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.job_rules import JobStart
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["JobLaunch", "JobView", "job_fields", "whole_job_fields"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLaunch:

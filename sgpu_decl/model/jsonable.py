@@ -7,8 +7,6 @@ hashable and small, and two equal values have equal text.
 import json
 from collections.abc import Mapping, Sequence
 
-__all__ = ["LARGEST_NUMBER", "Json", "canonical", "check_name", "digest"]
-
 LARGEST_NUMBER = 2**53
 """Readers of JSON agree on whole numbers below it (RFC 8259, section 6)."""
 

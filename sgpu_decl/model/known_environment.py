@@ -7,8 +7,6 @@ from enum import StrEnum
 from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.environment import Package
 
-__all__ = ["Base", "BaseSource", "Environment", "EnvironmentKind"]
-
 
 class EnvironmentKind(StrEnum):
     BASE = "base"

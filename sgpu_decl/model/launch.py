@@ -8,8 +8,6 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.canonical_spec import Spec
 
-__all__ = ["LaunchInputs", "LaunchRecord", "Provenance"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchInputs:

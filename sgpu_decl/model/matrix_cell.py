@@ -9,8 +9,6 @@ from typing import NoReturn
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["cell_order", "cell_positions", "cell_texts", "cell_values"]
-
 _PART = re.compile(r'([^=,]+)=("(?:[^"\\]|\\.)*"|[^,]*)(?:,|$)', re.DOTALL)
 
 

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Owner", "Presence"]
-
 
 class Presence(StrEnum):
     """Whether something is still where it was. `UNKNOWN` where nobody can be asked."""

@@ -2,8 +2,6 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["PlanOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:

@@ -2,8 +2,6 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["ACTS", "ProbeCost", "ProbeOptions"]
-
 ACTS = ("report", "tree", "fail", "hold", "retried", "gang")
 """The runs of a probe, see `agent.probe.probe_program`. `gang` is one on two nodes."""
 

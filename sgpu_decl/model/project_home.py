@@ -2,8 +2,6 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["ProjectHome", "ProjectIdentity", "repository_of"]
-
 _SCHEMES = ("https", "http", "ssh", "git", "git+ssh")
 
 

@@ -7,8 +7,6 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.plan import Action
 
-__all__ = ["Content", "Effect", "Proposal"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:

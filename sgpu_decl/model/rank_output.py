@@ -6,8 +6,6 @@ from pathlib import Path
 from sgpu_decl.frozen_dataclass import UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["LogLines", "Output", "RankStack"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLines:

@@ -2,15 +2,6 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = [
-    "FIRST_RAY_WITH_TOKENS",
-    "OLDEST_RAY",
-    "NodeShape",
-    "RaySize",
-    "RayStatus",
-    "reserved_for_ray",
-]
-
 OLDEST_RAY = "2.49"
 """The oldest version that sgpu works with: its labels of nodes and its HTTP API are needed."""
 

@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["Reason"]
-
 
 class Reason(StrEnum):
     """A closed list, in order of precedence: the first that holds is given."""

@@ -4,8 +4,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 
-__all__ = ["Rename"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:

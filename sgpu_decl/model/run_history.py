@@ -5,8 +5,6 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.state import Attempt
 
-__all__ = ["RunHistory"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHistory:

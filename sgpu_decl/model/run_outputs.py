@@ -15,17 +15,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.jsonable import Json
 
-__all__ = [
-    "outputs_read",
-    "pinned",
-    "pins",
-    "references",
-    "texts_in",
-    "unpinned",
-    "with_folders",
-    "with_new_names",
-]
-
 _REFERENCE = re.compile(r"\$\{run\.([^{}#\"\\]{1,200})\.output\}")
 _PINNED = re.compile(rf"\$\{{run\.({NAME})#(\d{{1,9}})\.output\}}", re.ASCII)
 _SPECIAL = re.compile(r'[\\$`"]')  # between double quotes

@@ -10,8 +10,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["SYSTEM_METRICS", "RunRow", "RunTable", "TableColumn", "UnreadResults"]
-
 SYSTEM_METRICS = "system/"
 """What the names of metrics begin with that MLflow takes of the machine. Text leaves them out."""
 

@@ -3,8 +3,6 @@
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["PLACEHOLDER", "EntryArguments", "ScriptArgument"]
-
 PLACEHOLDER = "CHANGE_ME"
 """The value of an argument that needs one, and has no default."""
 

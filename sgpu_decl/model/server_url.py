@@ -6,8 +6,6 @@ Source: PostgreSQL 18, section 34.1.1.2 (https://www.postgresql.org/docs/18/libp
 from ipaddress import ip_address
 from urllib.parse import parse_qs, unquote, urlsplit
 
-__all__ = ["ENCRYPTED", "SCHEMES", "hosts", "is_near", "names_password", "sslmode"]
-
 SCHEMES = ("postgresql", "postgres")
 ENCRYPTED = ("require", "verify-ca", "verify-full")
 """The values of `sslmode` that never send anything without TLS."""

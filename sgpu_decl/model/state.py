@@ -15,8 +15,6 @@ if TYPE_CHECKING:  # `sgpu status` reads no package list
     from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.environment import PackageList
 
-__all__ = ["KEEP_LAST", "Attempt", "Intent", "IntentEnd", "LockHolder", "Resource", "State"]
-
 KEEP_LAST = 3  # attempts of each run that gc keeps unless it is told otherwise
 
 

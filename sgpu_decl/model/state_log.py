@@ -4,8 +4,6 @@ from datetime import datetime
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["LogChange", "LogEntry"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChange:

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Progress", "Quiet", "Sent"]
-
 Sent = Callable[[int], None]
 """Told, while a file is sent somewhere, how many bytes of it are under way."""
 

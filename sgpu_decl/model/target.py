@@ -3,8 +3,6 @@
 import re
 from enum import StrEnum
 
-__all__ = ["BASE", "TARGET_NAME", "USER", "Mode", "misnamed"]
-
 BASE = "default"  # the folder of what is applied without a target
 USER = "${user}"  # in the name of a job: who applies it
 TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"

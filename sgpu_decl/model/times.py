@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from typing import overload
 
-__all__ = ["from_text", "to_text"]
-
 
 @overload
 def to_text(moment: datetime) -> str: ...

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
-__all__ = ["BucketAddress", "BucketPlace"]
-
 _ANSWER_SECONDS = 10.0
 """After so long without a byte, a request is given up."""
 _CONTENT_SECONDS = 300.0

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from sgpu_decl.errors import BackendError
 from sgpu_decl.places.file_place import FilePlace
 
-__all__ = ["PROBE", "PlaceClock", "elapsed"]
-
 PROBE = "now-"
 """What names of files begin with that are made to learn the time."""
 

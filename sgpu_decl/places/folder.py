@@ -27,8 +27,6 @@ from sgpu_decl.places.file_place import (
 )
 from sgpu_decl.system_errors import FULL, advice, error_text
 
-__all__ = ["MARKER", "FolderPlace"]
-
 MARKER = ".sgpu-state"
 """A file that says that a folder is mounted, and one of shared states."""
 

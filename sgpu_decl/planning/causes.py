@@ -8,8 +8,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Cause, Change, FieldChange, Plan, Reason
 from sgpu_decl.planning.planner import summary_of
 
-__all__ = ["all_caused_here", "with_causes"]
-
 # What happened to a run or a job, although nobody changed a file. A rerun that the command or the
 # file asks for (`until: always`) is none: it is what was wanted.
 _DRIFTS = frozenset(

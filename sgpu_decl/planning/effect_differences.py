@@ -6,8 +6,6 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.proposal import Effect
 from sgpu_decl.planning.field_changes import compare
 
-__all__ = ["effect_differences"]
-
 _SHOWN = 5  # of one kind
 _LONGEST = 60  # letters of a value
 

@@ -19,8 +19,6 @@ from sgpu_decl.model.run_outputs import unpinned
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.jobs.launched_run import launched_by, without_staged
 
-__all__ = ["carried_out", "covers", "effects_of"]
-
 _STAYING = frozenset({Action.NO_OP, Action.ADOPT})
 _ENDING = frozenset({Action.FORGET, Action.DESTROY})
 _LESS: Mapping[Action, Action] = {

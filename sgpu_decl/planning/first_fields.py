@@ -11,9 +11,6 @@ from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planning.field_changes import leaves
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["CellFields", "NewFields", "new_values"]
-
-
 _SCALARS = (str, int, float, bool, type(None))
 
 

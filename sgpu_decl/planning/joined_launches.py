@@ -10,8 +10,6 @@ from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.plan import Change
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["join_checks", "launch_groups"]
-
 
 def launch_groups(
     changes: Sequence[Change], joins: Callable[[Change], bool]

@@ -11,8 +11,6 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.state import KEEP_LAST, Attempt
 from sgpu_decl.planning.needed_attempts import needed_by_active
 
-__all__ = ["UNKNOWN", "GcRule", "Keep", "kept", "surplus"]
-
 UNKNOWN = "?"
 """The place of an output where the backend does not say whether there is one."""
 

@@ -20,8 +20,6 @@ from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.last_known import CurrentAttempts
 from sgpu_decl.planning.policy import FieldClass, class_of
 
-__all__ = ["likely_renames"]
-
 _COMPARED = 50  # of old names that are all the same: nobody could tell more of them apart
 _SHOWN = 3
 

@@ -10,8 +10,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.run_outputs import pins
 from sgpu_decl.model.state import Attempt
 
-__all__ = ["needed_by_active"]
-
 
 def needed_by_active(attempts: Iterable[Attempt]) -> dict[AttemptRef, AttemptRef]:
     """The attempts that active ones look at, each with one of these.

@@ -19,8 +19,6 @@ from sgpu_decl.model.state import State
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
-__all__ = ["PlanInputs", "PlanRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:

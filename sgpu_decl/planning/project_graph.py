@@ -10,8 +10,6 @@ from sgpu_decl.frozen_dataclass import dataclass, written_as
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.plan import Action, Plan
 
-__all__ = ["GraphEdge", "GraphNode", "ProjectGraph", "Relation", "graph_of"]
-
 
 class Relation(StrEnum):
     USES = "uses"

@@ -8,8 +8,6 @@ from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["ray_checks"]
-
 
 def ray_checks(launched: Sequence[DesiredRun]) -> tuple[Diagnostic, ...]:
     """Return one check for each kind of cluster: the first run that gets one, and how many others

@@ -13,8 +13,6 @@ from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
 
-__all__ = ["Moves", "has_history", "moved", "moved_views", "moves_of", "rename_checks"]
-
 _ENVIRONMENT = Kind.ENVIRONMENT
 
 Moves = Mapping[Address, Address]

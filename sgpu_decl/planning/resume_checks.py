@@ -9,8 +9,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["resume_checks"]
-
 
 def resume_checks(
     launched: Sequence[DesiredRun], outputs: Mapping[Address, AttemptRef | None]

@@ -15,8 +15,6 @@ from sgpu_decl.model.run_outputs import pinned, pins, references
 from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, prior_of
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["RunOrder", "launch_levels"]
-
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 _ENDED = {AttemptState.CANCELLED: "was cancelled", AttemptState.LOST: "was lost"}
 _Node = TypeVar("_Node", str, Address)

@@ -7,8 +7,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.planning.last_known import CurrentAttempts
 
-__all__ = ["unseen_checks"]
-
 _SHOWN = 3  # attempts that are named, where one place does not answer about many
 _ID = "attempt_not_visible"
 

@@ -7,8 +7,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, BinaryIO
 
-__all__ = ["AttemptFolder", "Replaced", "UnusableSpec", "write_file"]
-
 
 class UnusableSpec(Exception):
     """The entrypoint cannot be loaded: a file, module or function is missing."""

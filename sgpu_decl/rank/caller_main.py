@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-__all__ = ["MainUnpickler", "lend_names", "spawned_name"]
-
 _MAIN = "__main__"
 _MAKERS = frozenset({"_make_function", "_make_skeleton_class", "_make_skeleton_enum"})
 _loaded: "list[Iterator[dict[str, Any]]]" = []

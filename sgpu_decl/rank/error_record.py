@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.rank.attempt_folder import AttemptFolder
 
-__all__ = ["ErrorRecord"]
-
 _MESSAGE = 2_000
 _TRACEBACK = 60_000
 _OURS = "sgpu_decl.rank."

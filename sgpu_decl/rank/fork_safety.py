@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["HARMLESS", "ThreadPool", "cuda_is_bad", "open_descriptors", "unsafe"]
-
 
 class ThreadPool:
     """Native threads that a fork does not harm, known by their own name, or by their library.

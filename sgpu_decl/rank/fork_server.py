@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
 
-__all__ = ["ForkServer", "Imports"]
-
 _PR_SET_PDEATHSIG = 1
 _DESCRIPTORS = 4
 _OURS = "sgpu_decl.rank"

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["on_import"]
-
 
 def on_import(
     name: str,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["serve_calls"]
-
 _AGENT = "sgpu_decl.agent"
 _COOKIE = b"SGPU_COOKIE="
 _STREAMS = 3

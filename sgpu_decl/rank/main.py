@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.rank.error_record import ErrorRecord
 
-__all__ = ["run_rank"]
-
 _WARM = ("FD", "DIR", "KEPT")
 # Above SIGRTMIN: the signals on which all stacks are written, after a hang and for `sgpu stacks`.
 _STACKS = {"fault.log": 8, "stacks.log": 9}

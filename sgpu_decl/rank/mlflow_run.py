@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["join_run"]
-
 _PATIENCE = 130.0  # seconds: the supervisor gives up before, and says so in the file
 _PAUSE = 0.02
 _STORE, _RUN, _EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.rank.attempt_folder import AttemptFolder
 
-__all__ = ["forget_output", "pickler", "write_output"]
-
 _SHOWN = "output.shown.json"  # a result without values of secrets, and the names of these
 _LARGEST_BITS = 14_000  # Python writes no integer of more than 4,300 digits
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from sgpu_decl.rank.error_record import ErrorRecord
     from sgpu_decl.rank.secret_values import SecretValues
 
-__all__ = ["main_name", "make_call"]
-
 _LARGEST = 16 << 20  # bytes of an exception that is kept for the caller
 _OURS = "sgpu_decl.rank."
 _INSTEAD = {

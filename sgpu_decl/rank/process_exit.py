@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["leave_imports_alone", "prepare_exit"]
-
 # `__main__` is the call's own, and Python needs the others until its end.
 _NOT_HIDDEN = frozenset({"__main__", "builtins", "sys", "threading"})
 _BUFFERED = (BufferedWriter, BufferedRandom, TextIOWrapper)

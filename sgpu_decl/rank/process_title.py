@@ -8,8 +8,6 @@ allows neither, the rank keeps the name that it was started with.
 
 import os
 
-__all__ = ["show_as_rank"]
-
 _ARGUMENTS = slice(45, 47)  # arg_start and arg_end, counted from the field after the name
 _LONGEST_NAME = 15  # bytes of the name of a thread
 

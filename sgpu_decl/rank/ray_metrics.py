@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Any
 
-__all__ = ["METRICS", "RayMetric", "RayMetricsMonitor", "cluster_values", "monitor_ray"]
-
 _PREFIX = "system/ray"
 _MEBIBYTE = float(1 << 20)
 _PATIENCE = 2.0  # seconds for the answers of the nodes

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-__all__ = ["OTHER_COMMANDS", "be_ray_node"]
-
 # What the module of `ray start` imports for the other commands of Ray. A plain `ray` comes without
 # their dependencies, so it does without them; where pandas and fastapi are installed, they would
 # triple the time of the import.

@@ -4,8 +4,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Redaction"]
-
 _MASK = b"***"
 
 

@@ -7,8 +7,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-__all__ = ["SecretValues"]
-
 _MASK = "***"
 _SHORTEST = 4  # characters; a shorter value would hide common words
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Region = tuple[int, int]  # the first address and the one after the last
     Reduced = tuple[Any, ...] | str
 
-__all__ = ["LARGE", "Storages"]
-
 LARGE = 1 << 16  # bytes; what is smaller goes with the stream
 _SOLVED = 10_000  # steps that NumPy may take to find whether two arrays have elements in common
 _COMPARED = 200  # arrays with which each is compared; of more, those that overlap count as sharing

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["NoNameServer", "await_listener", "keep_store_on_loopback"]
-
 _PATIENCE = 30.0  # seconds
 _BACKLOG = 1024
 _SHORTEST_MESSAGE = 12  # the header of a message to a name server

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.rank.redaction import Redaction
 
-__all__ = ["close_indices", "wrap_streams"]
-
 _INDEX_NS = 10_000_000
 _FULL = (28, 122)  # ENOSPC, EDQUOT
 _STREAMS = ((1, "stdout"), (2, "stderr"))

@@ -6,8 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["traceback_text"]
-
 
 def traceback_text(error: BaseException, code_dir: str | None, code_root: str | None) -> str:
     """Return the text, in which each file of the run's code has the name that the user knows.

@@ -6,8 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["culprit", "picklable", "type_name"]
-
 _SEARCHED = 10_000  # parts of a value that are tried
 _DEEPEST = 12  # steps into a value
 _OWN_WAYS = {"__getstate__", "__reduce__", "__reduce_ex__"}  # they may leave attributes out

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-__all__ = ["call", "call_function", "run_script"]
-
 
 def run_script(code_dir: str, path: str, args: object) -> None:
     """Run a file as `python -u FILE ARGS` would: as `__main__`, which stays that to the very end.

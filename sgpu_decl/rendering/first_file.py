@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.script_argument import EntryArguments, ScriptArgument
 
-__all__ = ["first_file", "first_project", "yaml_text"]
-
 _PLAIN = re.compile(r"(--?)?[A-Za-z_/][\w./=:+-]*(?<!:)", re.ASCII)
 _NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
 _Line = tuple[str, str]

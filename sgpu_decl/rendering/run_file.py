@@ -13,8 +13,6 @@ from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.yaml_nodes import Sequence as YamlSequence
 from sgpu_decl.text.yaml_reader import load
 
-__all__ = ["name_of", "run_file"]
-
 _PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|[A-Za-z_./][\w./-]*")
 _COLLECTION = re.compile(r"\[.*\]|\{.*\}")
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

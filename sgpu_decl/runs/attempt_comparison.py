@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.launch import LaunchInputs
     from sgpu_decl.model.run_table import RunTable
 
-__all__ = ["compare_attempts"]
-
 
 def compare_attempts(
     project: "Project",

@@ -15,8 +15,6 @@ from sgpu_decl.tracking.last_metrics import read_last_metrics
 if TYPE_CHECKING:
     from sgpu_decl.tracking.last_metrics import MetricSource
 
-__all__ = ["run_table"]
-
 _READERS = 8  # attempts whose results are read at once: elsewhere each takes requests
 
 

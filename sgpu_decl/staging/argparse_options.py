@@ -11,8 +11,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.script_argument import PLACEHOLDER, EntryArguments, ScriptArgument
 from sgpu_decl.staging.literals import is_plain_text, literal, one_of, shown_source
 
-__all__ = ["argparse_options", "uses_argparse"]
-
 _TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "int": ("integer", (int,)),
     "float": ("number", (int, float)),

@@ -6,8 +6,6 @@ from sgpu_decl.model.attempt_diff import FileDiff
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 
-__all__ = ["code_diff"]
-
 _LARGEST = 1 << 20  # bytes of a file whose lines are compared
 _MOST_LINES = 20_000
 

@@ -10,8 +10,6 @@ from functools import lru_cache
 
 from sgpu_decl.text.shell_text import ASSIGNMENT, SHELLS
 
-__all__ = ["PYTHON", "CommandReach", "command_reach", "lists_folder"]
-
 PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?")
 _PYTEST = frozenset({"pytest", "py.test"})
 # They start the Python script or module that they are given.

@@ -10,8 +10,6 @@ from sgpu_decl.staging.command_programs import PYTHON
 from sgpu_decl.staging.sources import Source, sources
 from sgpu_decl.text.shell_text import shell_tokens
 
-__all__ = ["ExecutedCode", "scripts_of"]
-
 _WITH_A_VALUE = frozenset({"-X", "-W", "--check-hash-based-pycs"})
 # With one of these words in a text, a part of it may never be executed.
 _CONDITIONS = frozenset({"if", "case", "for", "while", "until", "select", "function", "{", "||"})

@@ -28,8 +28,6 @@ from sgpu_decl.staging.source_mentions import (
     started_modules,
 )
 
-__all__ = ["RULE", "CodeTree", "CountedCode", "RunUses", "counted_code", "kinds_of"]
-
 RULE = "1"
 """The version of this rule. A record of a launch says by which one its code was counted."""
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Pattern", "PatternList", "bad_pattern", "patterns_of"]
-
 _SPECIAL = re.compile(rb"[*?\[\\]")
 _CLASSES = {
     b"alnum": re.compile(rb"[A-Za-z0-9]"),

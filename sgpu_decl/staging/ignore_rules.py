@@ -12,8 +12,6 @@ from sgpu_decl.regular_files import leads_out, read_regular
 from sgpu_decl.staging.git_patterns import Pattern, PatternList, patterns_of
 from sgpu_decl.staging.repository import Repository, repository_top
 
-__all__ = ["RULES", "IgnoreRules"]
-
 RULES = (".gitignore", ".sgpuignore")
 
 _ALL = re.compile(r"!?(.*/)?\*\*?/?")

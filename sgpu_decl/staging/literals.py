@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from sgpu_decl.diagnostics.tokens import find_token
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
 
-__all__ = ["is_plain_text", "literal", "one_of", "shown_source"]
-
 _LONGEST = 50  # characters of a default in a comment
 _MOST = 8  # choices in a comment
 

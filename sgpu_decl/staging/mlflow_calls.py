@@ -14,8 +14,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.ray_calls import executed_bodies, may_leave
 from sgpu_decl.staging.sources import Source
 
-__all__ = ["values_of_ranks"]
-
 _PARAMS = frozenset({"log_param", "log_params"})
 _LOGGED = _PARAMS | {"set_tag", "set_tags"}
 _VARIABLES = frozenset({"RANK", "LOCAL_RANK"})

@@ -18,8 +18,6 @@ from sgpu_decl.staging.sources import (
     is_main_guard,
 )
 
-__all__ = ["executed_bodies", "may_leave", "ray_calls"]
-
 # `ray.init` raises ValueError for them where a cluster runs (ray/_private/worker.py).
 _REFUSED = frozenset({"num_cpus", "num_gpus", "resources", "labels", "object_store_memory"})
 _LEAVING = ast.Return | ast.Raise

@@ -17,16 +17,6 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.regular_files import read_regular, trusted_path
 
-__all__ = [
-    "COMMIT_COPY",
-    "Repository",
-    "git_command",
-    "git_environment",
-    "git_refusal",
-    "git_text",
-    "repository_top",
-]
-
 COMMIT_COPY = "sgpu-commit"
 """A file in `.git` of a folder that holds what a commit holds: all of it is tracked."""
 

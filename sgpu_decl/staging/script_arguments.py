@@ -10,8 +10,6 @@ from sgpu_decl.staging.argparse_options import argparse_options, uses_argparse
 from sgpu_decl.staging.bindings import Function
 from sgpu_decl.staging.literals import literal, one_of, shown_source
 
-__all__ = ["entry_arguments", "function_arguments"]
-
 _WORDS = {"int": "integer", "float": "number", "str": "text", "bool": "true or false"}
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
 _DEFINITIONS = (

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from sgpu_decl.regular_files import read_regular
 
-__all__ = ["ScriptHeader", "script_header"]
-
 _BLOCK = re.compile(r"^# /// script[ \t]*\n((?:#(?:| .*)\n)+)# ///[ \t]*$", re.MULTILINE)
 
 

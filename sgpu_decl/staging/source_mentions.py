@@ -15,15 +15,6 @@ from sgpu_decl.staging.opened_files import opened_files
 from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = [
-    "ImportMention",
-    "Mentions",
-    "mentions_of",
-    "mentions_of_notebook",
-    "mentions_of_text",
-    "started_modules",
-]
-
 _LONGEST = 10_000  # characters of a text that may hold a path
 _MOST_PARTS = 50  # of a text that is put together
 _COMPUTED = frozenset({

@@ -16,16 +16,6 @@ from pathlib import Path
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = [
-    "Import",
-    "Source",
-    "certain_imports",
-    "certain_statements",
-    "function_source",
-    "is_main_guard",
-    "sources",
-]
-
 # At most half a second: a plan should not take longer for a warning.
 _MOST = 100
 _WITH_A_BODY = (

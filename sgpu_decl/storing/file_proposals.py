@@ -12,8 +12,6 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.proposals import KEPT, StoredProposal
 from sgpu_decl.storing.state_root import StateRoot
 
-__all__ = ["FileProposals"]
-
 _FILE = re.compile(r"([0-9a-f]{32})\.json\.gz")
 
 

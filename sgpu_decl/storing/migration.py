@@ -14,8 +14,6 @@ from sgpu_decl.storing.sqlite.migrated_state import is_migrated, migrated_file, 
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.state_store import Patience, StateStore, StateWriter
 
-__all__ = ["Migrated", "migrate", "restore"]
-
 Everything = tuple[State, tuple[Attempt, ...]]
 
 

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["KEPT", "ProposalStore", "StoredProposal"]
-
 KEPT = timedelta(days=30)
 """How long a proposal counts, by the clock of the store."""
 

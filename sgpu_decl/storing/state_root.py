@@ -8,8 +8,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing
 from sgpu_decl.storing.journal.port import StoreDown
 
-__all__ = ["StateRoot"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRoot:

@@ -2,8 +2,6 @@
 
 import os
 
-__all__ = ["user_name"]
-
 
 def user_name() -> str:
     """The user's name."""

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["ASSIGNMENT", "SHELLS", "Expansion", "expansions", "shell_tokens", "shell_words"]
-
 SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 """The begin of a word that sets a variable."""

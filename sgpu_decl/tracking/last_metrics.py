@@ -8,8 +8,6 @@ from sgpu_decl.tracking.store_location import sqlite_file
 from sgpu_decl.tracking.stores.choice import open_tracking_store
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 
-__all__ = ["LastMetrics", "MetricSource", "TrackingStore", "UnreadMetrics", "read_last_metrics"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastMetrics:

@@ -10,8 +10,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["link_plain_folder", "plain_folder"]
-
 _MISREAD = ("?", "%")
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.views.status_text import cause_words, dashboard_words, waits
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import Restart
 
-__all__ = ["event_line", "restart_line", "state_line"]
-
 _ATTEMPTS_SHOWN = 4
 _WORDS = {
     Step.STOPPED: "asked to stop",

@@ -17,8 +17,6 @@ from sgpu_decl.views.status_json import attempt_object
 from sgpu_decl.views.status_text import state_text
 from sgpu_decl.views.terminal import Colour, escape, json_text, paint, shorten
 
-__all__ = ["attempt_diff_json", "attempt_diff_text"]
-
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "~": Colour.YELLOW, "@": Colour.CYAN}
 _Line: TypeAlias = tuple[str, str]  # the sign that gives it its colour, and its text

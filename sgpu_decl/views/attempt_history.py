@@ -6,8 +6,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["changed_words", "changes_of"]
-
 _SHOWN = 5
 
 

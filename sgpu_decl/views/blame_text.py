@@ -9,8 +9,6 @@ from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.plan_words import path_words, value
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["blame_text", "with_origins"]
-
 Origins = Mapping[tuple[Address, str], tuple[FieldOrigin, ...]]
 
 _WORDS = {

@@ -18,8 +18,6 @@ from sgpu_decl.views.plan_words import (
 )
 from sgpu_decl.views.terminal import count, escape
 
-__all__ = ["CellGroup", "group_because", "group_what", "grouped"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellGroup:

@@ -10,8 +10,6 @@ from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.views.markdown import fenced, written_size
 from sgpu_decl.views.terminal import columns, count, escape, size
 
-__all__ = ["FILES_NOTE", "files_json", "files_markdown", "files_text"]
-
 FILES_NOTE = 80
 """Bytes of the line that counts what does not fit."""
 

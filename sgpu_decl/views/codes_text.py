@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from sgpu_decl.diagnostics.codes import CodeEntry
 
-__all__ = ["code_list", "code_text", "kind_of_code"]
-
 
 def kind_of_code(code: CodeEntry) -> str:
     """What a code is of: `error, warning` of a check, `exit 1` of an error, or both."""

@@ -14,8 +14,6 @@ from sgpu_decl.model.assumptions import assumptions
 from sgpu_decl.model.doctor_finding import Finding, counted
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["report_text"]
-
 _CHECK = re.compile(r"[a-z]+([- ][a-z0-9]+)*")  # names of checks stand in the code
 
 

@@ -8,8 +8,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.probe import ProbeCost
 from sgpu_decl.views.terminal import Colour, count, escape, paint
 
-__all__ = ["finding_text", "findings_json", "findings_summary", "probe_cost_text"]
-
 _COLOURS = {
     Severity.INFO: Colour.GREEN, Severity.WARNING: Colour.YELLOW, Severity.ERROR: Colour.RED,
 }  # fmt: skip

@@ -6,8 +6,6 @@ from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["enveloped", "error_to_json", "shown_values"]
-
 VERSION = 1
 
 

@@ -8,8 +8,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.known_environment import Base, Environment
 from sgpu_decl.planning.package_changes import PackageSides
 
-__all__ = ["base_to_json", "difference_to_json", "environment_to_json"]
-
 
 def base_to_json(base: Base) -> dict[str, Json]:
     """One line of `sgpu env bases`; `packages` counts."""

@@ -7,8 +7,6 @@ from sgpu_decl.model.known_environment import Base, Environment
 from sgpu_decl.views.plan_words import package_words, packages_amount
 from sgpu_decl.views.terminal import Colour, count, escape, paint, size
 
-__all__ = ["bases_table", "difference_text", "environment_text"]
-
 _COLOURS = {"+": Colour.GREEN, "~": Colour.YELLOW, "-": Colour.RED}
 _FACTS = {"python": "Python", "cuda": "CUDA", "os": "system"}
 

@@ -7,8 +7,6 @@ from sgpu_decl.diagnostics.escapes import printable
 from sgpu_decl.diagnostics.excerpts import excerpt
 from sgpu_decl.errors import SgpuError
 
-__all__ = ["Reader", "render_error", "render_findings"]
-
 Reader = Callable[[str], str | None]
 
 _MOST = 50

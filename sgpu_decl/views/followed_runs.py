@@ -12,8 +12,6 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.status_text import tally
 from sgpu_decl.views.terminal import columns, count, escape, shorten
 
-__all__ = ["progress"]
-
 _STYLES = {AttemptState.RUNNING: "cyan", AttemptState.STOPPING: "yellow"}
 _MOST = 8
 _STATE_COLUMNS = len(AttemptState.STARTING)

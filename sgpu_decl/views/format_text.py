@@ -2,8 +2,6 @@
 
 from sgpu_decl.views.terminal import Colour, paint
 
-__all__ = ["format_diff"]
-
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 
 

@@ -6,16 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.terminal import columns, count, size
 
-__all__ = [
-    "WHY_KEPT",
-    "gc_kept",
-    "gc_listing",
-    "gc_problems",
-    "gc_summary",
-    "listed_attempts",
-    "not_found_note",
-]
-
 _NAMED = 5  # attempts that one line names
 
 WHY_KEPT = {  # by the values of `planning.kept_attempts.Keep`

@@ -12,8 +12,6 @@ from types import MappingProxyType
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.views.terminal import count, escape
 
-__all__ = ["check_finding", "render"]
-
 _COMMANDS: Mapping[Severity, tuple[str, str]] = MappingProxyType(
     {
         Severity.ERROR: ("error", "more error"),

@@ -8,8 +8,6 @@ from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.planning.project_graph import GraphNode, ProjectGraph
 
-__all__ = ["graph_json", "graph_mermaid"]
-
 _MERMAID_SHAPES: Mapping[Kind, tuple[str, str]] = {
     Kind.ENVIRONMENT: ("[(", ")]"),
     Kind.RUN: ("[", "]"),

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["code", "page", "prose", "table"]
-
 _CELL = ' style="text-align:left"'
 
 

@@ -8,8 +8,6 @@ from sgpu_decl.model.job_view import JobView
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.views.terminal import Colour, age, columns, escape, paint
 
-__all__ = ["job_details", "job_table"]
-
 _COLOURS = {
     "scheduled": Colour.GREEN,
     "paused": Colour.YELLOW,

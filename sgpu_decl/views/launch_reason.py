@@ -10,16 +10,6 @@ from sgpu_decl.model.reason import Reason
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import escape
 
-__all__ = [
-    "AGAIN",
-    "ALWAYS",
-    "NOT_STARTED_WORDS",
-    "REASONS",
-    "commit_words",
-    "launch_reason",
-    "rerun_words",
-]
-
 AGAIN = "first run since it was destroyed or forgotten"
 ALWAYS = "every apply, or call, launches it (`until: always`)"
 

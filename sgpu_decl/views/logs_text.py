@@ -5,8 +5,6 @@ import re
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["clean", "clean_lines", "prefix"]
-
 # colours (SGR) and tabs pass; all else that a terminal obeys is spelled out
 _PASSES = re.compile(r"(\x1b\[[0-9;:]*m|\t)")
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n"

@@ -5,8 +5,6 @@ import re
 
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["cell", "code", "fenced", "link", "prose", "written_size"]
-
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@-])")
 _BAR = re.compile(r"(?<!\\)(\\*)\|")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")

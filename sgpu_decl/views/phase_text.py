@@ -2,8 +2,6 @@
 
 from sgpu_decl.views.terminal import size
 
-__all__ = ["CONNECTING", "phase_line"]
-
 _COUNTED = {
     "resolving": "packages",
     "building": "packages",

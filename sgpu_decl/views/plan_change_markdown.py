@@ -20,8 +20,6 @@ from sgpu_decl.views.plan_words import (
 )
 from sgpu_decl.views.terminal import count, escape, shorten
 
-__all__ = ["Fold", "change_row", "folds", "has_folds"]
-
 _ADDRESS_COLUMNS = 200  # of the values of a matrix, which may be long
 _VALUE_COLUMNS = 80
 _LINES_SHOWN = 6

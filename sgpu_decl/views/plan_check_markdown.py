@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.views.markdown import code
 
-__all__ = ["check_lines"]
-
 _EQUAL_SHOWN = 3
 _FIRST = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 

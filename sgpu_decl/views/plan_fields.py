@@ -11,8 +11,6 @@ from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.views.plan_words import value
 from sgpu_decl.views.terminal import columns, escape, shorten
 
-__all__ = ["ChangedLines", "changed_entrypoint", "changed_lines", "sides"]
-
 _ABSENT = "(none)"
 # Matching lines takes the square of their number: beyond this all of them are told as changed.
 _MATCHED = 2_000

@@ -22,8 +22,6 @@ from sgpu_decl.views.plan_words import (
 )
 from sgpu_decl.views.terminal import count
 
-__all__ = ["render"]
-
 _ROWS = 200
 _COLUMNS = 80
 

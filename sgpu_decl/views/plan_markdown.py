@@ -26,8 +26,6 @@ from sgpu_decl.views.plan_words import (
 )
 from sgpu_decl.views.terminal import count
 
-__all__ = ["LEAST_LIMIT", "LIMIT", "render"]
-
 LIMIT = 65_000
 """Bytes. A comment on GitHub has at most 65,536 characters."""
 LEAST_LIMIT = 1_000

@@ -34,8 +34,6 @@ from sgpu_decl.views.plan_words import (
 )
 from sgpu_decl.views.terminal import Colour, columns, count, escape, paint, shorten
 
-__all__ = ["render"]
-
 _UNCHANGED_SHOWN = 10
 _PAIRS_SHOWN = 6
 _VALUES_SHOWN = 40

@@ -31,31 +31,6 @@ from sgpu_decl.views.launch_reason import (
 )
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
-__all__ = [
-    "INCOMPLETE",
-    "action_words",
-    "because",
-    "caused_here",
-    "changes_something",
-    "code_words",
-    "environment_words",
-    "estimate_words",
-    "field_note",
-    "launches",
-    "moved_words",
-    "only_moved",
-    "others_by_cause",
-    "package_words",
-    "packages_amount",
-    "path_words",
-    "reason_words",
-    "stops_active",
-    "summary_line",
-    "upstream_words",
-    "value",
-    "what",
-]
-
 INCOMPLETE = "This plan is not complete: some runs or jobs were left out, or could not be checked."
 """What is said of a plan that is not `complete`."""
 

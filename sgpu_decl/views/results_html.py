@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from sgpu_decl.views.html import code, page, prose, table
 from sgpu_decl.views.terminal import count, shorten
 
-__all__ = ["render"]
-
 _ROWS = 64
 _COLUMNS = 120
 

@@ -7,8 +7,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_table import RunRow
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["secret_references", "secrets_note", "table_secrets_note"]
-
 _SHOWN = 5
 
 

@@ -22,8 +22,6 @@ from sgpu_decl.views.terminal import age, count
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import FirstCause
 
-__all__ = ["render"]
-
 _RANKS_SHOWN = 16
 _HISTORY_SHOWN = 10
 

@@ -15,8 +15,6 @@ from sgpu_decl.views.status_json import attempt_object
 from sgpu_decl.views.status_text import state_text, tally
 from sgpu_decl.views.terminal import columns, count, escape, shorten
 
-__all__ = ["table_csv", "table_json", "table_markdown", "table_text", "unread_lines"]
-
 _REASONS = 5
 _UNREAD = "?"
 _WIDEST = 32  # columns of one value

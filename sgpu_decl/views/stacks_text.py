@@ -6,8 +6,6 @@ from sgpu_decl.agent.attempt.stack_groups import StackGroup, stack_groups
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import RankStack
 
-__all__ = ["stack_groups_json", "stack_groups_text"]
-
 
 def stack_groups_text(stacks: Sequence[RankStack]) -> str:
     """Return the stacks of each group once, with the process that they are of."""

@@ -8,8 +8,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state_log import LogChange, LogEntry
 from sgpu_decl.views.terminal import columns, escape, shorten
 
-__all__ = ["log_json", "log_text"]
-
 _WIDEST = 60  # columns of what one entry changed
 _WORDS = {
     "lock": "took or renewed the lock",

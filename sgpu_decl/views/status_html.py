@@ -8,8 +8,6 @@ from sgpu_decl.views.html import code, page, prose, table
 from sgpu_decl.views.status_text import ending, failure, links
 from sgpu_decl.views.terminal import count
 
-__all__ = ["render"]
-
 _ROWS = 64
 
 

@@ -10,8 +10,6 @@ from sgpu_decl.model.jsonable import Json
 if TYPE_CHECKING:
     from sgpu_decl.model.run_history import RunHistory
 
-__all__ = ["attempt_object", "run_object", "status_object", "status_objects"]
-
 
 def status_object(view: AttemptView) -> dict[str, Json]:
     """The `status` object of an attempt."""

@@ -19,27 +19,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import FirstCause
     from sgpu_decl.model.run_history import RunHistory
 
-__all__ = [
-    "cause_words",
-    "dashboard_words",
-    "ending",
-    "failure",
-    "files_of",
-    "how_it_ended",
-    "links",
-    "nothing_live",
-    "restart_lines",
-    "run_details",
-    "state_text",
-    "status_table",
-    "supervision_words",
-    "tally",
-    "unanswered_notes",
-    "waits",
-    "way_out_notes",
-    "working_files_note",
-]
-
 _COLOURS = {
     "succeeded": Colour.GREEN,
     "failed": Colour.RED,

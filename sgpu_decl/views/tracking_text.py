@@ -6,8 +6,6 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.terminal import count, escape
 
-__all__ = ["tracked_line", "tracking_notes"]
-
 
 def tracked_line(view: AttemptView) -> str:
     """Where MLflow keeps the run of an attempt; empty if it is not tracked."""

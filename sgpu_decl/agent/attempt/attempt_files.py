@@ -26,32 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "CANCEL",
-    "EVENTS",
-    "GUARDIAN_LOCK",
-    "IDENTITY",
-    "LAUNCH_LOCK",
-    "OPEN_RUNS",
-    "OUTCOME",
-    "SPEC",
-    "STATUS",
-    "SUPERVISOR_LOCK",
-    "TRACKED",
-    "TRACKER",
-    "EventLog",
-    "encode",
-    "numbers_in",
-    "parse_object",
-    "read_json",
-    "reserve_space",
-    "say",
-    "stamp",
-    "sync_folder",
-    "write_atomic",
-    "write_once",
-]
-
 SPEC = "spec.json"
 IDENTITY = "identity.json"
 STATUS = "status.json"

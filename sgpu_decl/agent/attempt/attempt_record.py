@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.attempt.verdict import RankEnding
 
-__all__ = ["AttemptRecord", "cancelled_outcome", "lost_outcome"]
-
 _MOST_RESTARTS = 20
 _LONGEST_SUMMARY = 500  # characters
 

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = [
-    "abandoned_identity",
-    "attempt_exists",
-    "clear_remains",
-    "monotonic_epoch_ns",
-    "read_attempt",
-    "remaining_processes",
-    "request_cancel",
-]
-
 _KEYS = ("state", "started_at", "ended_at", "exit_code", "class", "ranks", "first_cause", "restart",
          "restarts")  # fmt: skip
 _EMPTY: dict[str, Any] = {"started_at": None, "ended_at": None, "exit_code": None, "class": None,

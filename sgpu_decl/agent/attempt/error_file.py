@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = [
-    "end_of_stderr",
-    "is_collateral",
-    "own_frames_left_out",
-    "read_abort",
-    "read_error",
-    "read_out_of_memory",
-    "read_stack",
-    "shared_run_named",
-    "shortened",
-]
-
 _LIMIT = 1 << 20
 _SUMMARY = 2_000
 _TRACEBACK = 65_536

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from sgpu_decl.agent.system.safe_files import regular_opener
 
-__all__ = ["GrowingLog", "LogPart"]
-
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 20
 # The file is missing, or the rank put a FIFO, a device or a socket in its place.

@@ -33,18 +33,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "BEAT",
-    "HostRecord",
-    "abandoned_records",
-    "delete_useless_records",
-    "orphans",
-    "read_record",
-    "record_path",
-    "take_abandoned",
-    "wait_until_over",
-]
-
 BEAT = 10.0  # seconds between two signs of life
 _DIGITS = 20
 _ABANDONED = 3600.0  # seconds until a record without its name is one of a process that was killed

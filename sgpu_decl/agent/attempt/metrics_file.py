@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-__all__ = ["METRICS", "MetricSeries", "last_metrics", "read_metrics"]
-
 METRICS = "metrics.json"
 _LARGEST = 8 << 20  # bytes: the last ones of a longer file
 _MOST_NAMES = 200  # they fit into the disk space that is reserved for the outcome

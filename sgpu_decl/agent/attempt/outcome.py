@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.attempt.verdict import RankEnding, Verdict
 
-__all__ = ["CANCELLED", "Outcome", "failed", "judged", "restarts", "stopped"]
-
 _STACKS = 65_536  # characters: they fit into the disk space that is reserved for the outcome
 _CODES = {"timeout": 124, "hung": 124}
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-__all__ = ["BROUGHT", "holds_files", "left_output", "previous_output", "working_files"]
-
 BROUGHT = "previous_output"
 """The folder of a run's own on a node that the files are brought to."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["SITE", "activated", "place"]
-
 SITE = "site"
 _FOLDERS = ("code_dir", "output_dir")
 

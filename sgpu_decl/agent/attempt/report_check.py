@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     Check = Callable[[Any], bool]
 
-__all__ = ["is_report"]
-
 _STATES = frozenset(
     ("queued", "staging", "starting", "running", "stopping", "succeeded", "failed", "cancelled",
      "lost")

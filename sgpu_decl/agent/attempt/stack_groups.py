@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     Thread = tuple[str, ...]
 
-__all__ = ["StackGroup", "rank_list", "stack_groups"]
-
 _BOOTSTRAP = "_bootstrap"  # the outermost function of every thread of `threading`
 
 

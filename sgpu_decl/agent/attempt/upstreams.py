@@ -6,8 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["listed", "refusal"]
-
 _NAMED = 3
 _ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 

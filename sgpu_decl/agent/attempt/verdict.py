@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-__all__ = ["SIMULTANEOUS_NS", "RankEnding", "Verdict", "stack_files"]
-
 SIMULTANEOUS_NS = 5_000_000
 _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.host.gpu_gate import GpuGate
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["AttemptQueue"]
-
 
 class AttemptQueue:
     """Calls `on_turn(devices)` once there is room, or `on_refused(failure class, reason)` if its

@@ -26,8 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["GpuGate"]
-
 _AGAIN = 5.0  # seconds until NVML is asked again, if none of the processes ends before
 _PAUSE = 0.2  # a process that has ended may be listed for a moment
 _FILE = 0o666  # with less, another user could not keep the file from a cleaner

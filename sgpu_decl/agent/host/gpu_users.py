@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Users = Mapping[str, Sequence[tuple[int, int | None]]]
 
-__all__ = ["asked_apart", "attempt_of", "gpu_users", "in_words", "user_words"]
-
 _LIBRARY = "libnvidia-ml.so.1"
 _UNKNOWN = 2**64 - 1  # NVML's NVML_VALUE_NOT_AVAILABLE for memory
 _TOO_SMALL = 7  # NVML_ERROR_INSUFFICIENT_SIZE

@@ -12,15 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "can_bind",
-    "claim_port",
-    "lowest_ephemeral",
-    "port_failure",
-    "port_holder",
-    "port_range",
-]
-
 _LOWEST = 12_000
 _DEFAULT_EPHEMERAL = 32_768
 _DEFAULT_UNPRIVILEGED = 1024

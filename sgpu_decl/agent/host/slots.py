@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.host.gpu_gate import GpuGate
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["Slots", "Waiters", "wait_for_ends"]
-
 _AGAIN = 1.0  # seconds before a waiter that died a second time is started again
 
 

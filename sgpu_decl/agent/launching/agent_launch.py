@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.launching.warm_calls import WarmServer
 
-__all__ = ["LaunchServer", "launch", "start_agent"]
-
 _AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-__all__ = ["ASK", "IMPORTED", "READY", "main", "serve"]
-
 IMPORTED, ASK, READY = b"imported", b"?", b"ready"
 _LOOK = 1.0  # seconds between two looks at the caller and at calls that have ended
 _LONGEST = 4096  # bytes of a path

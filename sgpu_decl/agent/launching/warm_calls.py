@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["WarmServer", "warm_server"]
-
 _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _MOST = 2  # servers of one process; the memory of each is that of the imports
 _PATIENCE = 5.0  # seconds for the answer of a server that is up

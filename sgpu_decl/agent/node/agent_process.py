@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node.stop_request import StopRequest
     from sgpu_decl.agent.several_nodes.node_group import Node
 
-__all__ = ["ARCHIVE", "LOG", "attend", "conclude"]
-
 ARCHIVE = "agent.zip"
 LOG = "agent.log"
 _SOONEST, _LATEST = 0.02, 0.32  # seconds

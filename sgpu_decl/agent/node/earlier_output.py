@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.node.node_report import Report
 
-__all__ = [
-    "UpstreamFailed",
-    "absent_nodes",
-    "await_output",
-    "bring_earlier_output",
-    "copy_output",
-    "gone_output",
-    "last_output",
-    "newest_output",
-]
-
 _POLL = 0.5  # seconds between two looks
 _VISIBLE = 60.0  # seconds until what all nodes brought back is seen here
 

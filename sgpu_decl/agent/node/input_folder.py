@@ -15,8 +15,6 @@ from contextlib import suppress
 
 from sgpu_decl.agent.system.locks import try_lock
 
-__all__ = ["InputFolder", "delete_unused", "folder_of_launch"]
-
 _FOLDERS = "/tmp/sgpu-inputs-"  # noqa: S108  made for this user alone
 _WHOLE = ".whole"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

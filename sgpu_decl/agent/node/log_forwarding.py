@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.node.platform import PlatformTable
 
-__all__ = ["Echo", "say"]
-
 _DROPPED = b"sgpu: %d bytes of older output were dropped: the log had grown too long\n"
 
 

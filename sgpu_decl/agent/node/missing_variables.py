@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.several_nodes.node_group import Node
 
-__all__ = ["fill_missing_variables", "interface_to"]
-
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR of <linux/sockios.h>
 _INET6 = "/proc/net/if_inet6"
 _ANY_PORT = 9  # nothing is sent there

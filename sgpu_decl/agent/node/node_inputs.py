@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["NodeInputs"]
-
 _LOOK = 0.1  # seconds between two looks at what another node of this machine fills
 
 

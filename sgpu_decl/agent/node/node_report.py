@@ -39,16 +39,6 @@ if TYPE_CHECKING:
     Parse = Callable[[bytes], Report | None]
     Read = Callable[[str, Parse], Report | None]
 
-__all__ = [
-    "REPORT",
-    "files_below",
-    "old_outcome",
-    "old_report",
-    "read_report",
-    "seal",
-    "unseal",
-]
-
 REPORT = "report.json"
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["KEPT", "PlatformAttempts", "why_settled"]
-
 KEPT = 20
 """So many attempts of a job are kept, with their uploads."""
 

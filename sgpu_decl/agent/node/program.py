@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.several_nodes.node_group import Node
 
-__all__ = ["main"]
-
 _OUTPUT = "output"
 _PATIENCE = 60.0  # seconds, for all files together
 _FIRST, _LONGEST = 0.05, 2.0  # seconds between two looks

@@ -25,8 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["cancel_run"]
-
 _MARKER = "submitted.json"
 _PATIENCE = 10.0  # seconds
 _GOES_ON = "the platform may start this run again, which changes nothing"

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["TREE", "SharedObjects", "hydrate", "prepare"]
-
 TREE = "environment/tree"
 
 _PATIENCE = 60.0  # seconds that shared objects may take to become visible

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["StopRequest"]
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

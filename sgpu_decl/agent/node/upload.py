@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["MOST_BYTES", "NOT_UPLOADED", "NodeUpload", "await_others"]
-
 NOT_UPLOADED = 74  # sysexits.h: EX_IOERR
 MOST_BYTES = 512_000_000
 _WHOLE = size(MOST_BYTES)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.several_nodes.node_group import Node
 
-__all__ = ["Meeting", "collectives", "position"]
-
 _SLOWEST = 300.0  # seconds in which the libraries of another node answer
 
 

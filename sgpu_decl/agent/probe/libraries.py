@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["COLLECTIVE", "INDEX", "MLFLOW", "SDK", "run_program"]
-
 _FRAME = """
 import importlib.util, json, os, sys, time
 answer = {"there": importlib.util.find_spec(%r) is not None}

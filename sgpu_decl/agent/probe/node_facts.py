@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["MANAGED_ENVIRONMENT", "MANAGED_PYTHON", "node_facts"]
-
 _HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 _PATIENCE = 60.0  # seconds
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.several_nodes.node_group import Node
 
-__all__ = ["FAILURE", "main"]
-
 FAILURE = 3
 """The exit code of a node that fails on purpose."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["LINE", "LONG_LINE_MARK", "ProbeRecord", "write_line"]
-
 LINE = "sgpu-probe "
 """The beginning of a log line with a record; JSON follows."""
 

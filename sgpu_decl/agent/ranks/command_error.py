@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["last_exception", "read_command_error", "user_paths"]
-
 _TAIL = 1 << 20
 _SUMMARY = 2_000
 _TRACEBACK = 65_536

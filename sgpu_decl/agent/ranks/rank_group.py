@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.system.loop import Loop
     from sgpu_decl.agent.system.process_tree import ProcessTree
 
-__all__ = ["RankGroup"]
-
 
 class RankGroup:
     """Starts the ranks of one node, and calls back when they start, are refused, are ready, end,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-__all__ = ["SIGNAL", "rank_stacks"]
-
 SIGNAL = signal.SIGRTMIN + 9  # as `rank.main` registers it
 
 _LOG = "stacks.log"

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.several_nodes.node_group import Node
 
-__all__ = [
-    "LaunchError",
-    "argv_of",
-    "exec_error",
-    "first_line_error",
-    "rank_environment",
-    "rank_folder",
-    "shared_environment",
-    "spawn",
-    "start_error",
-    "write_parameters",
-]
-
 _PARAMETERS = "parameters.yaml"
 _PARAMETERS_VARIABLE = (
     "HYPERPARAMETERS_PATH"  # the name of AI Runtime of Databricks (evidence: B, F)

@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = [
-    "command_environment",
-    "driver_environment",
-    "python_path",
-    "without_outer_ray",
-    "without_rank",
-]
-
 _OF_RANKS = frozenset(
     {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
      "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "REPLICA_RANK", "MASTER_ADDR", "MASTER_PORT"}

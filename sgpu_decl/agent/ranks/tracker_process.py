@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["TrackerProcess"]
-
 _PATIENCE = 120.0  # the tracker gives up sooner by itself; MLflow needs seconds to make its tables
 _SHORT = 0.5  # seconds of waiting before the status shows it
 _LOOK = 0.02

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["BecomeParent", "WarmParent", "fork_parents"]
-
 _FOLDER = "warm"
 _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}

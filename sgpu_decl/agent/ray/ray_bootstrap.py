@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.system.loop import Loop
     from sgpu_decl.agent.system.secrets import Redactor
 
-__all__ = ["RayBootstrap"]
-
 _TIMER = "ray_start"
 _ANSWER = 3.0  # seconds for the last lines of a late node
 

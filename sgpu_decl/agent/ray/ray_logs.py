@@ -9,8 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["fatal_message", "keep_logs", "last_lines"]
-
 _LINES = 20
 _TAIL = 1 << 20  # minutes of an idle process, in which it writes noise alone
 # Of a stack that ends in an import, most lines are these.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.ranks.tracker_process import TrackerProcess
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["RayMetricsProcess"]
-
 _RUN = "MLFLOW_RUN_ID"
 _LOG = "ray_metrics.log"
 

@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["default_store", "refuses_store", "shared_memory", "store_size"]
-
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the place that Ray uses
 _SLOW_STORAGE = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE"
 _LEAST = 75 << 20  # bytes; Ray starts with no smaller store

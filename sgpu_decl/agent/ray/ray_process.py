@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.system.loop import Loop
     from sgpu_decl.agent.system.secrets import Redactor
 
-__all__ = ["RayProcess"]
-
 _LOOPBACK = "127.0.0.1"
 _TEMPORARY = "/tmp"  # noqa: S108  a new folder in it is private
 _PARENT = "ray_node"

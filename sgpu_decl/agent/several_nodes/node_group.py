@@ -53,8 +53,6 @@ if TYPE_CHECKING:
         def finish(self, outcome: Outcome) -> None: ...
 
 
-__all__ = ["FIRST", "SILENCE", "Node", "Team", "join_team"]
-
 SILENCE = 10.0
 _PATIENCE = 600.0  # seconds until all nodes must have joined, without a startup_timeout
 

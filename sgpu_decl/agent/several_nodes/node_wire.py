@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Message = dict[str, Any]
 
-__all__ = ["Hub", "Link"]
-
 _BEAT = 0.5  # seconds
 _AGAIN = 0.1  # between two tries to reach agent 0
 _LONGEST = 1 << 20  # bytes of one message: a traceback fits

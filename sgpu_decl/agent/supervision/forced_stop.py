@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = ["LocalForcedStop"]
-
 _DEATH = 1.0  # seconds that a killed process may take to be gone
 _SWEEP = 10.0  # seconds that a guardian may need beyond the grace of ranks
 

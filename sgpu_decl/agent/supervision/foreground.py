@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["main"]
-
 _USAGE = 64
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["fork_guardian", "fork_supervisor", "guard", "main", "refuse", "run", "supervise"]
-
 _TRACKER_WAIT = 30.0
 _PARENT = 0.5  # seconds between two looks at a parent whose end the kernel does not report
 _LOOK = 0.1  # seconds between two looks at the remaining processes, if they are not our children

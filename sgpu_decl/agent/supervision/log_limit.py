@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.ranks.rank_group import RankGroup
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["LogBound"]
-
 _SOONEST, _LATEST = 0.5, 30.0
 _REMAINDER = 0.75  # of the bound, after a cut: there is room again for a while
 _FAST = 1 / 64  # of the bound, between two looks: look again soon

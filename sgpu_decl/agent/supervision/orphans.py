@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.system.loop import Loop
     from sgpu_decl.agent.system.process_tree import ProcessTree
 
-__all__ = ["Sweep", "rank_sessions", "start_reaper"]
-
 _GRACE = 5.0
 _AGAIN = 0.01
 _BLIND = 0.1  # while no descriptor is left, and if orphans are not adopted

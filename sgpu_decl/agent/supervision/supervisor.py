@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.attempt.host_record import HostRecord
     from sgpu_decl.agent.ray.ray_bootstrap import RayBootstrap
 
-__all__ = ["Supervisor"]
-
 # Seconds between a collateral failure and the stop of the other ranks: the rank that caused it may
 # be this late on busy cores. A primary failure stops them at once.
 _SETTLE = 0.2

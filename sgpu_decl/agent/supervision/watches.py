@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.ranks.rank_group import RankGroup
     from sgpu_decl.agent.system.loop import Loop
 
-__all__ = ["STACKS", "HangDetector", "watch_caller"]
-
 # On this signal, faulthandler writes all stacks of a rank to `fault.log`, as `_air.py` sets up. No
 # program uses it by chance, and it is only sent to ranks that run `_air.py`.
 STACKS = signal.SIGRTMIN + 8

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["size"]
-
 
 def size(number: int) -> str:
     """Return a number of bytes in decimal units: `512 B`, `34.5 kB`, `1.2 GB`."""

@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["fill_cgroup", "kill_cgroup", "processor_quota", "rank_cgroup", "remove_cgroup"]
-
 
 def rank_cgroup() -> str:
     """Return the path of a new group, empty if none can be made.

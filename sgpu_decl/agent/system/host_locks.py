@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import stat
 
-__all__ = ["host_lock_folder", "host_lock_home", "shared_gpu_locks", "taken_folder"]
-
 _SHARED = "/tmp"  # noqa: S108  what is made there is checked to be ours
 _RUNTIME = "/run/user"
 

@@ -22,25 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "CHILD_SUBREAPER",
-    "COSTS",
-    "MEMFD_CREATE",
-    "OK",
-    "PARENT_DEATH_SIGNAL",
-    "PIDFD_OPEN",
-    "PIDFD_SEND_SIGNAL",
-    "PROC_CHILDREN",
-    "PR_SET_CHILD_SUBREAPER",
-    "PR_SET_PDEATHSIG",
-    "available",
-    "in_words",
-    "kernel_features",
-    "prctl",
-    "punch_hole",
-    "shortcomings",
-]
-
 OK = "ok"
 
 PIDFD_OPEN = "pidfd_open"

@@ -9,16 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 
-__all__ = [
-    "create_held",
-    "held",
-    "is_at",
-    "open_deleted",
-    "open_lock",
-    "try_lock",
-    "wait_until_free",
-]
-
 
 def open_lock(path: str, mode: int = 0o600) -> int:
     """Open a lock file; make it if it is missing. It is never removed.

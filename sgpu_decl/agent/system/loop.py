@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HANDLED", "Loop"]
-
 HANDLED = (
     signal.SIGTERM,
     signal.SIGINT,

@@ -9,8 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["OomKills", "Shortage", "shortage", "usable_memory"]
-
 _FIRST_PID_NAMESPACE = 4_026_531_836  # PROC_PID_INIT_INO: pids here are those of the kernel's log
 _V2, _V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 _UNLIMITED = 1 << 62  # v1 writes the largest multiple of a page for no limit

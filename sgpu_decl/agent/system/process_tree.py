@@ -7,8 +7,6 @@ import os
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.kernel_features import CHILD_SUBREAPER, available
 
-__all__ = ["ProcessTree", "rank_marks"]
-
 
 def rank_marks(token: str, node: int) -> frozenset[bytes]:
     """Return the variables of the ranks of one node; a machine may run several nodes."""

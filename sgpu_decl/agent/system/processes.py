@@ -25,29 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-__all__ = [
-    "alive",
-    "ancestors",
-    "become_subreaper",
-    "boot_id",
-    "carriers",
-    "carriers_by_cookie",
-    "command_line",
-    "descendants",
-    "die_with_parent",
-    "handles",
-    "in_sessions",
-    "machine_id",
-    "may_signal",
-    "open_process",
-    "related",
-    "send_signal",
-    "start_time",
-    "stop_all",
-    "until_one_ends",
-    "variables",
-]
-
 _LONGEST_POLL = 86_400.0  # seconds: poll takes 24 days at most
 _PAUSE = 0.01  # seconds between two looks, if the kernel does not report the end of a process
 

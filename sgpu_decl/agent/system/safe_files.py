@@ -17,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FolderHandle", "private_folder", "regular_opener"]
-
 
 def regular_opener(path: str, flags: int) -> int:
     """Open a regular file, never waiting: an `opener` for `open`.

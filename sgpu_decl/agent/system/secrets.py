@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-__all__ = [
-    "DESCRIPTOR",
-    "Redactor",
-    "memory_file",
-    "receive_variables",
-    "secret_names",
-    "split_secrets",
-    "startup_variables",
-    "visible_variables",
-    "without_secrets",
-]
-
 # The variables that the interpreter and the loader read before any of our code runs, and the cookie
 # by which a run that is launched inside a rank is found again.
 _EARLY = ("LANG", "LD_", "LC_", "GLIBC_TUNABLES", "SGPU_COOKIE")

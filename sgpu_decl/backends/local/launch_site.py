@@ -16,16 +16,6 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.storing.state_folder import make_state_folder, state_folder
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = [
-    "LaunchSite",
-    "attempt_folder",
-    "check_site",
-    "launched_here",
-    "make_site",
-    "site_id",
-    "site_in",
-]
-
 _FILE = "site"
 
 

@@ -18,8 +18,6 @@ from sgpu_decl.text.shell_text import ASSIGNMENT
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["ProgramCheck"]
-
 # Programs that get the name that was probably meant: to look for it among all programs takes
 # milliseconds, and each cell of a sweep may name another program.
 _MOST_HINTS = 10

@@ -8,8 +8,6 @@ from typing import Any
 from sgpu_decl.backends.ray.api.cluster_tables import find_job, head_among, list_jobs, list_nodes
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 
-__all__ = ["ClusterAnswers"]
-
 _SELDOM = 5.0  # seconds between two looks at the nodes, or for which a list of jobs is used
 
 

@@ -23,8 +23,6 @@ from sgpu_decl.errors import BackendError
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["Clusters"]
-
 
 class Clusters:
     """The dashboards that plans and attempts of one project and target use."""

@@ -22,8 +22,6 @@ from sgpu_decl.config.units import Size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.gpu import type_of_device
 
-__all__ = ["RayOptions"]
-
 _OWN_NAMES = {  # of Ray, each with what to write instead
     "GPU": "remove it: each rank has one GPU of `type`",
     "object_store_memory": "remove it: ranks use no object store",

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["RayPlacement", "Strategy", "whole_cpus"]
-
 
 class Strategy(StrEnum):
     SPREAD = "spread"

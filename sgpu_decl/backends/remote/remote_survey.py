@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["RemoteSurvey", "entrypoint_findings", "unsupported_findings"]
-
 Places = Mapping[str, Place]
 
 _USED: Mapping[str, Callable[["RunConfig"], bool]] = MappingProxyType(

@@ -26,8 +26,6 @@ from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.system_errors import FULL, advice, error_text
 
-__all__ = ["YOUNG_SECONDS", "ContentStore", "default_root", "store_error"]
-
 YOUNG_SECONDS = 3600.0
 """An object of this age may still be on its way into a state: it is not deleted."""
 

@@ -19,8 +19,6 @@ from typing import BinaryIO
 
 from sgpu_decl.model.jsonable import canonical
 
-__all__ = ["ObjectPacks", "Read"]
-
 Read = Callable[[str], bytes | None]
 """Returns the content of a digest; `None` if no pack has it."""
 

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["other_tool_file"]
-
 
 class _Kind(NamedTuple):
     """`name` is for the end of a path, `text` for the content; None is never looked for."""

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["active_environments", "has_module", "site_folders", "virtual_environment"]
-
 
 def site_folders(
     executable: str, version: str, environ: Mapping[str, str], *, threaded: str = ""

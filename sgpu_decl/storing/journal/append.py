@@ -7,8 +7,6 @@ from datetime import datetime
 from sgpu_decl.errors import StateError
 from sgpu_decl.storing.journal.port import Compacted, Journal, JournalGap, StoreDown
 
-__all__ = ["PATIENCE", "StaleReads", "append_once"]
-
 PATIENCE = 60.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0

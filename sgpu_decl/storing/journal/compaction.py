@@ -14,8 +14,6 @@ from sgpu_decl.storing.journal.ops import keeps_all
 from sgpu_decl.storing.journal.past import replica_up_to
 from sgpu_decl.storing.journal.port import Compacted, Journal, Stored
 
-__all__ = ["Compaction", "compact"]
-
 _AT_ONCE = 1000  # entries that are read together
 
 

@@ -10,8 +10,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.codec import JsonObject, to_json
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["NO_ENTRY", "Author", "JournalEntry", "digest", "read_entry"]
-
 VERSION = 1
 NO_ENTRY = "0" * 64
 """What stands for the digest of the entry before the first one."""

@@ -29,8 +29,6 @@ from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
 from sgpu_decl.storing.state_root import StateRoot
 
-__all__ = ["FileJournal"]
-
 _AT_ONCE = 8  # requests
 _ENTRY = re.compile(r"([0-9]{12})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{12})\.db\.gz")

@@ -9,8 +9,6 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.state_store import LOST
 
-__all__ = ["LEASE_SECONDS", "LockLease", "kept_renewed"]
-
 LEASE_SECONDS = 60.0
 _TRY_AGAIN = 1.0  # seconds
 

@@ -12,8 +12,6 @@ from sgpu_decl.storing.journal.op_checks import check_op
 from sgpu_decl.storing.journal.port import Stored
 from sgpu_decl.storing.state_json import UNREADABLE, problem_of
 
-__all__ = ["log_entry"]
-
 
 def log_entry(stored: Stored, *, store: str) -> LogEntry:
     """What an entry of `store` says.

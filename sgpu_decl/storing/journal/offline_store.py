@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.journal.port import Journal
     from sgpu_decl.storing.state_store import StateWriter
 
-__all__ = ["OfflineStore"]
-
 _T = TypeVar("_T")
 
 

@@ -16,8 +16,6 @@ from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.times import from_text
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS, attempt_of, intent_of
 
-__all__ = ["check_op"]
-
 _DAY = 86_400.0
 
 _Check = Callable[[Any], object]

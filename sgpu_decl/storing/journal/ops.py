@@ -27,8 +27,6 @@ from sgpu_decl.storing.sqlite.rows import (
 )
 from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
-__all__ = ["Op", "UnknownOp", "keeps_all", "perform"]
-
 Op = dict[str, Json]
 
 

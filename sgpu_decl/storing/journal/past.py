@@ -7,8 +7,6 @@ from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.storing.journal.port import Entries, Stored
 from sgpu_decl.storing.journal.replica import Replica
 
-__all__ = ["replica_up_to"]
-
 
 @contextmanager
 def replica_up_to(entries: Entries, last: int) -> Iterator[Replica]:

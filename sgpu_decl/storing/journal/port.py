@@ -7,8 +7,6 @@ from typing import Protocol
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Compacted", "Entries", "Journal", "JournalGap", "StoreDown", "Stored"]
-
 
 class StoreDown(SgpuError):
     """The store does not answer, or the answer was lost: what was asked may have happened."""

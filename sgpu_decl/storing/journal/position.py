@@ -19,8 +19,6 @@ from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS
 if TYPE_CHECKING:
     from sgpu_decl.storing.sqlite.liveness import ProcessMark
 
-__all__ = ["NOTHING", "Head", "Position", "fill_from", "head_of", "make_table", "position_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:

@@ -40,8 +40,6 @@ from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
 from sgpu_decl.storing.state_json import UNREADABLE, problem_of
 
-__all__ = ["Replica"]
-
 _T = TypeVar("_T")
 _PART = 1 << 20
 _LEAST_ROOM, _MOST_TIMES = 64 << 20, 200

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from sgpu_decl.storing.journal.writer import JournalWriter
     from sgpu_decl.storing.sqlite.rows import Cell
 
-__all__ = ["CHECKPOINT_EVERY", "JournalStore"]
-
 CHECKPOINT_EVERY = 256  # entries
 _LOOK_AGAIN = 0.5  # seconds between two looks at a lock that is held
 _T = TypeVar("_T")

@@ -18,8 +18,6 @@ from sgpu_decl.storing.journal.ops import Op
 from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.system_errors import error_text
 
-__all__ = ["Unpushed"]
-
 _VERSION = 1
 
 

@@ -28,8 +28,6 @@ from sgpu_decl.storing.sqlite.lock_row import check_lock
 from sgpu_decl.storing.sqlite.rows import Cell
 from sgpu_decl.storing.sqlite.writer import SqliteWriter, Stamp
 
-__all__ = ["JournalWriter"]
-
 
 class NumberTaken(Exception):
     """Another entry has the number: the replica is behind."""

@@ -13,8 +13,6 @@ from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored
 from sgpu_decl.storing.postgres.server import CONTENT_SECONDS
 from sgpu_decl.storing.postgres.tables import PostgresTables
 
-__all__ = ["TABLES", "PostgresJournal"]
-
 _SCHEMA: LiteralString = "CREATE SCHEMA IF NOT EXISTS {schema}"
 _ENTRIES: LiteralString = (
     "CREATE TABLE IF NOT EXISTS {schema}.entries (project text, target text, number bigint, "

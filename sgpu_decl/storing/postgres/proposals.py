@@ -9,8 +9,6 @@ from sgpu_decl.storing.postgres.journal import TABLES
 from sgpu_decl.storing.postgres.tables import PostgresTables
 from sgpu_decl.storing.proposals import KEPT, StoredProposal
 
-__all__ = ["PROPOSALS", "PostgresProposals"]
-
 PROPOSALS: LiteralString = (
     "CREATE TABLE IF NOT EXISTS {schema}.proposals (project text, target text, id text, "
     "content bytea NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(), "

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.sql import Composed
 
-__all__ = ["Server", "ServerConnection", "require_psycopg"]
-
 OLDEST = 13
 CONTENT_SECONDS = 300.0
 """How long a statement may take whose answer is large."""

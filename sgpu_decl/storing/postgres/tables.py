@@ -13,8 +13,6 @@ from sgpu_decl.storing.postgres.server import (
     require_psycopg,
 )
 
-__all__ = ["PostgresTables"]
-
 _T = TypeVar("_T")
 
 

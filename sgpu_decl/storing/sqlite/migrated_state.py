@@ -9,8 +9,6 @@ from pathlib import Path
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.storing.sqlite.database import connect_reading, connect_writing, explained
 
-__all__ = ["is_migrated", "migrated_file", "note_place", "refuse_migrated"]
-
 
 def migrated_file(file: Path) -> Path:
     return file.with_name(f"{file.name}.migrated")

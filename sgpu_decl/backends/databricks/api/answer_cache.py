@@ -12,8 +12,6 @@ from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["AnswerCache"]
-
 _FRESH = 600.0  # seconds for which an answer counts
 
 

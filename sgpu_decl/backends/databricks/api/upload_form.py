@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import BinaryIO
 from uuid import uuid4
 
-__all__ = ["UploadForm"]
-
 
 class UploadForm(io.RawIOBase):
     """A stream that knows its length. It can be read again from its beginning, as the SDK does

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from databricks.sdk.credentials_provider import CredentialsProvider
     from databricks.sdk.oauth import Token
 
-__all__ = ["ExplainedLogin", "checks_of"]
-
 _LONGEST = 300  # characters of an answer
 
 _FEDERATION = (

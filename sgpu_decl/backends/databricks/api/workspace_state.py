@@ -14,8 +14,6 @@ from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.storing.state_root import StateRoot
 from sgpu_decl.storing.stores import SharedPlace
 
-__all__ = ["database_token", "making", "open_state_root"]
-
 _IN_FOLDER = 100  # entries
 _LIMITS = TimeLimits(silence=20.0, retries=1)
 """Whoever holds a lock that ends in a minute must not wait long for one answer: the state has its

@@ -17,8 +17,6 @@ from sgpu_decl.backends.remote.staging.remote_layout import (
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.places.file_place import PlaceMissing, file_size
 
-__all__ = ["JobFolders"]
-
 
 class JobFolders:
     """The launch folders of jobs in one staging area. `gc_due` is called before a folder is

@@ -20,14 +20,6 @@ from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = [
-    "JoinedSubmission",
-    "joined_submission",
-    "joined_token",
-    "read_submission",
-    "submission_path",
-]
-
 _FILE = "submission.json"
 
 

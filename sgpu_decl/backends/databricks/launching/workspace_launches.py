@@ -14,8 +14,6 @@ from sgpu_decl.model.launch import LaunchRecord
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["WorkspaceLaunches"]
-
 _OF_THE_RUN = ("run_id", "submitted", "task", "after")  # facts of a marker, see DatabricksAttempts
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.backends.databricks.watching.termination import (
 from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus, failed_view
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 
-__all__ = ["RunPart", "run_part"]
-
 _GOOD = frozenset({"SUCCESS", "SUCCESS_WITH_FAILURES"})
 _ENDED = {"CANCELED": "cancelled"}  # else it failed, also where it was not started either
 

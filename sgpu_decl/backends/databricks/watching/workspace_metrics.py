@@ -14,8 +14,6 @@ from sgpu_decl.tracking.last_metrics import LastMetrics
 if TYPE_CHECKING:
     from databricks.sdk.service.ml import Run
 
-__all__ = ["WorkspaceMetrics"]
-
 _PAGE = 1000  # runs of one answer; the SDK's reference allows 50,000
 
 

@@ -9,21 +9,6 @@ from typing import Any
 from sgpu_decl.backends.ray.api.dashboard import VERSION, Dashboard
 from sgpu_decl.errors import BackendError
 
-__all__ = [
-    "JOBS",
-    "NODES",
-    "NO_JOBS_HINT",
-    "NoJobsApi",
-    "find_job",
-    "has_jobs",
-    "head_among",
-    "head_node",
-    "list_jobs",
-    "list_nodes",
-    "living_nodes",
-    "session_of",
-]
-
 JOBS = "/api/jobs/"
 NO_JOBS_HINT = "run `pip install 'ray[default]'` on the head node, and start Ray there again"
 

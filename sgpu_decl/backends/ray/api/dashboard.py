@@ -31,8 +31,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.ray_size import OLDEST_RAY
 from sgpu_decl.places.file_place import PlaceMissing
 
-__all__ = ["VERSION", "Dashboard", "Refused"]
-
 _AGAIN = 0.5  # seconds until a dashboard that was busy is asked again
 _PAUSE = 10.0  # seconds for which a dashboard that was silent is not asked again
 _SHOWN = 300  # characters of an answer in a message

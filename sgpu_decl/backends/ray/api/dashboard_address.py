@@ -8,15 +8,6 @@ from urllib.parse import SplitResult, urlsplit
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = [
-    "DEFAULT_ADDRESS",
-    "VARIABLES",
-    "DashboardAddress",
-    "address_of",
-    "canonical_url",
-    "refuse_address",
-]
-
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 _PORT = 8265  # that Ray gives to its dashboard
 _OTHER_PORTS = ("6379", "10001")  # that Ray gives to its head, and to Ray Client

@@ -16,16 +16,6 @@ from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.api.proxy import Proxy, proxy_of
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = [
-    "Answer",
-    "ConnectionLost",
-    "DashboardConnection",
-    "Deadline",
-    "TimeBudget",
-    "budgeted",
-    "is_budgeted",
-]
-
 _SILENCE = 60.0  # seconds without a byte
 _CONNECT = 10.0  # seconds until a connection is made
 _PIECE = 1 << 20

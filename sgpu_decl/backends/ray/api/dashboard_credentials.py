@@ -17,8 +17,6 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["TOKEN_PLACES", "Credentials", "credentials_of"]
-
 TOKEN_PLACES = "`RAY_AUTH_TOKEN`, `RAY_AUTH_TOKEN_PATH` and `~/.ray/auth_token`"  # noqa: S105  no token
 _DEFAULT_FILE = "~/.ray/auth_token"
 _TOKEN = re.compile(r"[!-~]+")

@@ -14,8 +14,6 @@ from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Proxy", "proxy_of"]
-
 _PORT = 80
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from typing import Any
 
-__all__ = ["ANSWER", "NO_ROOM", "SilentNode", "answer", "answers", "large_answer", "stored"]
-
 ANSWER = 0.2
 """Seconds for the answers of all nodes; a late one is taken the next time."""
 

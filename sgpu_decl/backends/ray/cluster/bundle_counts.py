@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["TYPE_RESOURCE", "bundles_in", "divisors", "launches_at_once", "short_of"]
-
 TYPE_RESOURCE = "accelerator_type:"
 """The prefix of the resource that Ray gives to nodes for their type of GPU."""
 

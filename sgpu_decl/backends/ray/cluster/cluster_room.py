@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["has_room", "has_selected_labels", "need", "shortage"]
-
 _EITHER = re.compile(r"in\((.*)\)")  # a label selector of several values
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.content.manifest import BadManifest, Manifest
 from sgpu_decl.content.pack_reader import read_pack
 from sgpu_decl.content.packs import BadPack, Index, index_name, manifest_name
 
-__all__ = ["damaged_content"]
-
 _DAMAGED = (
     BadCode, BadManifest, BadPack, FileNotFoundError,
     EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error, ValueError, OverflowError,

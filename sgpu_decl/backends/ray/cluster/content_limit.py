@@ -6,8 +6,6 @@ import contextlib
 import os
 import time
 
-__all__ = ["MOST", "NEEDED", "prune", "use"]
-
 MOST = 50_000_000_000
 """Bytes."""
 

@@ -55,8 +55,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["free_nodes", "main"]
-
 _KEYS = f"gcs://{DEPOT_ID}"
 _NAME = re.compile(r"[0-9a-f][0-9a-f-]{0,99}")
 _IDLE = 120.0  # seconds without a message, after which it ends

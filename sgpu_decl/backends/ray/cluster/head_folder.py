@@ -21,8 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["head_folder", "index_folder", "index_tree", "make_folder", "write_launch"]
-
 
 def head_folder() -> str:
     """The path of the folder, on the head node, once this process has joined the cluster."""

@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CHUNK", "LogChunks", "LogCopy"]
-
 CHUNK = 256 << 10
 """Bytes of a file, at most."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.attempt.growing_log import GrowingLog
     from sgpu_decl.agent.node.input_folder import InputFolder
 
-__all__ = ["FILLS", "OWN_FILES", "SHARES", "WAITS", "NodeFiles"]
-
 OWN_FILES = ".files"
 """What the folder of a launch's files ends with; the folder of the node program goes before."""
 

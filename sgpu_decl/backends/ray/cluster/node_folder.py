@@ -17,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["LOCKS", "OBJECTS", "content_lock", "delete_content", "private_folder"]
-
 LOCKS = ".lock"
 """What the lock of a node program's folder ends with. Its actor and itself hold it."""
 

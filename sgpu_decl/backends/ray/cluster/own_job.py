@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["empty_folder", "find_job", "join_cluster", "pop_value"]
-
 _PAUSE = 0.5  # seconds between two tries
 
 

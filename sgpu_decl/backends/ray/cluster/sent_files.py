@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
 
-__all__ = ["SentFiles"]
-
 _PIECE = 32 << 20  # bytes
 _WINDOW = 2  # pieces that are under way
 _RENEWAL = NEEDED / 3  # seconds between two notes that content is used

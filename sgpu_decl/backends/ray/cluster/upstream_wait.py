@@ -33,8 +33,6 @@ if TYPE_CHECKING:
         def node_lives(self, node: str) -> bool: ...
 
 
-__all__ = ["await_upstreams", "copy_outputs"]
-
 _POLL = 0.5  # seconds between two looks at files
 _JOBS = 5.0  # seconds between two looks at the job of one that has not ended
 _ENDED = ("succeeded", "failed", "cancelled", "lost")

@@ -17,8 +17,6 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.places.file_place import PlaceMissing
 
-__all__ = ["DepotClient"]
-
 _SHORTEST, _LONGEST = 0.005, 0.1  # seconds between two looks for an answer
 _SILENT = 2.0  # seconds without an answer, after which the depot may have ended
 _PATIENCE = 120.0  # seconds for one answer

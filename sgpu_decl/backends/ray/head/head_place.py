@@ -24,8 +24,6 @@ from sgpu_decl.places.file_place import (
     upload_stream,
 )
 
-__all__ = ["SMALL", "HeadPlace"]
-
 SMALL = 1 << 20
 """Bytes of a file that is sent whole, whatever else is sent."""
 

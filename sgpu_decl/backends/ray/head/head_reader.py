@@ -12,8 +12,6 @@ from sgpu_decl.backends.ray.cluster.head_names import HEAD_FOLDER
 from sgpu_decl.errors import BackendError
 from sgpu_decl.places.file_place import PlaceMissing
 
-__all__ = ["ROOT", "HeadReader", "below_root"]
-
 ROOT = f"/{HEAD_FOLDER}"
 """What paths of the head's folder begin with, here and in states."""
 

@@ -26,8 +26,6 @@ from sgpu_decl.backends.remote.staging.remote_layout import MARKER, RemoteLayout
 from sgpu_decl.model.step_progress import Sent
 from sgpu_decl.places.file_place import byte_count, ignore_bytes
 
-__all__ = ["FOLDER", "PackagedFiles"]
-
 FOLDER = "sgpu.folder"
 """What the metadata of a job calls its launch folder, which the driver writes."""
 

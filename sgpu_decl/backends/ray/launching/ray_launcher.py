@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.ray.api.dashboard import Dashboard
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["require_planned_cluster", "require_private"]
-
 _CLUSTER = "cluster.json"
 _ELSEWHERE = "on another cluster or with another `storage`"
 _SILENT = 15.0  # seconds beyond the grace before Ray is asked to stop a job, at the least

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.ray.api.dashboard import Dashboard
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["RayLaunches"]
-
 
 class RayLaunches(RemoteLaunches):
     """Without storage, the marker of a launch that was started is in the package of its job. Until

@@ -23,8 +23,6 @@ from sgpu_decl.model.gpu import GPUType
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["TypeTerms", "placement_of", "type_terms"]
-
 _TYPE_SHARE = 0.001  # of the resource that stands for a type: any number of groups finds room
 
 

@@ -11,8 +11,6 @@ from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterSt
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["RayRoom", "room_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayRoom:

@@ -22,8 +22,6 @@ from sgpu_decl.model.gpu import GPUType
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["ResourceShortage", "amount_in_words", "shortage_in_all", "shortage_now", "unit_of"]
-
 Places = Mapping[str, Place]
 _SHOWN = 4  # nodes in a message
 

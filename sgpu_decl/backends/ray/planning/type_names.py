@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from sgpu_decl.model.gpu import GPUType
 
-__all__ = ["given_name", "names_of_type"]
-
 _TELLS_WORKSTATION_CARDS = (2, 60)  # the oldest Ray known to; 2.49 calls them `RTX` and `G`
 
 _OWN = {  # names that are not made of ours

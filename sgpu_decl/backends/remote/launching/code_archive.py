@@ -11,8 +11,6 @@ from sgpu_decl.places.file_place import CountingReader
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.staging.code_store import CodeStore
 
-__all__ = ["write_archive"]
-
 _LEVEL = 6
 
 

@@ -62,15 +62,6 @@ from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import render_spec
 from sgpu_decl.tracking.tracking_request import FILE
 
-__all__ = [
-    "FILES",
-    "NodeProgram",
-    "NodeStart",
-    "ReadOutput",
-    "input_folder",
-    "launch_files",
-]
-
 _PICKLES = ("func.pkl", "func.bin", "inputs.pkl", "inputs.bin")
 FILES = frozenset({"spec.json", "_air.py", "rank.zip", *_PICKLES, ARCHIVE, FILE})
 """What a launch folder may hold for the ranks and the tracker."""

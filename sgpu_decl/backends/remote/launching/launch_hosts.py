@@ -8,8 +8,6 @@ from pathlib import Path
 from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.errors import BackendError
 
-__all__ = ["NOT_NAMED", "LaunchHosts", "not_named"]
-
 NOT_NAMED = "address_not_named"
 
 

@@ -28,8 +28,6 @@ from sgpu_decl.model.step_progress import Progress
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
 
-__all__ = ["RemoteLauncher"]
-
 
 class RemoteLauncher(Launcher):
     """Stages launches, and marks those that were staged. A backend says how nodes are started

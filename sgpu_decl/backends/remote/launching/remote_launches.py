@@ -24,8 +24,6 @@ from sgpu_decl.rendering.spec import RetrySpec
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["RemoteLaunches", "is_started"]
-
 
 class RemoteLaunches:
     """Launches of one project and target.

@@ -10,9 +10,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json, canonical, check_name
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["RemoteReference", "check_reference", "reference_facts", "reference_in"]
-
-
 _LARGEST = 2**63 - 1  # the id of a run has 64 bits
 
 

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.environments.environment_store import EnvironmentStore
 
-__all__ = [
-    "LAST",
-    "Uploader",
-    "fill_launch_folder",
-    "upload_agent",
-    "upload_code",
-    "upload_environment",
-]
-
 LAST = "spec.json"
 """Written last: a launch folder that has it is complete."""
 

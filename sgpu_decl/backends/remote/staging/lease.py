@@ -23,19 +23,6 @@ from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.clock import elapsed
 from sgpu_decl.places.file_place import PlaceEntry, PlaceMissing
 
-__all__ = [
-    "LEASE",
-    "LOCK",
-    "STALE",
-    "YOUNG",
-    "Lease",
-    "StaleLock",
-    "gc_lock",
-    "has_lease",
-    "is_locked",
-    "wait_for_agents",
-]
-
 LOCK = "freeing-"
 """What the name of a lock file of gc begins with."""
 

@@ -13,8 +13,6 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.system_errors import FULL
 
-__all__ = ["PendingGc"]
-
 Key = Mapping[str, Json]
 
 

@@ -19,8 +19,6 @@ from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.content.packs import BadPack, Index, index_name
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, folder_size
 
-__all__ = ["collect", "free_launch", "unstage_launch"]
-
 _LOOKS = 8  # at once
 _LEFT = frozenset({BACK, LOGS, STATUS})  # what nodes and the program that starts them wrote
 

@@ -12,18 +12,6 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = [
-    "BACK",
-    "INPUTS",
-    "LOGS",
-    "MARKER",
-    "RemoteLayout",
-    "Uses",
-    "render_marker",
-    "uses_in",
-    "without_uses",
-]
-
 BACK = "back"
 """What nodes bring back to a launch folder lies below it."""
 

@@ -17,8 +17,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import folder_size
 
-__all__ = ["RemoteStorage"]
-
 _LOOKS = 8  # at once
 
 

@@ -8,8 +8,6 @@ from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.places.file_place import FilePlace
 
-__all__ = ["StagingArea"]
-
 
 class StagingArea:
     """Launch folders and shared objects in one staging folder. A process has one for each.

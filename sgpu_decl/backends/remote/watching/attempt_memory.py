@@ -17,8 +17,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["AttemptMemory"]
-
 _FORMAT = 1
 
 

@@ -11,8 +11,6 @@ from sgpu_decl.backends.base import LogReader
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["NodeLine", "NodeLogReader", "NodeLogs", "SharedLogs", "line_of"]
-
 _LARGEST_NUMBER = 10**15  # of a line; as a time, 1970
 _RANK = re.compile(r"\[rank (\d+)( err)?\] ?(.*)", re.DOTALL)
 

@@ -27,8 +27,6 @@ from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Sent
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, cut_short
 
-__all__ = ["alone", "fetch_files", "fetch_output"]
-
 _DOWNLOADS = 8  # at once
 _CHUNK = 1 << 20
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["LaunchPlace", "RemoteAttempts", "note_open_run", "with_tracking"]
-
 _LOOKS = 8  # attempts that are asked about at once
 
 

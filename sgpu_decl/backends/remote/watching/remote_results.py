@@ -31,8 +31,6 @@ from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, cut_short
 
-__all__ = ["RemoteResults"]
-
 _DOWNLOADS = 8  # at once
 
 

@@ -13,8 +13,6 @@ from sgpu_decl.model.attempt_view import AttemptView, status_fields, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["PlatformEnding", "RemoteStatus", "ended_status", "failed_for_good", "failed_view"]
-
 _FROM_NODES = ("ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem")
 _OF_THE_ENDING = ("state", "failure", "exit_code", "first_cause")
 
