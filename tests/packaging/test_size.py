@@ -39,7 +39,7 @@ LINES = {
     "tracking": 2_250,
     "views": 4_150,
 }
-"""Lines of each room, of its modules and all that lies below; "" is for modules beside the rooms."""
+"""Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
