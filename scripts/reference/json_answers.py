@@ -257,11 +257,16 @@ OBJECTS = {
             **{
                 key: schema.get("description") or _RECORDED_MEANINGS.get(key, "or `null`")
                 for key, schema in _RECORDED["properties"].items()
-                if key not in STATE_ALONE
+                if key not in STATE_ALONE and key in _RECORDED["required"]
             },
             "restart": "how often the ranks were started again",
             "changed": "the fields that differ from the attempt before; `code`, `environment` and `packages` stand for content",
-        }
+        },
+        {
+            key: schema["description"]
+            for key, schema in _RECORDED["properties"].items()
+            if key not in _RECORDED["required"]
+        },
     ),
     "An attempt": Object(_ATTEMPT_KEYS),
     "A result": Object(

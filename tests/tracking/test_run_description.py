@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.tracking.run_description import parameters, request
 from sgpu_decl.tracking.tracking_request import from_json, to_json
 
-SPEC = '{"args":{"betas":[0.9,0.95],"lr":0.001,"note":"x"},"gpus":2,"timeout":null}'
+SPEC = Spec('{"args":{"betas":[0.9,0.95],"lr":0.001,"note":"x"},"gpus":2,"timeout":null}')
 
 
 def asked(**changes: Any) -> Any:

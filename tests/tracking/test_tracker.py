@@ -12,6 +12,7 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.store_location import default_uri
 from sgpu_decl.tracking.tracker_launch import tracker_spec
@@ -21,7 +22,7 @@ from tests.support import PATIENCE, require, until
 require("mlflow")
 pytestmark = pytest.mark.mlflow
 
-SPEC = json.dumps({"gpus": 2, "args": {f"a{n}": n for n in range(130)}})
+SPEC = Spec.of({"gpus": 2, "args": {f"a{n}": n for n in range(130)}})
 USER_CODE = """
 import mlflow
 with mlflow.start_run():
