@@ -164,7 +164,8 @@ def test_a_project_whose_disk_is_not_mounted_keeps_its_code(sgpu: Shell, other: 
     here = f"{shlex.quote(sys.executable)} -m sgpu_decl"
     script = (
         f"mount -t tmpfs none {disk} || exit 9\ncp -r {sgpu.folder} {disk}/project && "
-        f"(cd {disk}/project && {here} apply -y) && umount {disk}"
+        f"(cd {disk}/project && {here} apply -y) || exit 1\n"
+        f"until umount {disk}; do sleep 0.1; done"  # the agent of the attempt is about to end
     )
     # Its root has a folder of locks in `/tmp`, which may be that of the real root.
     locks = sgpu.folder.parent / "locks"
