@@ -30,7 +30,7 @@ STEPS = [
     "sgpu_decl.backends.remote.launching.uploader,,fill_launch_folder,after,1",
     f"{LAUNCHES},mark,before,1",
     f"{LAUNCHES},mark,after,1",
-    f"{DATABRICKS}.launching.launcher,DatabricksLauncher,start,after,1",
+    f"{DATABRICKS}.launching.databricks_launcher,DatabricksLauncher,start,after,1",
     f"{LAUNCHES},mark,after,2",
     f"{WRITER},launched,before,1",
     f"{WRITER},launched,after,1",
@@ -72,7 +72,7 @@ def test_killed_at_a_step_and_applied_again_there_is_one_run(
     "step",
     [
         "sgpu_decl.runs.project_runs,ProjectRuns,wait,before,1",
-        f"{DATABRICKS}.launching.launcher,DatabricksLauncher,launch,before,1",
+        f"{DATABRICKS}.launching.databricks_launcher,DatabricksLauncher,launch,before,1",
     ],
 )
 def test_a_replace_that_was_killed_still_waits_for_the_old_attempt(

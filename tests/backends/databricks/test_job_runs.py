@@ -191,7 +191,7 @@ def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Sho
     (check,) = [item for item in plan.checks if item.code == "launched_by_job"]
     assert str(check.address) == "run.train"
     assert plan.complete
-    with pytest.raises(Usage, match="names a job"):
+    with pytest.raises(Usage, match="cannot start a job"):
         shop.plan(rerun=("job.nightly",))
 
     done = shop.apply(rerun=("run.train",))
