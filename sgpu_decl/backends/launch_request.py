@@ -48,7 +48,7 @@ class LaunchRequest:
 
     @property
     def config(self) -> "RunConfig":
-        return config_of(self.record.ref, self.record.inputs)
+        return config_of(self.record.ref, self.record.inputs, self.record.backend)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -70,18 +70,26 @@ class LaunchRequest:
         return self.folder(project) / (self.config.code.root or ".")
 
 
-def config_of(ref: AttemptRef, inputs: LaunchInputs) -> "RunConfig":
-    """The config of a launch.
+def config_of(ref: AttemptRef, inputs: LaunchInputs, backend: str) -> "RunConfig":
+    """The config of a launch on a backend.
 
     Raises:
         BackendError: it is that of a newer sgpu, or something else has written the record.
     """
     from sgpu_decl.config.run import run_config
 
+    way_out = f"sgpu state rm {ref.address}"
     try:
-        return run_config(ref.address.name, inputs.spec)
+        config = run_config(ref.address.name, inputs.spec)
     except ValueError as error:
-        raise unknown_config(f"`{ref}`", f"sgpu state rm {ref.address}", error) from error
+        raise unknown_config(f"`{ref}`", way_out, error) from error
+    if str(config.backend.kind) != backend:
+        raise BackendError(
+            f"the state has `{ref}` on `{backend}`, with a config for `{config.backend.kind}`",
+            hint=f"something else than sgpu has written it: `{way_out}` removes it from the state",
+            code=NO_CONFIG,
+        )
+    return config
 
 
 def foreign_config(platform: str) -> BackendError:
