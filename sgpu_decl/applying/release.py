@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
-from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
+from sgpu_decl.facts.job_spec import JobBackends, applied_job, job_backend_for
 from sgpu_decl.facts.live_state import is_unreachable
 from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
@@ -20,9 +20,7 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
     """Delete what older versions of a recorded job launched, and all of it where the job is gone.
     Of a job that was forgotten, and is there still, nothing is deleted; nor while a launch is
     active, nor where its backend does not let us: gc tries again."""
-    launching = launching_in(
-        job.spec, job.address, backend=job.backend, owner=job.owner, lineage=lineage
-    )
+    launching = applied_job(job, lineage).launching
     if launching is None or job.remote is None:
         return
     handle = recorded_handle(job)

@@ -1,13 +1,12 @@
 """`sgpu apply`."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from sgpu_decl.api import is_saved_plan
-from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
+from sgpu_decl.cli.apply_flow import ApplyScreen
 from sgpu_decl.cli.event_file import event_file, event_option
 from sgpu_decl.cli.file_options import (
     file_options,
@@ -62,32 +61,32 @@ def command(
     """
     if detach and rank is not None:
         raise click.UsageError("`--detach` follows no run: leave out `--rank`")
-    settings = ApplySettings(
-        auto=auto_approve,
-        reviewed=reviewed,
-        ranks=read_ranks(rank or "0"),
-        detach=detach,
-        json=output == "json",
-        parallelism=parallelism,
-        question="carry out this plan?",
-        unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out run.plan` "
-        "and apply that",
-        replacing="save the plan with `sgpu plan --out run.plan` and apply that, or use "
-        "`--on-active queue`",
-    )
     selection = replace(selection, select=(*names, *selection.select))
-    if file is not None and is_saved_plan(Path(file)):
-        if source != ProjectSource(project=source.project, lock_timeout=source.lock_timeout) or (
-            selection != PlanOptions()
-        ):
-            raise click.UsageError(
-                "a saved plan is applied as it is: target, variables, overrides and selections "
-                "belong to `sgpu plan`"
-            )
-        with event_file(events) as stream:
-            session, saved = source.saved(Path(file))
-            return carry_out(session, saved, settings=settings, out=sys.stdout, events=stream)
-
+    ranks = read_ranks(rank or "0")
+    saved = Path(file) if file is not None and is_saved_plan(Path(file)) else None
+    alone = ProjectSource(project=source.project, lock_timeout=source.lock_timeout)
+    if saved is not None and (source != alone or selection != PlanOptions()):
+        raise click.UsageError(
+            "a saved plan is applied as it is: target, variables, overrides and selections "
+            "belong to `sgpu plan`"
+        )
     with event_file(events) as stream:
-        session = source.session(file)
-        return carry_out(session, selection, settings=settings, out=sys.stdout, events=stream)
+        session, planned = (
+            source.saved(saved) if saved is not None else (source.session(file), selection)
+        )
+        screen = ApplyScreen(
+            session=session,
+            events=stream,
+            auto=auto_approve,
+            reviewed=reviewed,
+            ranks=ranks,
+            detach=detach,
+            json=output == "json",
+            parallelism=parallelism,
+            question="carry out this plan?",
+            unattended="look at it and apply it with `-y`, or save it with "
+            "`sgpu plan --out run.plan` and apply that",
+            replacing="save the plan with `sgpu plan --out run.plan` and apply that, or use "
+            "`--on-active queue`",
+        )
+        return screen.carry_out(planned)

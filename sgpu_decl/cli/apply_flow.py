@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from sgpu_decl.api import RolloutEvents
 from sgpu_decl.cli.approval import approve
@@ -50,59 +50,6 @@ _DONE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplySettings:
-    """The options of the command line. `ranks` are those whose output is shown, `None` for all.
-    `parallelism` is how many launches overlap. What is `reviewed` needs no approval. `unattended`
-    is the hint if nobody can answer `question`, `replacing` if nobody can type the name of an
-    active run that is to be stopped."""
-
-    auto: bool
-    reviewed: bool = False
-    ranks: tuple[int, ...] | None
-    detach: bool
-    json: bool
-    question: str
-    unattended: str
-    replacing: str = ""
-    parallelism: int = 1
-
-
-def carry_out(
-    session: "Session",
-    source: "PlanOptions | Prepared",
-    *,
-    settings: ApplySettings,
-    out: TextIO,
-    on_approval: "Callable[[], None]" = lambda: None,
-    events: EventFile = NO_EVENTS,
-) -> int:
-    """Carry a plan out and return the exit code.
-
-    Args:
-        source: what to plan, or a saved plan. If another sgpu changes the state before the plan is
-            applied, it is made again, and shown and approved again only if it differs.
-        on_approval: is called once, after the first approval and before anything is changed.
-        events: takes what happens.
-    """
-    screen = _ApplyScreen(
-        session=session,
-        settings=settings,
-        out=out,
-        on_approval=on_approval,
-        events=events,
-        saved=not isinstance(source, PlanOptions),
-    )
-    with screen.counting:
-        try:
-            prepared, applied = session.roll_out(
-                source, screen, parallelism=settings.parallelism, reviewed=settings.reviewed
-            )
-        except _Shown as refusal:
-            return events.ended(refusal.error)
-        return events.ended(screen.followed(prepared, applied))
-
-
 class _Shown(Exception):
     """An error that was shown with its plan."""
 
@@ -112,61 +59,91 @@ class _Shown(Exception):
 
 
 @dataclass(kw_only=True)
-class _ApplyScreen(RolloutEvents):
-    """Shows what happens, and asks for approval. From then on signals are counted, while `counting`
-    is open."""
+class ApplyScreen(RolloutEvents):
+    """Shows what happens, asks for approval, and follows what runs.
+
+    Attributes:
+        auto: whether nobody is asked.
+        ranks: those whose output is shown; `None` for all.
+        question: what is asked; `unattended` is the hint if nobody can answer.
+        replacing: the hint if nobody can type the name of an active run that is to be stopped.
+        reviewed: whether proposals show all of it, so that nobody is asked.
+        parallelism: how many launches overlap.
+        on_approval: is called once, after the first approval and before anything is changed.
+        events: takes what happens.
+    """
 
     session: "Session"
-    settings: ApplySettings
-    out: TextIO
-    on_approval: "Callable[[], None]"
-    events: EventFile
-    saved: bool
-    signals: Signals = field(default_factory=Signals)
-    counting: ExitStack = field(default_factory=ExitStack)
-    copying: SharedProgress | None = None
-    plans: int = 0
-    pending: int = 0
-    stopped: bool = False
-    changes: "Mapping[Address, Change]" = field(default_factory=dict)
+    auto: bool
+    ranks: tuple[int, ...] | None
+    detach: bool
+    json: bool
+    question: str
+    unattended: str
+    replacing: str = ""
+    reviewed: bool = False
+    parallelism: int = 1
+    on_approval: "Callable[[], None]" = lambda: None
+    events: EventFile = NO_EVENTS
+    _saved: bool = False
+    _signals: Signals = field(default_factory=Signals)
+    _counting: ExitStack = field(default_factory=ExitStack)  # signals, from the approval on
+    _copying: SharedProgress | None = None
+    _plans: int = 0
+    _pending: int = 0
+    _stopped: bool = False
+    _changes: "Mapping[Address, Change]" = field(default_factory=dict)
+
+    def carry_out(self, source: "PlanOptions | Prepared") -> int:
+        """Carry out what is planned, or a saved plan, and return the exit code. If another sgpu
+        changes the state before that, it is planned again, and shown again only if it differs."""
+        self._saved = not isinstance(source, PlanOptions)
+        with self._counting:
+            try:
+                prepared, applied = self.session.roll_out(
+                    source, self, parallelism=self.parallelism, reviewed=self.reviewed
+                )
+            except _Shown as refusal:
+                return self.events.ended(refusal.error)
+            return self.events.ended(self._follow(prepared, applied))
 
     def planning(self) -> "AbstractContextManager[Progress]":
         return open_progress()
 
     def planned(self, prepared: "Prepared", *, same: bool) -> None:
-        plan, settings = prepared.plan, self.settings
+        plan = prepared.plan
         if not same:
             self.events.plan(prepared)
             self._show(prepared)
-            refuse_ranks(settings.ranks, _world_sizes(plan))
-            if settings.reviewed:
+            refuse_ranks(self.ranks, _world_sizes(plan))
+            if self.reviewed:
                 self.session.check_reviewed(prepared)
             approve(
                 plan,
-                auto=settings.auto,
-                saved=self.saved or settings.reviewed,
-                question=settings.question,
-                unattended=settings.unattended,
-                replacing=settings.replacing,
+                auto=self.auto,
+                saved=self._saved or self.reviewed,
+                question=self.question,
+                unattended=self.unattended,
+                replacing=self.replacing,
             )
-        if not self.plans:
+        if not self._plans:
             self.on_approval()
-        self.plans += 1
-        self.stopped = False
-        self.changes = {change.address: change for change in plan.changes}
-        self.pending = sum(change.action is not Action.NO_OP for change in plan.changes)
-        self.counting.enter_context(self.signals)
+        self._plans += 1
+        self._stopped = False
+        self._changes = {change.address: change for change in plan.changes}
+        self._pending = sum(change.action is not Action.NO_OP for change in plan.changes)
+        self._counting.enter_context(self._signals)
 
     @contextmanager
     def staging(self) -> "Iterator[Progress]":
         with open_progress() as progress:
-            yield _Interruptible(progress, self.signals)
+            yield _Interruptible(progress, self._signals)
 
     @contextmanager
     def launching(self) -> "Iterator[Progress]":
         with open_progress() as progress:
-            self.copying = SharedProgress(progress)
-            yield self.copying
+            self._copying = SharedProgress(progress)
+            yield self._copying
 
     def noticed(self, findings: "tuple[Diagnostic, ...]") -> None:
         self.events.diagnostics(findings)
@@ -176,92 +153,92 @@ class _ApplyScreen(RolloutEvents):
                 note(f"hint: {finding.hint}")
 
     def changed(self, event: ApplyEvent) -> None:
-        self.stopped = self.stopped or event.step is Step.STOPPED
+        self._stopped = self._stopped or event.step is Step.STOPPED
         self.events.change(event)
-        change = self.changes.get(event.address)
+        change = self._changes.get(event.address)
         upstreams = tuple(upstream.ref for upstream in change.after) if change else ()
         line = event_line(event, after=upstreams)
-        if line is not None and self.copying is not None:
-            self.copying.note(line)
-        self.pending -= event.step in _DONE
+        if line is not None and self._copying is not None:
+            self._copying.note(line)
+        self._pending -= event.step in _DONE
         # After the last change, `attach` decides what a signal means.
-        if self.signals.any and event.step in _DONE and self.pending > 0:
+        if self._signals.any and event.step in _DONE and self._pending > 0:
             raise Interrupted(
                 "interrupted while the plan was being carried out",
                 hint="launched runs continue; run the command again to launch the rest",
             )
 
     def waiting(self) -> None:
-        if self.signals.any and self.stopped:
+        if self._signals.any and self._stopped:
             raise Interrupted(
                 "interrupted while attempts that are replaced stopped",
                 hint="launched runs continue; run the command again to launch the rest",
             )
-        if self.signals.any:
+        if self._signals.any:
             raise Interrupted(
                 "interrupted while another sgpu held the lock of the state",
                 hint="nothing was launched; the same command again does it",
             )
 
     def moved(self, why: StalePlan) -> None:
-        self.counting.close()
-        if self.plans == 1:
+        self._counting.close()
+        if self._plans == 1:
             note(f"note: {why.message}: planning again")
 
     def _show(self, prepared: "Prepared") -> None:
         """Show a plan. If it cannot be applied, raise its error once that is shown."""
-        plan, settings = prepared.plan, self.settings
+        plan = prepared.plan
         error = plan_error(plan)
-        if error is not None and settings.json:
+        if error is not None and self.json:
             answer({"plan": plan_object(prepared)}, error=error)
             raise _Shown(error)
-        if not settings.json:
-            show(plan_text(plan, self.out), nl=False)
-        elif interactive() and not (settings.auto or self.saved):
+        if not self.json:
+            show(plan_text(plan, sys.stdout), nl=False)
+        elif interactive() and not (self.auto or self._saved):
             note(plan_text(plan, sys.stderr).rstrip("\n"))
         if error is not None:
             show_error(error)
             raise _Shown(error)
 
-    def followed(self, prepared: "Prepared", applied: "Applied") -> SgpuError | None:
+    def _follow(self, prepared: "Prepared", applied: "Applied") -> SgpuError | None:
         """Follow what runs, and answer; return the error that was shown."""
-        session, settings = self.session, self.settings
+        session = self.session
         refs = (*applied.launched, *applied.adopted)
         end = FollowEnd.ENDED
-        if not settings.detach:
+        if not self.detach:
             if refs:
                 end = attach(
                     session,
                     refs,
-                    ranks=settings.ranks,
-                    out=sys.stderr if settings.json else self.out,
-                    signals=self.signals,
+                    ranks=self.ranks,
+                    out=sys.stderr if self.json else sys.stdout,
+                    signals=self._signals,
                     events=self.events,
                 )
             if end is FollowEnd.ENDED:
-                await_stops(session, applied.stopping, self.signals)
+                await_stops(session, applied.stopping, self._signals)
             self.noticed(session.record_ended())
         # Else nothing is said of its state.
-        shown = settings.json or not settings.detach or len(refs) > 1
+        shown = self.json or not self.detach or len(refs) > 1
         views = session.runs.describe(refs) if refs and shown else []
         error = applied.unpushed or (applied.failed[0][1] if applied.failed else None)
-        if error is None and not settings.detach:
+        if error is None and not self.detach:
             error = outcome_error(session, views, end)
         error = error or failed_runs_error(prepared.plan)
-        if settings.json:
+        if self.json:
             data: Json = {
                 "plan": plan_object(prepared),
                 "attempts": [str(ref) for ref in refs],
-                "attached": not settings.detach and end is FollowEnd.ENDED,
+                "attached": not self.detach and end is FollowEnd.ENDED,
                 "runs": status_objects(views),
             }
             answer(data, error=error)
             return error
         if len(views) > 1:
             note(tally([view.state_word for view in views]))
-        elif not settings.detach and end is not FollowEnd.DETACHED:
-            show_endings(session, views, shown=settings.ranks)
-        if refs and settings.detach:
+        elif not self.detach and end is not FollowEnd.DETACHED:
+            show_endings(session, views, shown=self.ranks)
+        if refs and self.detach:
             active = [str(view.ref) for view in views if view.state.active]
             note(_follow_hint(refs, active))
         if error is not None and end is not FollowEnd.DETACHED:

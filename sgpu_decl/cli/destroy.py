@@ -1,10 +1,8 @@
 """`sgpu destroy`."""
 
-import sys
-
 import click
 
-from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
+from sgpu_decl.cli.apply_flow import ApplyScreen
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.file_options import file_options
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
@@ -47,7 +45,8 @@ def command(
     file, names = file_and_names(words)
     session = source.session(file) if file is not None else source.recorded()
     options = PlanOptions(select=(*names, *select), exclude=exclude, destroy=True)
-    settings = ApplySettings(
+    screen = ApplyScreen(
+        session=session,
         auto=auto_approve,
         ranks=(0,),
         detach=False,
@@ -55,4 +54,4 @@ def command(
         question="destroy all of this?",
         unattended="if that is what you want, give `-y`",
     )
-    return carry_out(session, options, settings=settings, out=sys.stdout)
+    return screen.carry_out(options)

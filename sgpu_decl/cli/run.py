@@ -4,14 +4,13 @@ import itertools
 import os
 import re
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from sgpu_decl.api import current_folder
-from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
+from sgpu_decl.cli.apply_flow import ApplyScreen
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.file_options import ON_ACTIVE, set_option
 from sgpu_decl.cli.options import (
@@ -107,18 +106,19 @@ def command(
             session.close()
             run_name = f"{name_of(typed)[:90]}-{number}"
             note(f"note: {error.message}: this run is `{run_name}`")
-    settings = ApplySettings(
-        auto=auto_approve, ranks=ranks, detach=detach, json=output == "json",
-        question="run this?", unattended="look at it and run it with `-y`",
-        replacing=f"stop it first with `sgpu cancel {run_name}`, or use `--on-active queue`",
-    )  # fmt: skip
     selection = PlanOptions(rerun=(run_name,), on_active=on_active, removes=False)
 
     def write() -> None:
         if save is not None:
             _write(Path(save), text)
 
-    return carry_out(session, selection, settings=settings, out=sys.stdout, on_approval=write)
+    screen = ApplyScreen(
+        session=session, on_approval=write,
+        auto=auto_approve, ranks=ranks, detach=detach, json=output == "json",
+        question="run this?", unattended="look at it and run it with `-y`",
+        replacing=f"stop it first with `sgpu cancel {run_name}`, or use `--on-active queue`",
+    )  # fmt: skip
+    return screen.carry_out(selection)
 
 
 def _declares_environment(path: str) -> bool:

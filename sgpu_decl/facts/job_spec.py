@@ -2,7 +2,7 @@
 an open intent has created the job."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.backends.launch_request import LaunchRequest, unknown_config
@@ -32,11 +32,6 @@ def backend_in(spec: Spec) -> "BackendOptions":
         return read_backend(spec.fields.get("backend", {}))
     except ValueError as error:
         raise unknown_config("a job", "sgpu state rm", error) from error
-
-
-def title_in(spec: Spec) -> str:
-    """What a job is called."""
-    return cast("str", spec.fields.get("name", ""))
 
 
 def job_backend_for(
@@ -90,7 +85,7 @@ def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:
     if resource is None:
         return None
     backend = job_backend_for(resource.spec, None, job_backends, resource.owner)
-    for job in backend.named(title_in(resource.spec)):
+    for job in backend.named(str(resource.spec.fields.get("name", ""))):
         if job.token == intent.token:
             handle = JobHandle(id=job.id, workspace=backend.workspace, token=intent.token)
             return replace(resource, remote=str(handle))
