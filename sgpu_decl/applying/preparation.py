@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
@@ -21,10 +20,8 @@ from sgpu_decl.facts.ownership import lost_files
 from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.facts.production_checks import production_checks
 from sgpu_decl.facts.project import Project, now
-from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.plan_options import PlanOptions
@@ -109,12 +106,18 @@ def prepare(
         and request.ends(address, resource.owner, gathered.jobs.addresses)
     ]
     request = replace(request, managed=managers(ended, project.job_backend))
-    seen = _Seen.of(project, believed)
-    plan = _plan(gathered, seen, request, jobs)
-    plan = _with_resumes(project, believed, gathered, plan)
+    seen = PlanInputs(
+        request=request,
+        state=believed,
+        observed=observe(believed, project.backend),
+        now=now(),
+        tool_version=__version__,
+    )
+    inputs = _with_facts(seen, project, gathered, *jobs)
+    plan = _with_resumes(project, inputs, planner.plan(inputs))
     git = checkout.head
     if base is not None and git is not None:
-        plan = _compared(project, plan, base, checkout, seen, request, jobs)
+        plan = _compared(project, plan, base, checkout, inputs)
         git = replace(git, base=base)
     plan = replace(
         plan,
@@ -134,56 +137,37 @@ def prepare(
     return prepared.with_commit() if for_apply else prepared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What a plan is made of beside the files. `needed` are attempts that active ones look at, each
-    with one of these."""
-
-    state: State
-    observed: Mapping[AttemptRef, AttemptView]
-    needed: Callable[[], Mapping[AttemptRef, AttemptRef]]
-    now: datetime
-
-    @classmethod
-    def of(cls, project: Project, state: State) -> "_Seen":
-        observed = observe(state, project.backend)
-
-        def needed() -> Mapping[AttemptRef, AttemptRef]:
-            everything = project.states.read_all() if state.active else None
-            return needed_by_active(
-                attempt.seen_as(observed[attempt.ref]) if attempt.ref in observed else attempt
-                for attempt in (everything[1] if everything is not None else ())
-            )
-
-        return cls(state=state, observed=observed, needed=needed, now=now())
-
-
-_Jobs = tuple[tuple["DesiredJob", ...], dict[Address, "ObservedJob"]]
-
-
-def _plan(
+def _with_facts(
+    seen: PlanInputs,
+    project: Project,
     gathered: PlanFacts,
-    seen: _Seen,
-    request: PlanRequest,
-    jobs: _Jobs,
-) -> Plan:
-    return planner.plan(
-        PlanInputs(
-            request=replace(request, let_go=gathered.removed),
-            state=seen.state,
-            observed=seen.observed,
-            now=seen.now,
-            tool_version=__version__,
-            config_digest=gathered.config_digest,
-            capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
-            desired=gathered.desired,
-            jobs=jobs[0],
-            seen_jobs=jobs[1],
-            findings=gathered.findings,
-            found_for=gathered.found_for,
-            renames=gathered.renames,
-            needed=seen.needed() if moves_of(gathered.renames, seen.state) else {},
-        )
+    jobs: "Sequence[DesiredJob]",
+    seen_jobs: "Mapping[Address, ObservedJob]",
+) -> PlanInputs:
+    """What is seen, and what files ask for."""
+    moves = moves_of(gathered.renames, seen.state)
+    return replace(
+        seen,
+        request=replace(
+            seen.request, let_go=gathered.removed, whole_project=gathered.whole_project
+        ),
+        config_digest=gathered.config_digest,
+        capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
+        desired=gathered.desired,
+        jobs=jobs,
+        seen_jobs=seen_jobs,
+        findings=gathered.findings,
+        found_for=gathered.found_for,
+        renames=gathered.renames,
+        needed=_needed(project, seen) if moves else {},
+    )
+
+
+def _needed(project: Project, seen: PlanInputs) -> Mapping[AttemptRef, AttemptRef]:
+    everything = project.states.read_all() if seen.state.active else None
+    return needed_by_active(
+        attempt.seen_as(seen.observed[attempt.ref]) if attempt.ref in seen.observed else attempt
+        for attempt in (everything[1] if everything is not None else ())
     )
 
 
@@ -192,9 +176,7 @@ def _compared(
     plan: Plan,
     base: str,
     checkout: Checkout,
-    seen: _Seen,
-    request: PlanRequest,
-    jobs: _Jobs,
+    inputs: PlanInputs,
 ) -> Plan:
     """The plan with what the files at the base would do, by the same state and observations. Where
     these files are not valid, all changes are those of this branch."""
@@ -218,13 +200,12 @@ def _compared(
         for env in blocks.values():
             fetch_files(env, folder, files.add)
         renames = renames_of(loaded)
-        state = moved(seen.state, moves_of(renames, seen.state))
-        gathered = gather(there, loaded, state, renames=renames, planned=request.selects)
-        base_jobs, base_seen = _jobs(there, gathered.jobs, state, request.select)
-    same = {address: jobs[1].get(address, one) for address, one in base_seen.items()}
-    base_request = replace(request, whole_project=gathered.whole_project)
-    base_plan = _plan(gathered, seen, base_request, (base_jobs, same))
-    return with_causes(plan, base_plan, selected=request.select)
+        state = moved(inputs.state, moves_of(renames, inputs.state))
+        gathered = gather(there, loaded, state, renames=renames, planned=inputs.request.selects)
+        jobs, seen_jobs = _jobs(there, gathered.jobs, state, inputs.request.select)
+    same = {address: inputs.seen_jobs.get(address, one) for address, one in seen_jobs.items()}
+    base_plan = planner.plan(_with_facts(inputs, project, gathered, jobs, same))
+    return with_causes(plan, base_plan, selected=inputs.request.select)
 
 
 def _base_invalid(base: str, error: InvalidInput) -> Diagnostic:
@@ -341,20 +322,20 @@ def _named(pattern: str, addresses: Collection[Address]) -> frozenset[Address]:
         return frozenset()
 
 
-def _with_resumes(project: Project, state: State, gathered: PlanFacts, plan: Plan) -> Plan:
+def _with_resumes(project: Project, inputs: PlanInputs, plan: Plan) -> Plan:
     """The plan with what its launches with `resume` find."""
-    resuming = {item.address: item for item in gathered.desired if item.resumes}
+    resuming = {item.address: item for item in inputs.desired if item.resumes}
     launches = [one for one in plan.changes if one.launches and one.address in resuming]
     if not launches:
         return plan
-    outputs = earlier_outputs(project, state, launches)
+    outputs = earlier_outputs(project, inputs.state, launches)
     launched = [resuming[change.address] for change in launches]
     return planner.with_infos(plan, resume_checks(launched, outputs))
 
 
 def _jobs(
     project: Project, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
-) -> "_Jobs":
+) -> "tuple[tuple[DesiredJob, ...], dict[Address, ObservedJob]]":
     """What is wanted of jobs and what is seen of them; workspaces are asked for those alone that
     are planned."""
     if not declared.jobs:

@@ -87,8 +87,8 @@ class PlanInputs:
     observed: Mapping[AttemptRef, AttemptView]
     now: datetime
     tool_version: str
-    config_digest: str
-    capabilities: Mapping[str, Capabilities]
+    config_digest: str = ""
+    capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     desired: Sequence[DesiredRun] = ()
     jobs: "Sequence[DesiredJob]" = ()
     seen_jobs: "Mapping[Address, ObservedJob]" = field(default_factory=dict)
