@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
-from sgpu_decl.backends.ray.planning.launch_room import RayRoom, room_of
+from sgpu_decl.backends.ray.planning.room_checks import RayRoom, room_of
 
 LABELS = st.sampled_from([{}, {"zone": "a"}, {"zone": "in(a,b)"}])
 PLACEMENTS = st.builds(

@@ -13,8 +13,7 @@ from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress, address_of
 from sgpu_decl.backends.ray.api.dashboard_connection import budgeted
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
-from sgpu_decl.backends.ray.cluster_answers import ClusterAnswers
-from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.clusters import ClusterAnswers, Clusters
 from sgpu_decl.backends.ray.placement import whole_cpus
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
@@ -30,9 +29,8 @@ from sgpu_decl.backends.ray.planning.group_shape import (
     options_of,
 )
 from sgpu_decl.backends.ray.planning.launch_placement import placement_of
-from sgpu_decl.backends.ray.planning.launch_room import room_of
 from sgpu_decl.backends.ray.planning.ray_config_rules import config_findings, machine_findings
-from sgpu_decl.backends.ray.planning.room_checks import room_findings
+from sgpu_decl.backends.ray.planning.room_checks import room_findings, room_of
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
