@@ -1,8 +1,9 @@
 """The files that nodes uploaded, brought here: what ranks left in SGPU_OUTPUT_DIR, on all nodes,
 comes into one folder.
 
-What its node uploaded of a file (`content.output_pieces`) is kept until all of that is here, so a
-fetch that was interrupted goes on where it was, and compared with the report then.
+What its node uploaded of a file (`content.output_pieces`) is kept until all of that is here, and
+compared with the report then. So each file is there as soon as it can be, and a fetch that was
+interrupted goes on where it was.
 """
 
 import fcntl
@@ -95,14 +96,35 @@ def fetch_files(
         received_in_all = here + received  # a storage need not know the sizes of its files
         progress.advance("fetching", received_in_all, max(total, received_in_all))
 
-    downloads = {path: partial(_fetch, files, path, _kept(scratch, path)) for path in missing}
-    unread = _run_downloads(downloads, report)
+    awaited = {
+        file: {piece.path for piece in pieces}.intersection(missing)
+        for file, pieces in absent.items()
+    }
+    readers: dict[str, list[Path]] = {}
+    for file, paths in awaited.items():
+        for path in paths:
+            readers.setdefault(path, []).append(file)
+    unread: dict[str, BackendError] = {}
     failed: dict[Path, BackendError] = {}
-    for file, pieces in absent.items():
+
+    def join(file: Path) -> None:
         try:
-            _join(file, pieces, scratch, unread)
+            _join(file, absent[file], scratch, unread)
         except BackendError as error:
             failed[file] = error
+
+    def came(path: str, error: BackendError | None) -> None:
+        if error is not None:
+            unread[path] = error
+        for file in readers[path]:
+            awaited[file].remove(path)
+            if not awaited[file]:
+                join(file)
+
+    for file in [file for file, paths in awaited.items() if not paths]:
+        join(file)
+    downloads = {path: partial(_fetch, files, path, _kept(scratch, path)) for path in missing}
+    _run_downloads(downloads, report, came)
     if not failed:
         for left in scratch.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -163,15 +185,19 @@ def _changed_there(source: str) -> BackendError:
     )
 
 
-def _run_downloads(downloads: Mapping[str, _Download], report: Sent) -> dict[str, BackendError]:
-    """Run downloads, several at once; return those that failed, and why.
+def _run_downloads(
+    downloads: Mapping[str, _Download],
+    report: Sent,
+    came: Callable[[str, BackendError | None], None],
+) -> None:
+    """Run downloads, several at once.
 
     Args:
         report: called, from this thread, with the number of bytes that have come in all.
+        came: called, from this thread, when one has ended, with the error of one that failed.
     """
     news: SimpleQueue[int | Future[None]] = SimpleQueue()
     received = 0
-    failed: dict[str, BackendError] = {}
     pool = ThreadPoolExecutor(_DOWNLOADS, thread_name_prefix="download")
     try:
         going = {pool.submit(download, news.put): of for of, download in downloads.items()}
@@ -187,13 +213,11 @@ def _run_downloads(downloads: Mapping[str, _Download], report: Sent) -> dict[str
                 continue
             remaining -= 1
             error = new.exception()
-            if isinstance(error, BackendError):
-                failed[going[new]] = error
-            elif error is not None:
+            if error is not None and not isinstance(error, BackendError):
                 raise error
+            came(going[new], error)
     finally:
         pool.shutdown(cancel_futures=True)
-    return failed
 
 
 @contextmanager
