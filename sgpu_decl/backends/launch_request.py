@@ -48,7 +48,7 @@ class LaunchRequest:
 
     @property
     def config(self) -> "RunConfig":
-        return config_of(self.record.ref, self.record.inputs, self.record.backend)
+        return config_of(self.record.ref, self.record.inputs)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -70,26 +70,18 @@ class LaunchRequest:
         return self.folder(project) / (self.config.code.root or ".")
 
 
-def config_of(ref: AttemptRef, inputs: LaunchInputs, backend: str) -> "RunConfig":
-    """The config of a launch on a backend.
+def config_of(ref: AttemptRef, inputs: LaunchInputs) -> "RunConfig":
+    """The config of a launch.
 
     Raises:
         BackendError: it is that of a newer sgpu, or something else has written the record.
     """
     from sgpu_decl.config.run import run_config
 
-    way_out = f"sgpu state rm {ref.address}"
     try:
-        config = run_config(ref.address.name, inputs.spec)
+        return run_config(ref.address.name, inputs.spec)
     except ValueError as error:
-        raise unknown_config(f"`{ref}`", way_out, error) from error
-    if str(config.backend.kind) != backend:
-        raise BackendError(
-            f"the state has `{ref}` on `{backend}`, with a config for `{config.backend.kind}`",
-            hint=f"something else than sgpu has written it: `{way_out}` removes it from the state",
-            code=NO_CONFIG,
-        )
-    return config
+        raise unknown_config(f"`{ref}`", f"sgpu state rm {ref.address}", error) from error
 
 
 def foreign_config(platform: str) -> BackendError:

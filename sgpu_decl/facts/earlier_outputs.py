@@ -37,7 +37,7 @@ def _earlier_output(project: Project, state: State, change: Change) -> AttemptRe
         if attempt.backend != change.backend:
             continue
         config = config or config_of(
-            AttemptRef(change.address, change.attempt), change.launch.inputs, change.backend
+            AttemptRef(change.address, change.attempt), change.launch.inputs
         )
         attempts = project.backend(change.backend).attempts
         if attempts.left_output(state.launch_of(attempt), config):

@@ -240,7 +240,7 @@ def test_output_below_an_older_name_is_not_found_again(shared: Make) -> None:
     (node / REPORT).write_bytes(seal(files={"output/ckpt": {"bytes": 1, "sha256": "0" * 64}}))
     attempts = Attempts(RemoteLaunches(machine.context().layout, lambda _: machine.area))
     moved = replace(launching.record, ref=AttemptRef(Address.run("moved"), 1), reference=folder)
-    assert not attempts.left_output(moved, config_of(moved.ref, moved.inputs, moved.backend))
+    assert not attempts.left_output(moved, config_of(moved.ref, moved.inputs))
     assert attempts.left_output(moved, launching.config)
 
 

@@ -55,7 +55,7 @@ class RemoteLaunches:
 
     def config(self, record: LaunchRecord) -> "RunConfig":
         """The config of a launch."""
-        return config_of(record.ref, record.inputs, record.backend)
+        return config_of(record.ref, record.inputs)
 
     def retry(self, record: LaunchRecord) -> Mapping[str, Any]:
         """When its ranks start again, as `agent.retry_rule` reads it."""
