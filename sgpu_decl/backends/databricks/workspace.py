@@ -124,7 +124,9 @@ class Workspace:
         """
         folder = experiment_of(config, home or self.experiments).folder
         if folder != f"/Workspace/Users/{self.user}":
-            self.area.once(f"experiments {folder}", lambda: make_folder(self.connection, folder))
+            self.area.run_once(
+                f"experiments {folder}", lambda: make_folder(self.connection, folder)
+            )
 
     @cached_property
     def run_cache(self) -> RunCache:

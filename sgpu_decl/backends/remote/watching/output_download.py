@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 from sgpu_decl.agent.system.safe_files import private_folder
@@ -81,50 +81,50 @@ def fetch_files(
     Args:
         wanted: what each file was uploaded as. One that is here is whole, and does not change.
         scratch: a folder for what is not whole yet. Nobody else uses it.
-        progress: told `fetching`, in bytes, from this thread. The listing that says those of an
-            old node's file may be late.
+        progress: told `fetching`, in bytes, from this thread.
     """
     absent = {file: pieces for file, pieces in wanted.items() if not file.exists()}
-    sizes = Counter[str]()
-    for piece in chain.from_iterable(absent.values()):
-        sizes[piece.path] += piece.size
-    missing = [path for path in sizes if not _kept(scratch, path).exists()]
+    missing = {
+        piece.path: (piece, file)
+        for file, pieces in absent.items()
+        for piece in pieces
+        if not _kept(scratch, piece.path).exists()
+    }
     total = sum(map(_size, wanted.values()))
-    here = total - sum(sizes[path] for path in missing)
+    here = total - sum(piece.size for piece, _ in missing.values())
 
     def report(received: int) -> None:
         received_in_all = here + received  # a storage need not know the sizes of its files
         progress.advance("fetching", received_in_all, max(total, received_in_all))
 
-    awaited = {
-        file: {piece.path for piece in pieces}.intersection(missing)
-        for file, pieces in absent.items()
-    }
-    readers: dict[str, list[Path]] = {}
-    for file, paths in awaited.items():
-        for path in paths:
-            readers.setdefault(path, []).append(file)
-    unread: dict[str, BackendError] = {}
+    awaited = Counter(file for _, file in missing.values())
     failed: dict[Path, BackendError] = {}
+    lock = Lock()
 
     def join(file: Path) -> None:
         try:
-            _join(file, absent[file], scratch, unread)
+            _join(file, absent[file], scratch)
         except BackendError as error:
             failed[file] = error
 
-    def came(path: str, error: BackendError | None) -> None:
-        if error is not None:
-            unread[path] = error
-        for file in readers[path]:
-            awaited[file].remove(path)
-            if not awaited[file]:
-                join(file)
+    def bring(piece: Piece, file: Path, received: Sent) -> None:
+        failure = None
+        try:
+            _fetch(files, piece.path, _kept(scratch, piece.path), received)
+        except BackendError as error:
+            failure = error
+        with lock:
+            if failure is not None:
+                failed.setdefault(file, failure)
+            awaited[file] -= 1
+            is_last = not awaited[file]
+        if is_last and file not in failed:
+            join(file)
 
-    for file in [file for file, paths in awaited.items() if not paths]:
-        join(file)
-    downloads = {path: partial(_fetch, files, path, _kept(scratch, path)) for path in missing}
-    _run_downloads(downloads, report, came)
+    for file in absent:
+        if file not in awaited:
+            join(file)
+    _run_downloads([partial(bring, piece, file) for piece, file in missing.values()], report)
     if not failed:
         for left in scratch.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -151,15 +151,10 @@ def _fetch(files: FilePlace, path: str, place: Path, received: Sent) -> None:
     unfinished.rename(place)
 
 
-def _join(
-    file: Path, pieces: Sequence[Piece], scratch: Path, unread: Mapping[str, BackendError]
-) -> None:
+def _join(file: Path, pieces: Sequence[Piece], scratch: Path) -> None:
     """Put a file together, whole or not at all. Raises BackendError: a piece is not what its node
-    wrote, or is `unread`."""
-    for piece in pieces:
-        if piece.path in unread:
-            raise unread[piece.path]
-    whole = scratch / "whole"
+    wrote."""
+    whole = _kept(scratch, os.fspath(file)).with_suffix(".whole")
     whole.touch(mode=0o600)
     with whole.open("wb") as target:
         for piece in pieces:
@@ -185,22 +180,14 @@ def _changed_there(source: str) -> BackendError:
     )
 
 
-def _run_downloads(
-    downloads: Mapping[str, _Download],
-    report: Sent,
-    came: Callable[[str, BackendError | None], None],
-) -> None:
-    """Run downloads, several at once.
-
-    Args:
-        report: called, from this thread, with the number of bytes that have come in all.
-        came: called, from this thread, when one has ended, with the error of one that failed.
-    """
+def _run_downloads(downloads: Sequence[_Download], report: Sent) -> None:
+    """Run downloads, several at once. `report` is called, from this thread, with the number of
+    bytes that have come in all."""
     news: SimpleQueue[int | Future[None]] = SimpleQueue()
     received = 0
     pool = ThreadPoolExecutor(_DOWNLOADS, thread_name_prefix="download")
     try:
-        going = {pool.submit(download, news.put): of for of, download in downloads.items()}
+        going = [pool.submit(download, news.put) for download in downloads]
         for future in going:
             future.add_done_callback(news.put)
         report(0)
@@ -210,12 +197,9 @@ def _run_downloads(
             if isinstance(new, int):
                 received += new
                 report(received)
-                continue
-            remaining -= 1
-            error = new.exception()
-            if error is not None and not isinstance(error, BackendError):
-                raise error
-            came(going[new], error)
+            else:
+                remaining -= 1
+                new.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
