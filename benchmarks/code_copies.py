@@ -7,7 +7,7 @@ from pathlib import Path
 
 from measuring import Measurement, Row, measure
 
-from sgpu_decl.staging.code_store import CodeStore
+from sgpu_decl.code.code_store import CodeStore
 
 __all__ = ["code_copies"]
 

@@ -182,9 +182,9 @@ def remember_as_succeeded(file: Path) -> None:
     """Fill the project's state as if every run of `file` had been applied and had succeeded."""
     from sgpu_decl.api import Location, Session
     from sgpu_decl.applying.launch_records import launch_of, resource_of
-    from sgpu_decl.facts.project import Project
     from sgpu_decl.model.attempt import AttemptState
     from sgpu_decl.model.state import Intent
+    from sgpu_decl.planning.project import Project
 
     location = Location(file=file, project=file.parent)
     with Session.open(location) as session:

@@ -9,8 +9,8 @@ from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.field_help import FieldHelp, describe
 from sgpu_decl.model.backend_kinds import our_kinds
 from sgpu_decl.model.plan import FieldEffect
-from sgpu_decl.planning.jobs.job_policy import effect_of
-from sgpu_decl.planning.policy import POLICY, FieldClass, FieldRule
+from sgpu_decl.planner.jobs.job_policy import effect_of
+from sgpu_decl.planner.policy import POLICY, FieldClass, FieldRule
 
 EXAMPLES = tomllib.loads(
     Path(__file__).with_name("field_examples.toml").read_text(encoding="utf-8")

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.doctor.profile_file import load_profile
     from sgpu_decl.environments.package_lists.package_diff import difference
-    from sgpu_decl.facts.file_kind import is_saved_plan
-    from sgpu_decl.facts.location import Location, current_folder
-    from sgpu_decl.facts.project_file import refuse_warnings
     from sgpu_decl.model.plan_options import PlanOptions
+    from sgpu_decl.planning.file_kind import is_saved_plan
+    from sgpu_decl.planning.location import Location, current_folder
+    from sgpu_decl.planning.project_file import refuse_warnings
     from sgpu_decl.runs.selectors import is_whole_name, split_attempt
     from sgpu_decl.storing.state_store import Patience
 
@@ -48,7 +48,7 @@ __all__ = [
 if not TYPE_CHECKING:
     _MODULES = {
         "Applied": "applying.apply_result",
-        "Location": "facts.location",
+        "Location": "planning.location",
         "Patience": "storing.state_store",
         "PlanOptions": "model.plan_options",
         "PlatformChecks": "backends.platform_checks",
@@ -56,14 +56,14 @@ if not TYPE_CHECKING:
         "RolloutEvents": "applying.rollout_events",
         "Session": "api.session",
         "base_requirements": "api.environment_calls",
-        "current_folder": "facts.location",
+        "current_folder": "planning.location",
         "difference": "environments.package_lists.package_diff",
-        "is_saved_plan": "facts.file_kind",
+        "is_saved_plan": "planning.file_kind",
         "is_whole_name": "runs.selectors",
         "load_plan": "applying.plan_file",
         "load_profile": "doctor.profile_file",
         "refuse_taken": "applying.plan_file",
-        "refuse_warnings": "facts.project_file",
+        "refuse_warnings": "planning.project_file",
         "split_attempt": "runs.selectors",
     }
 

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sgpu_decl.code.script_header import ScriptHeader, script_header
 from sgpu_decl.environments.interpreters import OLDEST_OF_RANKS
 from sgpu_decl.errors import Usage
 from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.rendering.run_file import name_of, run_file
-from sgpu_decl.staging.script_header import ScriptHeader, script_header
 
 __all__ = ["command_run", "name_of"]
 

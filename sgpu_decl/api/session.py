@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from sgpu_decl.errors import NotFound, Usage
-from sgpu_decl.facts.location import (
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.target import BASE
+from sgpu_decl.planning.location import (
     COMMAND_FILE,
     Location,
     current_folder,
 )
-from sgpu_decl.facts.project import Project, now
-from sgpu_decl.facts.shell_commands import complete
-from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.target import BASE
+from sgpu_decl.planning.project import Project, now
+from sgpu_decl.planning.shell_commands import complete
 from sgpu_decl.storing.state_folder import is_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from sgpu_decl.applying.rollout_events import RolloutEvents
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.doctor.project_doctor import ProjectDoctor
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.project_file import Validated
     from sgpu_decl.maintenance.project_jobs import ProjectJobs
     from sgpu_decl.maintenance.project_state import ProjectState
     from sgpu_decl.model.address import Address
@@ -39,7 +37,9 @@ if TYPE_CHECKING:
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.proposal import Proposal
     from sgpu_decl.model.step_progress import Progress
-    from sgpu_decl.planning.project_graph import ProjectGraph
+    from sgpu_decl.planner.project_graph import ProjectGraph
+    from sgpu_decl.planning.checkout import Checkout
+    from sgpu_decl.planning.project_file import Validated
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
 
@@ -83,7 +83,7 @@ class Session:
         """
         from sgpu_decl.applying.plan_file import load_plan, opened_root
         from sgpu_decl.applying.plan_tree import check_tree
-        from sgpu_decl.facts.checkout import Checkout
+        from sgpu_decl.planning.checkout import Checkout
 
         prepared = load_plan(path)
         plan = prepared.plan
@@ -125,7 +125,7 @@ class Session:
         Raises:
             NotFound: the project folder, or the current one, does not exist.
         """
-        from sgpu_decl.facts.project_file import read_text
+        from sgpu_decl.planning.project_file import read_text
 
         file = location.file or Path(COMMAND_FILE)
         target = location.target or BASE  # the text declares no targets
@@ -159,7 +159,7 @@ class Session:
             return
         if is_folder(self.state_dir):
             return
-        from sgpu_decl.facts.targets import refuse_unknown
+        from sgpu_decl.planning.targets import refuse_unknown
 
         refuse_unknown(self._project, self.target, self._project.states.targets())
 
@@ -179,7 +179,7 @@ class Session:
         Raises:
             InvalidInput: a file cannot be parsed.
         """
-        from sgpu_decl.facts.targets import known_targets
+        from sgpu_decl.planning.targets import known_targets
 
         return known_targets(self._project, self._project.states.targets())
 
@@ -205,7 +205,7 @@ class Session:
     def declared_runs(self) -> tuple[str, ...]:
         """The names of the runs that the file here declares, as they are written. The file is only
         parsed; one that is not there or holds errors declares none."""
-        from sgpu_decl.facts.ownership import declared_runs
+        from sgpu_decl.planning.ownership import declared_runs
 
         return declared_runs(self.file) if self.file is not None else ()
 
@@ -215,7 +215,7 @@ class Session:
         Raises:
             SgpuError: one does.
         """
-        from sgpu_decl.facts.ownership import refuse_declared
+        from sgpu_decl.planning.ownership import refuse_declared
 
         resources = self._project.state().resources.items()
         owners = [item.owner for address, item in resources if address.name == name]
@@ -240,7 +240,7 @@ class Session:
         Raises:
             InvalidInput: the file holds errors; all of them are in `diagnostics`.
         """
-        from sgpu_decl.facts.file_validation import check_file
+        from sgpu_decl.planning.file_validation import check_file
 
         return check_file(self._project)
 
@@ -251,7 +251,7 @@ class Session:
             InvalidInput: the file holds errors.
             NotFound: there is no file.
         """
-        from sgpu_decl.planning.project_graph import graph_of
+        from sgpu_decl.planner.project_graph import graph_of
 
         return graph_of(self._project.read().loaded)
 
@@ -289,7 +289,7 @@ class Session:
         self._project.guarded = not (for_apply or trust_project)
         commit = None
         if base is not None:
-            from sgpu_decl.facts.base_files import resolve_base
+            from sgpu_decl.planning.base_files import resolve_base
 
             commit = resolve_base(self.root, base)
         return prepare(
@@ -306,7 +306,7 @@ class Session:
         """What led to each field that a plan of this session shows, by its address and path: the
         place of its value, those that filled its references, and those of values that it
         replaced."""
-        from sgpu_decl.facts.field_origins import field_origins
+        from sgpu_decl.planning.field_origins import field_origins
 
         return field_origins(prepared.plan, self._project)
 
@@ -562,7 +562,7 @@ class Session:
             What was deleted, or would be, as `sgpu gc -o json` prints it.
         """
         from sgpu_decl.maintenance.gc import collect
-        from sgpu_decl.planning.kept_attempts import GcRule
+        from sgpu_decl.planner.kept_attempts import GcRule
 
         rule = GcRule(keep_last=keep_last, older_than=older_than, everything=everything)
         return collect(self._project, rule, dry_run=dry_run, only=only, now=now())

@@ -19,15 +19,15 @@ from sgpu_decl.applying.review import check_reviewed
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, Locked, OutOfTime, SgpuError, StalePlan, StateMoved
-from sgpu_decl.facts.project import Project, now
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.planning.needs import needs_of
-from sgpu_decl.planning.plan_json import plan_id
+from sgpu_decl.planner.needs import needs_of
+from sgpu_decl.planner.plan_json import plan_id
+from sgpu_decl.planning.project import Project, now
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.storing.state_folder import reserve_space
 from sgpu_decl.storing.state_store import StateStore, StateWriter

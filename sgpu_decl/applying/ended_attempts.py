@@ -6,10 +6,10 @@ from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import Locked, SgpuError
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import is_remote
+from sgpu_decl.planning.project import Project
 from sgpu_decl.storing.state_store import AT_ONCE
 
 

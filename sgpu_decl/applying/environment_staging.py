@@ -11,13 +11,13 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured.capture import capture
 from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.environment_facts import FromLock, Recipe
-from sgpu_decl.facts.job_spec import launching_in
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.planning.environment_facts import FromLock, Recipe
+from sgpu_decl.planning.job_spec import launching_in
+from sgpu_decl.planning.project import Project
 
 if TYPE_CHECKING:
     from sgpu_decl.environments.environment_store import EnvironmentStore

@@ -40,8 +40,6 @@ from sgpu_decl.applying.state_changes import StateChanges
 from sgpu_decl.backends.base import Backend, Launcher
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.errors import BackendError, Interrupted, OutcomeUnknown, SgpuError
-from sgpu_decl.facts.job_spec import JobBackends
-from sgpu_decl.facts.live_state import require_here
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import kind_named
@@ -52,8 +50,10 @@ from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Intent, IntentEnd, State
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.planning.joined_launches import launch_groups
-from sgpu_decl.planning.run_order import launch_levels
+from sgpu_decl.planner.joined_launches import launch_groups
+from sgpu_decl.planner.run_order import launch_levels
+from sgpu_decl.planning.job_spec import JobBackends
+from sgpu_decl.planning.live_state import require_here
 from sgpu_decl.storing.state_store import LOST, StateWriter
 
 Clock = Callable[[], datetime]

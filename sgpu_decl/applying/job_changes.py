@@ -9,7 +9,6 @@ from sgpu_decl.applying.launch_records import incomplete
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
-from sgpu_decl.facts.job_spec import JobBackends, applied_job, job_backend_for, launching_in
 from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.event import Step
@@ -17,8 +16,9 @@ from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource, State
-from sgpu_decl.planning.jobs.job_diff import ignored_by, taking
-from sgpu_decl.planning.jobs.launched_run import launched_by
+from sgpu_decl.planner.jobs.job_diff import ignored_by, taking
+from sgpu_decl.planner.jobs.launched_run import launched_by
+from sgpu_decl.planning.job_spec import JobBackends, applied_job, job_backend_for, launching_in
 from sgpu_decl.storing.state_store import StateWriter
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.live_state import Backends
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Plan
+from sgpu_decl.planning.live_state import Backends
 from sgpu_decl.storing.state_store import StateWriter
 
 

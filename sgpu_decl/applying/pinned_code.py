@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sgpu_decl.code.file_digests import HashCache
+from sgpu_decl.code.snapshot import Snapshot, own_outputs, snapshot
 from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.project import Project
-from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.planning.jobs.launched_run import launched_by
-from sgpu_decl.staging.file_digests import HashCache
-from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
+from sgpu_decl.planner.jobs.launched_run import launched_by
+from sgpu_decl.planning.project import Project
+from sgpu_decl.planning.project_text import ProjectText
 
 
 def pin(

@@ -11,19 +11,19 @@ from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, SgpuError, StalePlan
-from sgpu_decl.facts.checkout import Checkout
-from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.location import project_above
-from sgpu_decl.facts.remotes import project_identity
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan
-from sgpu_decl.planning.plan_json import saved_from_json, saved_text
+from sgpu_decl.planner.plan_json import saved_from_json, saved_text
+from sgpu_decl.planning.checkout import Checkout
+from sgpu_decl.planning.file_kind import holds_plan
+from sgpu_decl.planning.location import project_above
+from sgpu_decl.planning.remotes import project_identity
 from sgpu_decl.regular_files import read_regular
 from sgpu_decl.system_errors import error_text
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.project import Project
     from sgpu_decl.model.step_progress import Progress
+    from sgpu_decl.planning.project import Project
 
 
 def save_plan(

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from sgpu_decl.code.repository import git_text
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.model.plan import Plan
-from sgpu_decl.staging.repository import git_text
+from sgpu_decl.planning.checkout import Checkout
 
 _SHOWN = 5  # of the files that differ
 

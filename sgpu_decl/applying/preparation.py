@@ -11,15 +11,6 @@ from sgpu_decl.config.renames import renames_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, NotFound, Usage
-from sgpu_decl.facts.checkout import Checkout
-from sgpu_decl.facts.earlier_outputs import earlier_outputs
-from sgpu_decl.facts.job_facts import DeclaredJobs, desire, managers, observe_jobs
-from sgpu_decl.facts.live_state import observe
-from sgpu_decl.facts.location import absolute
-from sgpu_decl.facts.ownership import lost_files
-from sgpu_decl.facts.plan_facts import PlanFacts, gather
-from sgpu_decl.facts.production_checks import production_checks
-from sgpu_decl.facts.project import Project, now
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import capabilities_of
@@ -27,11 +18,20 @@ from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.planning import planner
-from sgpu_decl.planning.needed_attempts import needed_by_active
-from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
-from sgpu_decl.planning.renames import moved, moves_of
-from sgpu_decl.planning.resume_checks import resume_checks
+from sgpu_decl.planner import planner
+from sgpu_decl.planner.needed_attempts import needed_by_active
+from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
+from sgpu_decl.planner.renames import moved, moves_of
+from sgpu_decl.planner.resume_checks import resume_checks
+from sgpu_decl.planning.checkout import Checkout
+from sgpu_decl.planning.earlier_outputs import earlier_outputs
+from sgpu_decl.planning.job_facts import DeclaredJobs, desire, managers, observe_jobs
+from sgpu_decl.planning.live_state import observe
+from sgpu_decl.planning.location import absolute
+from sgpu_decl.planning.ownership import lost_files
+from sgpu_decl.planning.plan_facts import PlanFacts, gather
+from sgpu_decl.planning.production_checks import production_checks
+from sgpu_decl.planning.project import Project, now
 from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
@@ -181,8 +181,8 @@ def _compared(
     """The plan with what the files at the base would do, by the same state and observations. Where
     these files are not valid, all changes are those of this branch."""
     from sgpu_decl.environments.declared.environment_files import fetch_files
-    from sgpu_decl.facts.base_files import BaseFiles
-    from sgpu_decl.planning.causes import all_caused_here, with_causes
+    from sgpu_decl.planner.causes import all_caused_here, with_causes
+    from sgpu_decl.planning.base_files import BaseFiles
 
     with BaseFiles(project, base) as files:
         there = project.at(files.root, files.file, files.values(project.location.variable_files))

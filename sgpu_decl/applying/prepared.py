@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.checkout import Checkout
-    from sgpu_decl.facts.environment_facts import Recipe
+    from sgpu_decl.code.counted_code import CountedCode
+    from sgpu_decl.code.modules import ModuleFolder
+    from sgpu_decl.code.snapshot import Snapshot
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
-    from sgpu_decl.staging.counted_code import CountedCode
-    from sgpu_decl.staging.modules import ModuleFolder
-    from sgpu_decl.staging.snapshot import Snapshot
+    from sgpu_decl.planning.checkout import Checkout
+    from sgpu_decl.planning.environment_facts import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Prepared:
 
     def to_json(self) -> "dict[str, Json]":
         """The plan as published (`schemas/plan.v1.schema.json`)."""
-        from sgpu_decl.planning.plan_json import plan_to_json
+        from sgpu_decl.planner.plan_json import plan_to_json
 
         return plan_to_json(self.plan)
 

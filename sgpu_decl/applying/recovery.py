@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
-from sgpu_decl.facts.live_state import (
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.backend_kinds import kind_named
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.plan import Action
+from sgpu_decl.model.state import Intent, State
+from sgpu_decl.planning.live_state import (
     Backends,
     began_elsewhere,
     made_by_intent,
@@ -16,15 +21,10 @@ from sgpu_decl.facts.live_state import (
     recorded_resource,
     was_staged,
 )
-from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.backend_kinds import kind_named
-from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.plan import Action
-from sgpu_decl.model.state import Intent, State
 from sgpu_decl.storing.state_store import StateWriter
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.job_spec import JobBackends
+    from sgpu_decl.planning.job_spec import JobBackends
 
 
 def stop_awaited(state: State, backends: Backends) -> list[LaunchRecord]:

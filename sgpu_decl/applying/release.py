@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
-from sgpu_decl.facts.job_spec import JobBackends, applied_job, job_backend_for
-from sgpu_decl.facts.live_state import is_unreachable
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.job import recorded_handle
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.job_spec import JobBackends, applied_job, job_backend_for
+from sgpu_decl.planning.live_state import is_unreachable
+from sgpu_decl.planning.project import Project
 
 _FREEING = (Action.UPDATE, Action.DESTROY)
 

@@ -12,7 +12,6 @@ from sgpu_decl import __version__
 from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.codec import BadValue, JsonObject, to_json
@@ -21,13 +20,14 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.proposal import Content, Effect, Proposal
 from sgpu_decl.model.state import Attempt, State
-from sgpu_decl.planning.effect_differences import effect_differences
-from sgpu_decl.planning.effects import carried_out, covers, effects_of
+from sgpu_decl.planner.effect_differences import effect_differences
+from sgpu_decl.planner.effects import carried_out, covers, effects_of
+from sgpu_decl.planning.project import Project
 from sgpu_decl.storing.proposals import KEPT
 from sgpu_decl.storing.user_name import user_name
 
 if TYPE_CHECKING:
-    from sgpu_decl.staging.snapshot import Snapshot
+    from sgpu_decl.code.snapshot import Snapshot
 
 _VERSION = 1
 _LARGEST = 256 << 20  # bytes of a proposal

@@ -12,9 +12,9 @@ from sgpu_decl.errors import StalePlan, StateMoved
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.project import Project
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.jsonable import Json
+    from sgpu_decl.planning.project import Project
 
 
 def roll_out(

@@ -8,12 +8,12 @@ from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.applying.launch_records import resource_of
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.live_state import naming_way_out
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Action, Change, Reason
+from sgpu_decl.planning.live_state import naming_way_out
 from sgpu_decl.storing.state_store import StateWriter
 
 

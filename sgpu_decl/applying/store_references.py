@@ -2,9 +2,9 @@
 
 import os
 
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.owner import Owner
-from sgpu_decl.planning.needs import Needs
+from sgpu_decl.planner.needs import Needs
+from sgpu_decl.planning.project import Project
 
 
 def record_references(project: Project, lineage: str, needs: Needs) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 
 if TYPE_CHECKING:
+    from sgpu_decl.code.code_store import CodeStore
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.environment_store import EnvironmentStore
     from sgpu_decl.environments.interpreters import Pythons
-    from sgpu_decl.staging.code_store import CodeStore
 
 _T = TypeVar("_T")
 

@@ -26,6 +26,7 @@ from sgpu_decl.model.launch import LaunchRecord
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.platform_checks import PlatformChecks
+    from sgpu_decl.code.sources import Source
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.model.step_progress import Progress
-    from sgpu_decl.staging.sources import Source
     from sgpu_decl.tracking.last_metrics import MetricSource
 
 __all__ = [

@@ -12,9 +12,9 @@ from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no config
+    from sgpu_decl.code.code_store import CodeStore
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.call import Call
-    from sgpu_decl.staging.code_store import CodeStore
 
 NO_CONFIG = "unknown_config"
 """The code of an error about an attempt whose config this sgpu cannot read."""

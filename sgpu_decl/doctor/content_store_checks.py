@@ -9,9 +9,9 @@ from typing import Any
 
 from sgpu_decl.content.store.content_store import ContentStore, default_root
 from sgpu_decl.content.store.object_packs import ObjectPacks
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
+from sgpu_decl.planning.project import Project
 
 _CHECK = "store"
 _LARGEST = 1 << 20  # bytes of an object that is read

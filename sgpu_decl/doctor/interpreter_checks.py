@@ -10,10 +10,10 @@ from pathlib import Path
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.distribution import FORMER_NAME, NAME, SOURCE, pip_command
 from sgpu_decl.environments.interpreters import interpreter_of
-from sgpu_decl.facts.location import absolute
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
+from sgpu_decl.planning.location import absolute
+from sgpu_decl.planning.project import Project
 
 _CHECK = "interpreter"
 

@@ -8,11 +8,11 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.host_record import abandoned_records, read_record
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.locks import held
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.backend_kinds import DEFAULT
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.model.state import State
+from sgpu_decl.planning.project import Project
 
 _PROCESSES, _ATTEMPTS = "processes", "attempts"
 

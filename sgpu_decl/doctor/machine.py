@@ -22,13 +22,13 @@ from sgpu_decl.doctor.states import check_state, readable_state
 from sgpu_decl.doctor.torch_build import check_torch
 from sgpu_decl.doctor.tracking_stores import check_tracking_stores
 from sgpu_decl.errors import InvalidInput, SgpuError
-from sgpu_decl.facts.project import Project
-from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail, ok
 from sgpu_decl.model.target import BASE
+from sgpu_decl.planning.project import Project
+from sgpu_decl.planning.project_file import read_file
 from sgpu_decl.system_errors import advice, error_text
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from sgpu_decl.config.workspace_profile import profile_text, read_profile
 from sgpu_decl.diagnostics.diagnostic import in_order
 from sgpu_decl.errors import InvalidInput, SgpuError
-from sgpu_decl.facts.project_text import read_bytes
 from sgpu_decl.model.assumptions import Profile
+from sgpu_decl.planning.project_text import read_bytes
 from sgpu_decl.system_errors import error_text
 
 

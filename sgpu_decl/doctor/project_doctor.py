@@ -9,12 +9,12 @@ from sgpu_decl.doctor import last_findings
 from sgpu_decl.doctor.machine import check_machine
 from sgpu_decl.doctor.profile_file import check_new
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.job_facts import DeclaredJobs
-from sgpu_decl.facts.project import Project
-from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail
 from sgpu_decl.model.target import BASE
+from sgpu_decl.planning.job_facts import DeclaredJobs
+from sgpu_decl.planning.project import Project
+from sgpu_decl.planning.project_file import read_file
 
 
 class ProjectDoctor:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.doctor.interpreter_checks import yaml_folder
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.doctor_finding import Finding, few, ok, warn
+from sgpu_decl.planning.project import Project
 
 _CHECK = "runs"
 # Other checks report these, also without a run.

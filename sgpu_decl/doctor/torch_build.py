@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.doctor.interpreter_checks import rank_interpreters
-from sgpu_decl.facts.project import Project
 from sgpu_decl.gpus.health import GpuHealth
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
+from sgpu_decl.planning.project import Project
 
 _CHECK = "torch"
 

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.facts.project import Project
-from sgpu_decl.facts.project_file import Validated, overrides_of
-from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.functions.call_refusals import refuse
 from sgpu_decl.functions.call_settings import DEFAULT_TIMEOUT, Settings
 from sgpu_decl.functions.caller_tracking import Parent
@@ -20,9 +17,12 @@ from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.model.backend_kinds import DEFAULT, remote_kind
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.planning.project import Project
+from sgpu_decl.planning.project_file import Validated, overrides_of
+from sgpu_decl.planning.project_text import ProjectText
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.planning.checkout import Checkout
 
 PROJECT_FILE = "sgpu.yml"
 KEEP_WARM = "2m"  # in notebooks, where the next call is likely to come

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from sgpu_decl.errors import NotFound
-from sgpu_decl.facts.location import Location, current_folder
 from sgpu_decl.functions.origin import program_file
+from sgpu_decl.planning.location import Location, current_folder
 
 
 def call_location(*, project: str | None = None, target: str | None = None) -> "Location":

@@ -7,15 +7,15 @@ from sgpu_decl.config.loaded import LoadedJob
 from sgpu_decl.diagnostics.diagnostic import has_errors
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
-from sgpu_decl.facts.job_facts import DeclaredJobs, desire
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.job import OURS, DesiredJob, JobHandle, handle_of
 from sgpu_decl.model.jsonable import digest
 from sgpu_decl.model.state import Resource
-from sgpu_decl.planning.fingerprint import token
-from sgpu_decl.planning.jobs.job_diff import without_defaults
+from sgpu_decl.planner.fingerprint import token
+from sgpu_decl.planner.jobs.job_diff import without_defaults
+from sgpu_decl.planning.job_facts import DeclaredJobs, desire
+from sgpu_decl.planning.project import Project
 
 
 def adopt(project: Project, declared: DeclaredJobs, text: str, job_id: str) -> Resource:

@@ -14,7 +14,6 @@ from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.content.store.references import MISSING_SECONDS
 from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.facts.project import Project
 from sgpu_decl.maintenance.store_garbage import (
     UnseenOwner,
     collect_store,
@@ -27,8 +26,9 @@ from sgpu_decl.model.backend_kinds import DEFAULT
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.times import to_text
-from sgpu_decl.planning.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplus
-from sgpu_decl.planning.needs import needs_of
+from sgpu_decl.planner.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplus
+from sgpu_decl.planner.needs import needs_of
+from sgpu_decl.planning.project import Project
 from sgpu_decl.storing.state_folder import release_space, reserve_space
 from sgpu_decl.storing.state_store import StateWriter
 from sgpu_decl.system_errors import advice, error_text

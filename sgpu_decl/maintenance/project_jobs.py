@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.project import Project
 from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class ProjectJobs:
             NotFound: the file or the workspace has no such job.
             SgpuError: the address manages another job, or the job belongs to another address.
         """
-        from sgpu_decl.facts.plan_facts import gather
         from sgpu_decl.maintenance.adopt import adopt
+        from sgpu_decl.planning.plan_facts import gather
 
         self._project.guarded = False
         declared = gather(self._project, self._project.read().loaded, self._project.state()).jobs

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.project import Project
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.project import Project
 from sgpu_decl.runs.selectors import resource_named
 from sgpu_decl.storing.stores import local_store, shared_store
 

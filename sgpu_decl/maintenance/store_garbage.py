@@ -11,8 +11,8 @@ import platformdirs
 from sgpu_decl.atomic_files import delete_left
 from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.environments.declared.build_lock import builds_in, remove_leftovers
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.owner import Owner, Presence
+from sgpu_decl.planning.project import Project
 from sgpu_decl.scratch_folders import delete_left_scratch
 from sgpu_decl.storing.stores import open_state_store
 

@@ -62,7 +62,7 @@ class Joining:
 class Capabilities:
     """`remote`: whether ranks run on other machines, which their code and environment are sent to.
     `in_place`: launch fields that can change while an attempt is active. `fields`: the optional
-    fields of `planning/policy` that the backend has. `queues`: whether an attempt can wait for an
+    fields of `planner/policy` that the backend has. `queues`: whether an attempt can wait for an
     earlier one of its run to end by itself. `joins`: set where runs that come after each other are
     started as one, so that one plan must launch them."""
 

@@ -1,5 +1,5 @@
 """The plan: every change, its reason, and all that apply needs. Field names are the public JSON
-contract (`schemas/plan.v1.schema.json`); `planning/plan_json` has what differs there."""
+contract (`schemas/plan.v1.schema.json`); `planner/plan_json` has what differs there."""
 
 from collections.abc import Sequence
 from dataclasses import field, fields

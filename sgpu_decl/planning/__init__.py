@@ -1,1 +1,1 @@
-"""From desired, recorded and observed state to a plan: arithmetic, with everything passed in."""
+"""Everything that the planner is told, gathered read-only."""

@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from sgpu_decl.code.code_diff import code_diff
 from sgpu_decl.environments.package_lists.package_diff import difference
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import PackageChange
-from sgpu_decl.planning.field_changes import compare
+from sgpu_decl.planner.field_changes import compare
 from sgpu_decl.runs.environment_lookup import environment_named
-from sgpu_decl.staging.code_diff import code_diff
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.project import Project
     from sgpu_decl.model.launch import LaunchInputs
     from sgpu_decl.model.run_table import RunTable
+    from sgpu_decl.planning.project import Project
 
 
 def compare_attempts(

@@ -18,7 +18,7 @@ from sgpu_decl.runs.selectors import resource_named, split_attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.content.manifest import Manifest
-    from sgpu_decl.facts.project import Project
+    from sgpu_decl.planning.project import Project
 
 THIS = "this"
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{4,64})")

@@ -8,15 +8,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.code.selection import exclusion_of
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.facts.needed_files import OUTSIDE_HINT, folder_hint, way_out
-from sgpu_decl.facts.project_text import ProjectText
 from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.staging.selection import exclusion_of
+from sgpu_decl.planning.needed_files import OUTSIDE_HINT, folder_hint, way_out
+from sgpu_decl.planning.project_text import ProjectText
 
 if TYPE_CHECKING:
-    from sgpu_decl.staging.selection import Exclusion
+    from sgpu_decl.code.selection import Exclusion
 
 _MOST_FOLDERS = 20  # of one that ranks lack are looked into, and as many files of each
 _MOST_FILES = 20

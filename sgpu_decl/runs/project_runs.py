@@ -10,17 +10,6 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Attempts
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
-from sgpu_decl.facts.live_state import (
-    as_recorded,
-    lost,
-    naming_way_out,
-    refs_in_launch,
-    require_answer,
-    require_here,
-    unanswered,
-    unseen,
-)
-from sgpu_decl.facts.project import Project
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
@@ -31,6 +20,17 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.planning.live_state import (
+    as_recorded,
+    lost,
+    naming_way_out,
+    refs_in_launch,
+    require_answer,
+    require_here,
+    unanswered,
+    unseen,
+)
+from sgpu_decl.planning.project import Project
 from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import (
     is_glob,

@@ -35,6 +35,6 @@ def _changes(before: LaunchInputs, after: LaunchInputs) -> tuple[str, ...]:
     changed = tuple(name for name, (old, new) in contents.items() if old != new)
     if before.spec == after.spec:
         return changed
-    from sgpu_decl.planning.field_changes import compare  # with the words of plans
+    from sgpu_decl.planner.field_changes import compare  # with the words of plans
 
     return (*(difference.path for difference in compare(before.spec, after.spec)), *changed)

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from sgpu_decl.code.counted_code import CountedCode
+from sgpu_decl.code.selection import Exclusion
+from sgpu_decl.code.snapshot import Snapshot
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.staging.counted_code import CountedCode
-from sgpu_decl.staging.selection import Exclusion
-from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.views.markdown import fenced, written_size
 from sgpu_decl.views.terminal import columns, count, escape, size
 

@@ -6,10 +6,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sgpu_decl.code.selection import EVENT_ENDINGS
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.times import to_text
-from sgpu_decl.staging.selection import EVENT_ENDINGS
 from sgpu_decl.views.envelope import error_to_json, shown_values
 from sgpu_decl.views.status_json import attempt_object
 

@@ -8,7 +8,7 @@ from sgpu_decl.views.terminal import columns, count, size
 
 _NAMED = 5  # attempts that one line names
 
-WHY_KEPT = {  # by the values of `planning.kept_attempts.Keep`
+WHY_KEPT = {  # by the values of `planner.kept_attempts.Keep`
     "active": "an active attempt reads it or waits for it",
     "read": "a launch of another run names its output",
     "output": "`resume` finds its output",

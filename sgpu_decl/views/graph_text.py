@@ -6,7 +6,7 @@ from typing import cast
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.planning.project_graph import GraphNode, ProjectGraph
+from sgpu_decl.planner.project_graph import GraphNode, ProjectGraph
 
 _MERMAID_SHAPES: Mapping[Kind, tuple[str, str]] = {
     Kind.ENVIRONMENT: ("[(", ")]"),

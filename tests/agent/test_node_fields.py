@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.planning.policy import POLICY, FieldClass
+from sgpu_decl.planner.policy import POLICY, FieldClass
 from sgpu_decl.rendering.spec import RetrySpec, Warm
 
 BLOCK = """

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgpu_decl.api.first_files import write_first_files
+from sgpu_decl.code.script_arguments import entry_arguments
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.script_argument import PLACEHOLDER, EntryArguments
 from sgpu_decl.rendering.first_file import first_file, first_project
-from sgpu_decl.staging.script_arguments import entry_arguments
 from sgpu_decl.text.yaml_format import formatted
 from tests.reading import read
 

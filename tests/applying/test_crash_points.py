@@ -28,8 +28,8 @@ WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 STEPS = [
     f"{WRITER},begin,before,1",
     f"{WRITER},begin,after,1",
-    "sgpu_decl.staging.code_store,CodeStore,materialize,before,1",
-    "sgpu_decl.staging.code_store,CodeStore,materialize,after,1",
+    "sgpu_decl.code.code_store,CodeStore,materialize,before,1",
+    "sgpu_decl.code.code_store,CodeStore,materialize,after,1",
     "sgpu_decl.backends.local.entrypoint_files,,write_atomic,after,1",
     "sgpu_decl.backends.local.entrypoint_files,,write_atomic,after,2",
     "sgpu_decl.agent.launching.agent_launch,,launch,before,1",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.preimports import cold_starts, warm_call, warm_start
+from sgpu_decl.code.sources import sources
 from sgpu_decl.rendering.spec import Entry, Warm
-from sgpu_decl.staging.sources import sources
 
 SCRIPT = Entry(kind="script", path="train.py")
 

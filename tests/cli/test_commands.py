@@ -14,7 +14,7 @@ import pytest
 
 from sgpu_decl.api import Session
 from sgpu_decl.cli.main import main
-from sgpu_decl.facts.location import Location
+from sgpu_decl.planning.location import Location
 from tests.cli.conftest import Shell
 from tests.support import COMMAND_RUN, PATIENCE
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.facts.project_text import ProjectText
+from sgpu_decl.planning.project_text import ProjectText
 from tests.cli.conftest import Shell
 
 RUN = "{gpus: 1, type: CPU, command: [sh, -c, 'echo ${target.name}'], mlflow: {enabled: false}}"

@@ -29,7 +29,7 @@ STEPS = (
     f"{WRITER},begin,after,1",
     f"{WRITER},check_held,after,1",
     f"{LAUNCHER},stage,before,1",
-    "sgpu_decl.staging.code_store,CodeStore,materialize,after,1",
+    "sgpu_decl.code.code_store,CodeStore,materialize,after,1",
     f"{LAUNCHER},stage,after,1",
     "sgpu_decl.agent.launching.agent_launch,LaunchServer,start,before,1",
 )

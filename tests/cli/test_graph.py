@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.planning.project_graph import GraphNode, ProjectGraph
+from sgpu_decl.planner.project_graph import GraphNode, ProjectGraph
 from sgpu_decl.views.graph_text import graph_mermaid
 from tests.cli.conftest import Shell
 

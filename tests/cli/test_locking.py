@@ -122,7 +122,7 @@ def test_an_apply_that_waits_for_a_gc_of_the_store_says_so(sgpu: Shell) -> None:
 AT_ONE_MOMENT = """\
 import sys
 from datetime import UTC, datetime
-from sgpu_decl.facts import project
+from sgpu_decl.planning import project
 project.now = lambda: datetime(2026, 1, 1, tzinfo=UTC)
 from sgpu_decl.cli.main import main
 sys.exit(main(sys.argv[1:]))

@@ -134,7 +134,7 @@ def test_a_plan_of_a_run_with_a_ray_cluster_of_its_own_imports_no_ray(sgpu: Any)
     sgpu.write("train.py", "import ray\ndef main():\n    ray.init('local')\n")
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\nray: true\n")
     _, tops = imported(sgpu.folder, "plan")
-    assert {"sgpu_decl.facts.ray_facts", "sgpu_decl.staging.ray_calls"} <= tops
+    assert {"sgpu_decl.planning.ray_facts", "sgpu_decl.code.ray_calls"} <= tops
     assert not tops & HEAVY
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.planning.fingerprint import fingerprint
+from sgpu_decl.planner.fingerprint import fingerprint
 from tests.reading import read
 
 LINES = (Path(__file__).parent / "golden/specs.jsonl").read_text(encoding="utf-8").splitlines()

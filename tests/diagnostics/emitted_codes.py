@@ -45,7 +45,7 @@ _SINKS = {
 _SINKS_OF_MODULES = {
     "backends/databricks/api/sdk_errors.py": ("_Wording", Sink(at=0, error=True)),
     "environments/declared/interpreter_lock.py": ("UnusableLock", Sink(at=0, fixed=_ERROR)),
-    "planning/plan_json.py": ("_Refused", Sink(fixed=_ERROR)),
+    "planner/plan_json.py": ("_Refused", Sink(fixed=_ERROR)),
 }
 _PASSED_ON = frozenset({"code", "id", "type"})
 """Attributes and keys that hold what went through a sink already."""

@@ -13,7 +13,7 @@ from sgpu_decl.api import Session
 from sgpu_decl.diagnostics.codes import CodeEntry, families, registry
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.facts.location import Location
+from sgpu_decl.planning.location import Location
 from tests.diagnostics.emitted_codes import Emitted, emitted
 from tests.docs.pages import script
 

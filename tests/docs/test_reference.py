@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.model.backend_kinds import kind_named
-from sgpu_decl.planning.policy import OPTIONAL_FIELDS
+from sgpu_decl.planner.policy import OPTIONAL_FIELDS
 from tests.cli.conftest import Shell
 from tests.docs.pages import ROOT
 from tests.support import check_golden

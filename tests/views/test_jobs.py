@@ -19,9 +19,9 @@ from sgpu_decl.model.job_rules import JobStart
 from sgpu_decl.model.job_view import JobLaunch, JobView
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import Resource, State
-from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
-from sgpu_decl.planning.plan_json import plan_to_json, saved_from_json, saved_text
-from sgpu_decl.planning.planner import plan
+from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
+from sgpu_decl.planner.plan_json import plan_to_json, saved_from_json, saved_text
+from sgpu_decl.planner.planner import plan
 from sgpu_decl.views import plan_html, plan_markdown, plan_text
 from sgpu_decl.views.apply_text import event_line
 from sgpu_decl.views.jobs_text import job_details, job_table

@@ -14,9 +14,9 @@ from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
-from sgpu_decl.planning.plan_inputs import PlanInputs, PlanRequest
-from sgpu_decl.planning.plan_json import plan_to_json
-from sgpu_decl.planning.planner import plan
+from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
+from sgpu_decl.planner.plan_json import plan_to_json
+from sgpu_decl.planner.planner import plan
 from sgpu_decl.views import plan_markdown, plan_text
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

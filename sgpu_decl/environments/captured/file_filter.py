@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from sgpu_decl.code.ignore_rules import RULES, IgnoreRules
+from sgpu_decl.code.secret_files import content_is_secret, is_secret
+from sgpu_decl.code.selection import never_code
 from sgpu_decl.environments.captured.site_layout import Root
-from sgpu_decl.staging.ignore_rules import RULES, IgnoreRules
-from sgpu_decl.staging.secret_files import content_is_secret, is_secret
-from sgpu_decl.staging.selection import never_code
 
 # Takes a folder's path, relative to the root with a trailing `/`, empty for the root itself, and
 # returns a function: from an entry's name and whether it is a folder to whether it is left out.

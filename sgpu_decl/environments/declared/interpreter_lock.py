@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from sgpu_decl.code.file_digests import digest_file
 from sgpu_decl.content.manifest import Python
 from sgpu_decl.environments.declared.lock import Artifact, Lock, LockEntry, SourceRepository
 from sgpu_decl.environments.package_lists.markers import applies, marker_values
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.environments.package_lists.toml import table, tables, text_of, texts
-from sgpu_decl.staging.file_digests import digest_file
 
 _MACOS = "macosx"
 

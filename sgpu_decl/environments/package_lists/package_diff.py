@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sgpu_decl.frozen_dataclass import UNWRITTEN
 from sgpu_decl.model.known_environment import Environment
 from sgpu_decl.model.plan import PackageChange
-from sgpu_decl.planning.package_changes import compare
+from sgpu_decl.planner.package_changes import compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

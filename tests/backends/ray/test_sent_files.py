@@ -28,12 +28,12 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
     _batches,
 )
 from sgpu_decl.backends.remote.launching.code_archive import write_archive
+from sgpu_decl.code.code_store import CodeStore
+from sgpu_decl.code.snapshot import snapshot
 from sgpu_decl.content.packs import Index, Pack, index_name
 from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.staging.code_store import CodeStore
-from sgpu_decl.staging.snapshot import snapshot
 from tests.content.conftest import make_environment
 from tests.support import until
 

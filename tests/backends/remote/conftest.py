@@ -23,12 +23,12 @@ from sgpu_decl.backends.remote.staging.remote_layout import (
     render_marker,
 )
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.code.code_store import CodeStore
+from sgpu_decl.code.snapshot import snapshot
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.staging.code_store import CodeStore
-from sgpu_decl.staging.snapshot import snapshot
 from tests.backends.launches import launching_of
 
 __all__ = ["PLATFORM", "Shared", "shared"]

@@ -23,12 +23,12 @@ from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.remote.launching.code_archive import write_archive
 from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
+from sgpu_decl.code.code_store import CodeStore
+from sgpu_decl.code.snapshot import snapshot
 from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.content.tree_files import remove
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.staging.code_store import CodeStore
-from sgpu_decl.staging.snapshot import snapshot
 from tests.agent.node.conftest import stopping
 from tests.backends.remote.conftest import PLATFORM, Shared
 from tests.backends.remote.test_node_reports import upload

@@ -9,7 +9,7 @@ from sgpu_decl.environments.package_lists.packages import cuda_of, normalise
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 from sgpu_decl.model.plan import PackageChange
-from sgpu_decl.planning.package_changes import compare
+from sgpu_decl.planner.package_changes import compare
 
 names = st.sampled_from(["a", "b", "c", "torch", "peft"])
 sets = st.dictionaries(names, st.sampled_from(["1.0", "1.1", "2.0"])).map(

@@ -4,9 +4,9 @@ or that are slow there."""
 import ast
 from collections.abc import Iterable, Iterator
 
+from sgpu_decl.code.sources import Source
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.sources import Source
 
 _RDD = frozenset({"sparkContext", "rdd", "parallelize"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)

@@ -20,6 +20,7 @@ from sgpu_decl.backends.databricks.planning.pools import PoolKind, choose_pool
 from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
+from sgpu_decl.code.sources import Source
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
@@ -28,7 +29,6 @@ from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.ray_size import NodeShape
-from sgpu_decl.staging.sources import Source
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
 

@@ -5,11 +5,11 @@ import tarfile
 from functools import partial
 from pathlib import Path
 
+from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.content.code_tree import CODE_TOP
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.file_place import CountingReader
 from sgpu_decl.scratch_folders import scratch_folder
-from sgpu_decl.staging.code_store import CodeStore
 
 _LEVEL = 6
 

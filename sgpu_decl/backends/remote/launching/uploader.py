@@ -14,6 +14,7 @@ from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, launc
 from sgpu_decl.backends.remote.staging.lease import Lease, wait_for_agents
 from sgpu_decl.backends.remote.staging.remote_layout import Uses
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.content.packs import index_name
 from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.errors import BackendError, SgpuError
@@ -21,7 +22,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.places.file_place import file_size
 from sgpu_decl.scratch_folders import scratch_folder
-from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.system_errors import error_text
 
 if TYPE_CHECKING:

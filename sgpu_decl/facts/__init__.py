@@ -1,1 +1,0 @@
-"""Everything that the planner is told, gathered read-only."""

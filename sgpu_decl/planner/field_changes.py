@@ -1,0 +1,125 @@
+"""What differs between two configs, as dotted paths.
+
+Mappings are walked, everything else is one value: a list that grew is one changed field. A missing
+field and a field that holds `null` are different.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.field_difference import FieldDifference
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.planner.policy import SECRETS, SWITCHES
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_SECRETS = (SECRETS, f"run.{SECRETS}")  # of a run, and of one that a job launches
+_Object: TypeAlias = Mapping[str, Json]
+
+
+_NOTHING = frozenset({"args", "env.dependencies", "on_finish"})
+"""Fields of a run that say the same empty as absent. Specs leave them out; older ones that are
+recorded have them."""
+
+
+class _Missing:
+    __slots__ = ()
+
+
+_MISSING = _Missing()
+
+
+@lru_cache(maxsize=4096)
+def join(parent: str, key: str) -> str:
+    """Return the path of `key` in `parent`; a key with odd characters is quoted as in JSON."""
+    part = key if _PLAIN.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+    return f"{parent}.{part}" if parent else part
+
+
+def leaves(spec: _Object, parent: str = "") -> list[tuple[str, Json]]:
+    """Return every path and its value in sorted order of keys; an empty mapping is a value."""
+    items: list[tuple[str, Json]] = []
+    for key in sorted(spec):
+        value = spec[key]
+        path = join(parent, key)
+        if isinstance(value, dict) and value:
+            items += leaves(value, path)
+        else:
+            items.append((path, _shown(path, value)))
+    return items
+
+
+def compare(
+    before: Spec, after: Spec, *, ignored: Collection[str] = ()
+) -> tuple[FieldDifference, ...]:
+    """Return what differs between two configs, sorted by path.
+
+    `ignored` names paths that are left out, with all below them.
+    """
+    if before == after:
+        return ()
+    items = _walk(before.fields, after.fields, "")
+    return tuple(
+        sorted(
+            (item for item in items if not covered(item.path, ignored)), key=lambda item: item.path
+        )
+    )
+
+
+def covered(path: str, roots: Collection[str]) -> bool:
+    """Tell whether `path` is one of `roots` or lies below one."""
+    return any(path == root or path.startswith(root + ".") for root in roots)
+
+
+def _walk(before: _Object, after: _Object, parent: str) -> Iterator[FieldDifference]:
+    for key in before.keys() | after.keys():
+        path = join(parent, key)
+        old = before.get(key, _MISSING)
+        new = after.get(key, _MISSING)
+        if _says_nothing(path, old) and _says_nothing(path, new):
+            continue
+        # A block that appears or goes is shown field by field, as one that merely changes.
+        if isinstance(new, _Missing) and isinstance(old, Mapping) and old and path not in SWITCHES:
+            yield from _walk(old, {}, path)
+        elif (
+            isinstance(old, _Missing) and isinstance(new, Mapping) and new and path not in SWITCHES
+        ):
+            yield from _walk({}, new, path)
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _walk(old, new, path)
+        elif not _equal(old, new):
+            yield FieldDifference(
+                path=path,
+                before=_side(path, old),
+                after=_side(path, new),
+                added=isinstance(old, _Missing),
+                removed=isinstance(new, _Missing),
+            )
+
+
+def _says_nothing(path: str, value: Json | _Missing) -> bool:
+    if path.removeprefix("run.") not in _NOTHING:
+        return False
+    return isinstance(value, _Missing) or (isinstance(value, (Mapping, list)) and not value)
+
+
+def _equal(old: Json | _Missing, new: Json | _Missing) -> bool:
+    # In Python 1 == 1.0 == True; the program would tell them apart.
+    if isinstance(old, _Missing) or isinstance(new, _Missing):
+        return False
+    return type(old) is type(new) and (old == new) and canonical(old) == canonical(new)
+
+
+def _side(path: str, value: Json | _Missing) -> Json:
+    return None if isinstance(value, _Missing) else _shown(path, value)
+
+
+def _shown(path: str, value: Json) -> Json:
+    if isinstance(value, str) and path.startswith(_SECRETS):
+        return {"secret": value}
+    if path.removeprefix("run.") in SWITCHES and value == {}:
+        return True  # as a user writes it
+    return value
