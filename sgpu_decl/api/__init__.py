@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from sgpu_decl.api.environment_calls import base_requirements
     from sgpu_decl.api.session import Session
     from sgpu_decl.applying.apply_result import Applied
-    from sgpu_decl.applying.plan_file import load_plan, refuse_taken
-    from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.applying.rollout_events import RolloutEvents
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.doctor.profile_file import load_profile
     from sgpu_decl.environments.package_lists.package_diff import difference
     from sgpu_decl.model.plan_options import PlanOptions
+    from sgpu_decl.model.selectors import is_whole_name, split_attempt
     from sgpu_decl.planning.file_kind import is_saved_plan
     from sgpu_decl.planning.location import Location, current_folder
+    from sgpu_decl.planning.plan_file import load_plan, refuse_taken
+    from sgpu_decl.planning.prepared import Prepared
     from sgpu_decl.planning.project_file import refuse_warnings
-    from sgpu_decl.runs.selectors import is_whole_name, split_attempt
     from sgpu_decl.storing.state_store import Patience
 
 __all__ = [
@@ -52,19 +52,19 @@ if not TYPE_CHECKING:
         "Patience": "storing.state_store",
         "PlanOptions": "model.plan_options",
         "PlatformChecks": "backends.platform_checks",
-        "Prepared": "applying.prepared",
+        "Prepared": "planning.prepared",
         "RolloutEvents": "applying.rollout_events",
         "Session": "api.session",
         "base_requirements": "api.environment_calls",
         "current_folder": "planning.location",
         "difference": "environments.package_lists.package_diff",
         "is_saved_plan": "planning.file_kind",
-        "is_whole_name": "runs.selectors",
-        "load_plan": "applying.plan_file",
+        "is_whole_name": "model.selectors",
+        "load_plan": "planning.plan_file",
         "load_profile": "doctor.profile_file",
-        "refuse_taken": "applying.plan_file",
+        "refuse_taken": "planning.plan_file",
         "refuse_warnings": "planning.project_file",
-        "split_attempt": "runs.selectors",
+        "split_attempt": "model.selectors",
     }
 
     def __getattr__(name: str) -> object:

@@ -22,7 +22,6 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.apply_result import Applied
-    from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.applying.rollout_events import RolloutEvents
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.doctor.project_doctor import ProjectDoctor
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.planner.project_graph import ProjectGraph
     from sgpu_decl.planning.checkout import Checkout
+    from sgpu_decl.planning.prepared import Prepared
     from sgpu_decl.planning.project_file import Validated
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
@@ -81,9 +81,9 @@ class Session:
             InvalidInput: the file is truncated, is not a plan, or was changed.
             StalePlan: the plan was made for another project, or from other files.
         """
-        from sgpu_decl.applying.plan_file import load_plan, opened_root
-        from sgpu_decl.applying.plan_tree import check_tree
         from sgpu_decl.planning.checkout import Checkout
+        from sgpu_decl.planning.plan_file import load_plan, opened_root
+        from sgpu_decl.planning.plan_tree import check_tree
 
         prepared = load_plan(path)
         plan = prepared.plan
@@ -283,8 +283,8 @@ class Session:
             SgpuError: the base is not here.
             Usage: `rerun` names what `select` and `exclude` leave out.
         """
-        from sgpu_decl.applying.preparation import prepare
         from sgpu_decl.model.plan_options import PlanOptions
+        from sgpu_decl.planning.preparation import prepare
 
         self._project.guarded = not (for_apply or trust_project)
         commit = None
@@ -316,7 +316,7 @@ class Session:
         Raises:
             SgpuError: the file cannot be written, or exists and is not a saved plan.
         """
-        from sgpu_decl.applying.plan_file import save_plan
+        from sgpu_decl.planning.plan_file import save_plan
 
         _check_prepared(prepared)
         save_plan(self._project, prepared, path, progress)
@@ -333,7 +333,7 @@ class Session:
         Raises:
             SgpuError: the proposal cannot be kept.
         """
-        from sgpu_decl.applying.review import propose
+        from sgpu_decl.planning.review import propose
 
         _check_prepared(prepared)
         return propose(self._project, prepared, link)
@@ -347,7 +347,7 @@ class Session:
         Raises:
             StalePlan: they do not; `diagnostics` says what is missing.
         """
-        from sgpu_decl.applying.review import check_reviewed
+        from sgpu_decl.planning.review import check_reviewed
 
         _check_prepared(prepared)
         check_reviewed(self._project, prepared, self._project.state())
@@ -569,7 +569,7 @@ class Session:
 
 
 def _check_prepared(value: object) -> None:
-    from sgpu_decl.applying.prepared import Prepared
+    from sgpu_decl.planning.prepared import Prepared
 
     if not isinstance(value, Prepared):
         raise TypeError(

@@ -11,11 +11,8 @@ from sgpu_decl.applying.environment_staging import stage_environments
 from sgpu_decl.applying.executor import execute
 from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.moves import move_renamed
-from sgpu_decl.applying.pinned_code import pin
-from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.applying.recovery import refresh, settle_intents, stop_awaited
 from sgpu_decl.applying.release import release_destroyed
-from sgpu_decl.applying.review import check_reviewed
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, Locked, OutOfTime, SgpuError, StalePlan, StateMoved
@@ -27,7 +24,10 @@ from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planner.needs import needs_of
 from sgpu_decl.planner.plan_json import plan_id
+from sgpu_decl.planning.pinned_content import pin_code
+from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.project import Project, now
+from sgpu_decl.planning.review import check_reviewed
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.storing.state_folder import reserve_space
 from sgpu_decl.storing.state_store import StateStore, StateWriter
@@ -49,7 +49,7 @@ def stage(
     plan = prepared.plan
     if prepared.staged or not any(change.launch for change in plan.changes):
         return prepared, ()
-    pin(project, plan, prepared.code, progress)
+    pin_code(project, plan, prepared.code, progress)
     noticed = stage_environments(project, plan, prepared.environments, progress)
     return replace(prepared, staged=True), noticed
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.launch_records import launch_of
@@ -12,11 +11,11 @@ from sgpu_decl.environments.captured.capture import capture
 from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.environment_facts import FromLock, Recipe
 from sgpu_decl.planning.job_spec import launching_in
+from sgpu_decl.planning.pinned_content import launched_environments
 from sgpu_decl.planning.project import Project
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def stage_environments(
         for change in plan.changes
         if change.kind is Kind.ENVIRONMENT and change.launch
     }
-    for digest in _launched(plan):
+    for digest in launched_environments(plan):
         if not project.environments.touch(digest, progress):
             recipe = recipes.get(digest) or _rebuild(project, planned.get(digest), progress)
             if recipe is None or _digest(recipe) != digest:
@@ -68,33 +67,6 @@ def stage_environments(
     for kind, launchings in by_backend.items():
         findings += project.backend(kind).launcher.prepare(launchings, progress)
     return tuple(findings)
-
-
-def keep_environments(
-    project: Project,
-    plan: Plan,
-    recipes: Mapping[str, Recipe],
-    owner: Path,
-    progress: Progress | None = None,
-) -> None:
-    """Store the environments of a saved plan that only this machine has. One of a lock can be built
-    again."""
-    launched = _launched(plan)
-    for digest in launched:
-        recipe = recipes.get(digest)
-        if recipe is not None and not isinstance(recipe, FromLock):
-            project.environments.put(recipe, progress or Quiet())
-    if launched:
-        project.environments.refer(Owner(path=os.fspath(owner)), launched)
-
-
-def _launched(plan: Plan) -> set[str]:
-    """The digests of what runs are launched in."""
-    return {
-        change.launch.inputs.environment_digest
-        for change in plan.changes
-        if change.launch and change.stages and change.launch.inputs.environment_digest
-    }
 
 
 def _launching(plan: Plan, change: Change) -> LaunchRequest | None:

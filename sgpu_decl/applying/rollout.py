@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.apply import apply, stage
 from sgpu_decl.applying.apply_result import Applied
-from sgpu_decl.applying.preparation import prepare
-from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.applying.rollout_events import RolloutEvents
 from sgpu_decl.errors import StalePlan, StateMoved
 from sgpu_decl.model.plan_options import PlanOptions
+from sgpu_decl.planning.preparation import prepare
+from sgpu_decl.planning.prepared import Prepared
 
 if TYPE_CHECKING:
     from sgpu_decl.model.call import Call

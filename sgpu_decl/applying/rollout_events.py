@@ -7,10 +7,10 @@ from sgpu_decl.model.step_progress import Progress, Quiet
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.apply_result import Applied
-    from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.errors import StalePlan
     from sgpu_decl.model.event import ApplyEvent
+    from sgpu_decl.planning.prepared import Prepared
 
 
 class RolloutEvents:

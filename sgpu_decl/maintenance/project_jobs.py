@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.selectors import match_addresses
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.project import Project
-from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
     from sgpu_decl.model.job_view import JobView

@@ -10,9 +10,9 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.selectors import resource_named
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.project import Project
-from sgpu_decl.runs.selectors import resource_named
 from sgpu_decl.storing.stores import local_store, shared_store
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import ActiveRun, NotFound, SgpuError
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.state import Resource
-from sgpu_decl.planner.needed_attempts import needed_by_active
-from sgpu_decl.planner.renames import has_history
-from sgpu_decl.planning.live_state import refs_in_launch
-from sgpu_decl.planning.project import Project
-from sgpu_decl.runs.project_runs import ProjectRuns
-from sgpu_decl.runs.selectors import (
+from sgpu_decl.model.selectors import (
     is_whole_name,
     match_addresses,
     names_any,
     offered,
     resource_named,
 )
+from sgpu_decl.model.state import Resource
+from sgpu_decl.planner.needed_attempts import needed_by_active
+from sgpu_decl.planner.renames import has_history
+from sgpu_decl.planning.live_state import refs_in_launch
+from sgpu_decl.planning.project import Project
+from sgpu_decl.runs.project_runs import ProjectRuns
 
 
 def move(project: Project, source: str, destination: str) -> tuple[Address, Address]:

@@ -13,8 +13,8 @@ from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.model.backend_kinds import bases_of
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
+from sgpu_decl.model.selectors import resource_named, split_attempt
 from sgpu_decl.runs.project_runs import ProjectRuns
-from sgpu_decl.runs.selectors import resource_named, split_attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.content.manifest import Manifest

@@ -18,6 +18,13 @@ from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
+from sgpu_decl.model.selectors import (
+    is_glob,
+    is_whole_name,
+    match_addresses,
+    names_any,
+    split_attempt,
+)
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.planning.live_state import (
@@ -32,13 +39,6 @@ from sgpu_decl.planning.live_state import (
 )
 from sgpu_decl.planning.project import Project
 from sgpu_decl.runs.other_targets import other_targets_hint
-from sgpu_decl.runs.selectors import (
-    is_glob,
-    is_whole_name,
-    match_addresses,
-    names_any,
-    split_attempt,
-)
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_diff import AttemptDiff

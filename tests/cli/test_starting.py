@@ -18,7 +18,7 @@ BELOW = HEAVY | {"pydantic", "yaml", "rich", "jinja2", "cloudpickle", "platformd
 # Modules that looking at a run that succeeded does not need. Each dataclass in them takes a tenth
 # of the time of an interpreter that does nothing.
 UNNEEDED = {
-    "sgpu_decl.applying.prepared",
+    "sgpu_decl.planning.prepared",
     "sgpu_decl.cli.file_options",
     "sgpu_decl.cli.run_follower",
     "sgpu_decl.diagnostics.diagnostic",

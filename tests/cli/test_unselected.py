@@ -190,7 +190,7 @@ def test_what_the_file_of_a_run_shows_names_it_or_makes_the_file_invalid(
 
 
 OF_SEVERAL = {
-    "applying/preparation.py": 1,  # the files at another commit are not valid
+    "planning/preparation.py": 1,  # the files at another commit are not valid
     "planner/placement_checks.py": 1,  # runs that share a pool
     "planner/environment_changes.py": 1,  # the Python of all ranks on this machine
     "planner/plan_checks.py": 5,  # what is about the whole file; others get their run there
@@ -220,7 +220,7 @@ def without_address(tree: ast.AST) -> Iterator[ast.Call]:
 def test_every_check_of_a_plan_is_made_with_its_address() -> None:
     package = Path(sgpu_decl.__file__).parent
     found: dict[str, int] = {}
-    for file in (package / "applying/preparation.py", *package.glob("planning/**/*.py")):
+    for file in (package / "planning/preparation.py", *package.glob("planning/**/*.py")):
         if number := len(list(without_address(ast.parse(file.read_text())))):
             found[file.relative_to(package).as_posix()] = number
     assert found == OF_SEVERAL

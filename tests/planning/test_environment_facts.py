@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.applying.plan_file import load_plan
 from sgpu_decl.errors import InvalidInput, StalePlan
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import EnvironmentKind
 from sgpu_decl.model.plan import Action, Plan, Reason
+from sgpu_decl.planning.plan_file import load_plan
 from tests.support import PATIENCE
 
 RUN = """\

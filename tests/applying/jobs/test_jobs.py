@@ -286,7 +286,7 @@ def test_what_may_not_be_destroyed_is_not(shop: Shop) -> None:
 
 
 def test_a_saved_plan_carries_jobs(shop: Shop) -> None:
-    from sgpu_decl.applying.plan_file import load_plan
+    from sgpu_decl.planning.plan_file import load_plan
 
     session = shop.session()
     session.save(session.plan(), shop.folder / "saved.plan")

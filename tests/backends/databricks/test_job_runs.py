@@ -284,7 +284,7 @@ def test_a_job_that_goes_takes_its_folder_along(shop: Shop) -> None:
 
 
 def test_a_saved_plan_launches_the_code_that_it_was_made_of(shop: Shop) -> None:
-    from sgpu_decl.applying.plan_file import load_plan
+    from sgpu_decl.planning.plan_file import load_plan
 
     saved = shop.folder.parent / "saved.plan"
     session = shop.session()

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
-from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.config.renames import renames_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -16,6 +15,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.plan_options import PlanOptions
+from sgpu_decl.model.selectors import match_addresses
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planner import planner
@@ -30,9 +30,9 @@ from sgpu_decl.planning.live_state import observe
 from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.ownership import lost_files
 from sgpu_decl.planning.plan_facts import PlanFacts, gather
+from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.production_checks import production_checks
 from sgpu_decl.planning.project import Project, now
-from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded

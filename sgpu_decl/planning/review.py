@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from sgpu_decl import __version__
-from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.frozen_dataclass import dataclass
@@ -22,6 +21,7 @@ from sgpu_decl.model.proposal import Content, Effect, Proposal
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.planner.effect_differences import effect_differences
 from sgpu_decl.planner.effects import carried_out, covers, effects_of
+from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.project import Project
 from sgpu_decl.storing.proposals import KEPT
 from sgpu_decl.storing.user_name import user_name

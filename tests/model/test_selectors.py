@@ -1,7 +1,7 @@
 """Names, addresses and globs."""
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.runs.selectors import match_addresses
+from sgpu_decl.model.selectors import match_addresses
 
 STAR = Address.run("sw", 'mode="a*b"')
 OTHER = Address.run("sw", 'mode="a or b"')

@@ -1,5 +1,7 @@
-"""The code behind a plan: in the local store, or built again from the tree that it names."""
+"""The code and the environments behind a plan, in the stores of this machine: code that is missing
+is built again from the tree that the plan names."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -7,14 +9,16 @@ from sgpu_decl.code.file_digests import HashCache
 from sgpu_decl.code.snapshot import Snapshot, own_outputs, snapshot
 from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
+from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan, PlannedLaunch
-from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planner.jobs.launched_run import launched_by
+from sgpu_decl.planning.environment_facts import FromLock, Recipe
 from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_text import ProjectText
 
 
-def pin(
+def pin_code(
     project: Project,
     plan: Plan,
     snapshots: Mapping[str, Snapshot],
@@ -39,6 +43,33 @@ def pin(
                 code="code_differs",
             )
         project.store.put(code, progress)
+
+
+def pin_environments(
+    project: Project,
+    plan: Plan,
+    recipes: Mapping[str, Recipe],
+    owner: Path,
+    progress: Progress | None = None,
+) -> None:
+    """Store the environments of a saved plan that only this machine has. One of a lock can be built
+    again. `owner` is the file of the plan."""
+    launched = launched_environments(plan)
+    for digest in launched:
+        recipe = recipes.get(digest)
+        if recipe is not None and not isinstance(recipe, FromLock):
+            project.environments.put(recipe, progress or Quiet())
+    if launched:
+        project.environments.refer(Owner(path=os.fspath(owner)), launched)
+
+
+def launched_environments(plan: Plan) -> set[str]:
+    """The digests of what runs are launched in."""
+    return {
+        change.launch.inputs.environment_digest
+        for change in plan.changes
+        if change.launch and change.stages and change.launch.inputs.environment_digest
+    }
 
 
 def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:

@@ -5,9 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.applying.environment_staging import keep_environments
-from sgpu_decl.applying.pinned_code import launched_code, pin
-from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, SgpuError, StalePlan
@@ -17,6 +14,8 @@ from sgpu_decl.planner.plan_json import saved_from_json, saved_text
 from sgpu_decl.planning.checkout import Checkout
 from sgpu_decl.planning.file_kind import holds_plan
 from sgpu_decl.planning.location import project_above
+from sgpu_decl.planning.pinned_content import launched_code, pin_code, pin_environments
+from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.remotes import project_identity
 from sgpu_decl.regular_files import read_regular
 from sgpu_decl.system_errors import error_text
@@ -36,8 +35,8 @@ def save_plan(
     """
     refuse_taken(path)
     plan = replace(prepared.with_commit().plan, identity=project.identity)
-    keep_environments(project, plan, prepared.environments, path.resolve(), progress)
-    pin(project, plan, prepared.code, progress)
+    pin_environments(project, plan, prepared.environments, path.resolve(), progress)
+    pin_code(project, plan, prepared.code, progress)
     try:
         write_atomic(path, saved_text(plan).encode())
         project.store.refer(Owner(path=os.fspath(path.resolve())), set(launched_code(plan)))
