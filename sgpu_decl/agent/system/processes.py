@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 _LONGEST_POLL = 86_400.0  # seconds: poll takes 24 days at most
+_LONGEST_EXECVE = 1.0  # seconds
+_ENV_END = 48  # of the fields of /proc/PID/stat from the third on
 _PAUSE = 0.01  # seconds between two looks, if the kernel does not report the end of a process
 
 # Of pidfd_open(2): there is no such process, or the number is that of a thread by now.
@@ -185,7 +187,7 @@ def _is_marked(pid: int, marks: Collection[frozenset[bytes]]) -> bool:
 
 def _environment(pid: int) -> list[bytes]:
     """Return the `NAME=value` that a process was started with. If its main thread has ended, they
-    are read from another one."""
+    are read from another one; while it is in execve(2), it shows none, so that is waited for."""
     entries = _read(f"/proc/{pid}/environ", 4 << 20)
     if not entries and _stat(pid)[:1] == [b"Z"]:
         try:
@@ -194,7 +196,32 @@ def _environment(pid: int) -> list[bytes]:
             return []
         for thread in threads:
             entries = entries or _read(f"/proc/{pid}/task/{thread}/environ", 4 << 20)
+    if not entries and _has_program(pid):
+        last = time.monotonic() + _LONGEST_EXECVE
+        started = False
+        while not (entries or started):
+            # In this order: one that has started shows its environment after that.
+            started = not _is_in_execve(pid) or time.monotonic() > last
+            entries = _read(f"/proc/{pid}/environ", 4 << 20)
     return entries.split(b"\0")
+
+
+def _has_program(pid: int) -> bool:
+    """Whether we see which program a process runs: not if it has ended, or is the kernel's or
+    another user's."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except OSError as error:
+        _refuse_to_guess(error)
+        return False
+    return True
+
+
+def _is_in_execve(pid: int) -> bool:
+    """Whether a process has a new program, and not its environment yet: `env_end` is 0. See
+    proc_pid_stat(5)."""
+    fields = _stat(pid)
+    return len(fields) > _ENV_END and fields[_ENV_END] == b"0"
 
 
 def carriers(cookie: str) -> list[tuple[int, int]]:

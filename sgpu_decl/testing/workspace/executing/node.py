@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ __all__ = ["NodeProcess", "NodeSpec", "can_have_root"]
 _PROGRAM = ("-S", "-m", "sgpu_decl.testing.workspace.executing.node_keeper")
 _MARK = "SGPU_WORKSPACE_NODE"
 _SIGKILL = 9
-_STARTING = 1.0  # seconds that execve(2) may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +98,13 @@ class NodeProcess:
     def _sweep(self) -> None:
         """Kill what a keeper may have left behind that did not end well."""
         entry = f"{_MARK}={self._mark}".encode()
-        last = time.monotonic() + _STARTING
         while left := [
             (pid, started)
             for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-            if (started := processes.start_time(pid)) is not None
-            # In this order: one that has just started shows its environment by then.
-            and ((_is_starting(pid) and time.monotonic() < last) or processes.carries(pid, entry))
+            if processes.carries(pid, entry) and (started := processes.start_time(pid)) is not None
         ]:
             for pid, started in left:
-                if processes.carries(pid, entry):
-                    processes.send_signal(pid, started, _SIGKILL)
+                processes.send_signal(pid, started, _SIGKILL)
 
     def _say(self, word: str) -> None:
         if self._keeper.stdin is None:
@@ -118,16 +112,6 @@ class NodeProcess:
         with suppress(BrokenPipeError):  # it has ended, and its report says how
             self._keeper.stdin.write(word.encode() + b"\n")
             self._keeper.stdin.flush()
-
-
-def _is_starting(pid: int) -> bool:
-    """Whether a process is between two programs, in execve(2): for a moment it has one, and shows
-    neither arguments nor environment."""
-    try:
-        os.readlink(f"/proc/{pid}/exe")
-    except OSError:  # it has ended, is the kernel's, or another user's
-        return False
-    return not processes.command_line(pid)
 
 
 def can_have_root(scratch: Path) -> bool:
