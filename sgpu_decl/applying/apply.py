@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
+from sgpu_decl.applying.apply_lock import ApplyLock
 from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.applying.ended_attempts import has_loose_ends
 from sgpu_decl.applying.environment_staging import stage_environments
@@ -15,7 +17,7 @@ from sgpu_decl.applying.recovery import refresh, settle_intents, stop_awaited
 from sgpu_decl.applying.release import release_destroyed
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.errors import BackendError, Locked, OutOfTime, SgpuError, StalePlan, StateMoved
+from sgpu_decl.errors import BackendError, OutOfTime, SgpuError, StalePlan, StateMoved
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchRecord
@@ -73,54 +75,42 @@ def apply(
     plan = staged.with_commit().plan
     identity = plan_id(plan)
 
-    def waiting(refused: Locked) -> None:
-        on_wait()
-        project.patience.on_wait(refused)
-
-    patience = replace(project.patience, on_wait=waiting)
-    with ExitStack() as lock:
-
-        def locked(seconds: float = 0.0) -> StateWriter:
-            longer = replace(patience, seconds=max(patience.seconds, seconds))
-            return lock.enter_context(project.writing("apply", plan.lineage, longer))
-
-        writer, is_locked = locked(), True
+    wait = partial(_await_ends, project, on_wait=on_wait, progress=progress or Quiet())
+    with ApplyLock(project, plan.lineage, on_wait) as lock:
 
         def without_lock(records: Collection[LaunchRecord]) -> StateWriter:
-            nonlocal writer, is_locked
-            lock.close()
-            is_locked = False
-            _await_ends(project, records, on_wait, progress or Quiet())
-            writer, is_locked = locked(_RETAKING), True
-            return writer
+            lock.give_back()
+            wait(records)
+            return lock.take_again()
 
-        state = _fresh_state(plan, identity, writer, project.states)
+        state = _fresh_state(plan, identity, lock.writer, project.states)
         asked = stop_awaited(state, project.backend)
         for record in asked:
             sink(ApplyEvent(step=Step.STOPPED, address=record.ref.address, attempt=record.ref))
         if asked and (idle or _touches_begun(plan, state)):
-            lock.close()
+            lock.give_back()
             with suppress(BackendError):  # what goes on stays as it is
-                _await_ends(project, asked, on_wait, progress or Quiet())
-            writer, asked = locked(_RETAKING), []
-            state = _fresh_state(plan, identity, writer, project.states)
+                wait(asked)
+            lock.take_again()
+            asked = []
+            state = _fresh_state(plan, identity, lock.writer, project.states)
         launches = project.believed(state).launches()
-        open_still = settle_intents(writer, project.backend, project.job_backend)
-        refresh(writer, project.backend)
+        open_still = settle_intents(lock.writer, project.backend, project.job_backend)
+        refresh(lock.writer, project.backend)
         if idle:
             return Applied(unrecorded=open_still)
         if reviewed:  # now all attempts are recorded, also that of a launch before a crash
-            check_reviewed(project, staged, writer.state)
-        move_renamed(plan, writer, project.backend, sink)
+            check_reviewed(project, staged, lock.writer.state)
+        move_renamed(plan, lock.writer, project.backend, sink)
         launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
-        needs = needs_of(writer.state, launched)
+        needs = needs_of(lock.writer.state, launched)
         # Before any launch: gc keeps what a launch needs, even if this process is killed after it.
         record_references(project, plan.lineage, needs)
         reserve_space(project.state_dir)
         applied = execute(
             plan,
             plan_id=identity,
-            writer=writer,
+            writer=lock.writer,
             launches=launches,
             backends=project.backend,
             job_backends=project.job_backend,
@@ -131,21 +121,23 @@ def apply(
             call=call,
             progress=progress,
         )
-        if asked and is_locked:
-
-            def settle_the_rest() -> None:
-                nonlocal open_still
-                without_lock(asked)
+        try:
+            if asked and lock.is_held:
+                writer = without_lock(asked)
                 open_still = settle_intents(writer, project.backend, project.job_backend)
-
-            applied = _noting(applied, settle_the_rest)
+        except SgpuError as error:
+            applied = _noting(applied, error)
         applied = replace(applied, unrecorded=(*open_still, *applied.unrecorded))
-        needs_now = needs_of(writer.state) if is_locked else needs
-        if needs_now != needs:
-            applied = _noting(applied, lambda: record_references(project, plan.lineage, needs_now))
+        try:
+            if lock.is_held and (needs_now := needs_of(lock.writer.state)) != needs:
+                record_references(project, plan.lineage, needs_now)
+        except SgpuError as error:
+            applied = _noting(applied, error)
     project.close_tracked()
-    left: list[Diagnostic] = []
-    applied = _noting(applied, lambda: left.extend(release_destroyed(project, plan)))
+    try:
+        left = release_destroyed(project, plan)
+    except SgpuError as error:
+        return _noting(applied, error)
     return replace(applied, unrecorded=(*applied.unrecorded, *left))
 
 
@@ -160,6 +152,7 @@ def _touches_begun(plan: Plan, state: State) -> bool:
 def _await_ends(
     project: Project,
     records: Collection[LaunchRecord],
+    *,
     on_wait: Callable[[], None],
     progress: Progress,
 ) -> None:
@@ -178,20 +171,15 @@ def _await_ends(
         runs.wait(refs, timeout=_STOPPING, tick=look)
 
 
-def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
-    """Do what follows launches; if it fails, that is noted, and what was launched counts."""
-    try:
-        step()
-    except SgpuError as error:
-        if not applied.launched:
-            raise
-        missing = (*applied.unrecorded, unrecorded(error))
-        return replace(applied, unrecorded=tuple(dict.fromkeys(missing)))
-    return applied
+def _noting(applied: Applied, error: SgpuError) -> Applied:
+    """What was launched counts, and an error after that is noted; without a launch it is raised."""
+    if not applied.launched:
+        raise error
+    missing = (*applied.unrecorded, unrecorded(error))
+    return replace(applied, unrecorded=tuple(dict.fromkeys(missing)))
 
 
 _STOPPING = 600.0  # seconds that a replaced attempt may take to stop
-_RETAKING = 60.0  # seconds that others may keep the lock, at least, which was given back
 _LOG = 64  # entries of a shared state that are looked at first
 _HARMLESS = frozenset({"lock", "record_attempts", "unlock"})
 

@@ -239,7 +239,7 @@ def test_of_two_applies_that_wait_one_launches(
 def test_a_lock_that_is_not_to_be_had_again_leaves_the_launch_to_the_next_apply(
     project: Path, platform: PaperPlatform, open_file: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.applying.apply._RETAKING", 0.0)
+    monkeypatch.setattr("sgpu_decl.applying.apply_lock._RETAKING", 0.0)
     with open_file("sgpu.yml") as other, ExitStack() as lock, open_file("sgpu.yml") as session:
         with applying(session) as results:
             lock.enter_context(other._project.writing("test"))

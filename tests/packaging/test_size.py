@@ -14,7 +14,7 @@ LINES = {
     "": 1_200,
     "agent": 12_850,
     "api": 1_300,
-    "applying": 2_300,
+    "applying": 2_350,
     "backends": 23_700,
     "cli": 5_900,
     "code": 5_550,
