@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.errors import Usage
-
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -152,101 +150,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 """What people type most, shown below the help of each command."""
 
-SYNONYMS = {
-    "ps": "status",
-    "ls": "status",
-    "list": "status",
-    "queue": "status",
-    "top": "status",
-    "up": "apply",
-    "launch": "apply",
-    "submit": "apply",
-    "deploy": "apply",
-    "exec": "run",
-    "start": "apply",
-    "stop": "cancel",
-    "kill": "cancel",
-    "down": "destroy",
-    "delete": "destroy",
-    "rm": "destroy",
-    "remove": "destroy",
-    "tail": "logs",
-    "attach": "logs",
-    "describe": "show",
-    "get": "show",
-    "history": "show",
-    "download": "fetch",
-    "output": "fetch",
-    "lint": "validate",
-    "format": "fmt",
-    "check": "validate",
-    "clean": "gc",
-    "prune": "gc",
-    "man": "help",
-}
-"""The words of other tools, and ours for the same."""
-
-GROUP_SYNONYMS: dict[str, dict[str, str]] = {
-    "sgpu": SYNONYMS,
-    "state": {
-        "ls": "list",
-        "ps": "list",
-        "status": "list",
-        "get": "show",
-        "describe": "show",
-        "move": "mv",
-        "rename": "mv",
-        "remove": "rm",
-        "delete": "rm",
-        "forget": "rm",
-        "export": "pull",
-        "dump": "pull",
-        "force-unlock": "unlock",
-    },
-    "env": {
-        "ls": "bases",
-        "list": "bases",
-        "get": "show",
-        "describe": "show",
-        "freeze": "requirements",
-        "export": "requirements",
-        "compare": "diff",
-    },
-    "mlflow": {"push": "sync", "upload": "sync"},
-    "dev": {"start": "workspace", "serve": "workspace", "emulator": "workspace"},
-}
-"""By the group that they are typed in."""
-
-GONE = {
-    **dict.fromkeys(
-        ("sgpu apply --logs", "sgpu run --logs", "sgpu logs --logs", "sgpu stacks --logs"),
-        "it is called `--rank`",
-    ),
-    "sgpu plan --parallelism": "leave it out: only `sgpu apply` launches runs",
-    "sgpu show --sort": "`sgpu results NAME --sort COLUMN` sorts the table",
-    **dict.fromkeys(
-        (
-            f"sgpu doctor {option}"
-            for option in [
-                "--probe",
-                "--nodes",
-                "--base",
-                "--secret",
-                "--patience",
-                "--limit",
-                "--only",
-                "-y",
-            ]
-        ),
-        "`sgpu doctor probe` measures nodes",
-    ),
-    "sgpu state grants": "`Rights in PostgreSQL` in `docs/state.md` has the SQL",
-}
-"""Commands and options of former versions, and what to do instead."""
-
-SUBJECTS = ("job", "jobs", "runs")
-"""What other tools put before the command: `sky jobs cancel`."""
-
 
 def examples(path: str) -> str | None:
     """The examples of a command, as click shows them below its help."""
@@ -281,34 +184,10 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = not args or args[0] in self._table or args[0].startswith("-")
         if not known and not ctx.resilient_parsing:
-            raise self._unknown(ctx, *args)
+            from sgpu_decl.cli.other_names import unknown_command
+
+            raise unknown_command(ctx.command_path, args[0], args[1:], self._table)
         return super().resolve_command(ctx, args)
-
-    def _unknown(self, ctx: click.Context, word: str, *rest: str) -> Exception:
-        """The error for a word that is no command: it names ours for the same thing."""
-        synonyms = GROUP_SYNONYMS[self.name or "sgpu"]
-        ours = synonyms.get(word)
-        if word in SUBJECTS and self._table is COMMANDS:
-            following, rest = (rest[0], rest[1:]) if rest else ("status", ())
-            ours = following if following in COMMANDS else synonyms.get(following)
-            word = f"{word} {following}" if ours else word
-        if ours is not None:
-            from shlex import join
-
-            # an option of another tool means something else here, or nothing
-            names = rest if not any(item.startswith("-") for item in rest) else ()
-            command = join((*ctx.command_path.split(), ours, *names))
-            return Usage(
-                f"no command `{word}`: sgpu calls it `{ours}`",
-                hint=f"`{command}`; see `{ctx.command_path} {ours} --help`",
-            )
-        if hint := GONE.get(f"{ctx.command_path} {word}"):
-            return Usage(f"no command `{word}`", hint=hint)
-        from sgpu_decl.diagnostics.nearest_names import nearest
-
-        near = nearest(word, self._table)
-        hint = f"; did you mean `{near}`?" if near else ""
-        return click.UsageError(f"no command `{word}`{hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Names and lines from the table: no command is loaded for them."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.commands import COMMANDS, GONE, SUBCOMMANDS
+from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
 from sgpu_decl.cli.next_steps import complete_error
 from sgpu_decl.cli.terminal_output import annotate
 from sgpu_decl.diagnostics.masks import mask
@@ -113,8 +113,11 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> Usage:
             f"no such option `{error.option_name}`: `{path}` reads no run file or project file",
             hint=f"give it to `sgpu plan` or `sgpu apply`, and see `{path} --help`",
         )
-    if isinstance(error, click.NoSuchOption) and (gone := GONE.get(f"{path} {error.option_name}")):
-        return Usage(f"no such option `{error.option_name}`", hint=gone)
+    if isinstance(error, click.NoSuchOption):
+        from sgpu_decl.cli.other_names import options_of, unknown_option
+
+        options = options_of(context.command) if context is not None else ()
+        return unknown_option(path, error.option_name, options)
     return Usage(message[:1].lower() + message[1:], hint=f"see `{path} --help`")
 
 

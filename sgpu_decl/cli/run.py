@@ -73,6 +73,7 @@ def command(
     Exit codes: 0 ok, 1 error, 3 locked state, 5 the run failed, 130 interrupted.
     """
     from sgpu_decl.api.command_run import command_run, name_of
+    from sgpu_decl.cli.other_names import check_program
 
     if detach and rank is not None:
         raise click.UsageError("`--detach` follows no run: leave out `--rank`")
@@ -81,6 +82,7 @@ def command(
             f"`{typed[0]}` is a file, not a command",
             hint=f"`sgpu apply {shlex.quote(typed[0])}` runs what it describes",
         )
+    check_program(typed, lambda word: (source.project or current_folder()).joinpath(word).exists())
     if any(path == "name" for path, _ in source.sets):
         raise click.UsageError("`--set` does not set `name`: use `--name`")
     run_name = name if name is not None else name_of(typed)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from sgpu_decl.cli.commands import COMMANDS, GONE, HELP_OPTIONS, LazyGroup
+from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
+from sgpu_decl.cli.other_names import GONE
 from tests.cli.conftest import Shell
 from tests.support import COMMAND_RUN
 

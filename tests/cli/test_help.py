@@ -8,13 +8,12 @@ import pytest
 from sgpu_decl.cli.commands import (
     COMMANDS,
     EXAMPLES,
-    GROUP_SYNONYMS,
     HELP_OPTIONS,
     SUBCOMMANDS,
-    SYNONYMS,
     LazyGroup,
 )
 from sgpu_decl.cli.main import main
+from sgpu_decl.cli.other_names import GROUP_SYNONYMS, SYNONYMS
 from tests.cli.test_every_option import TREE
 
 PATHS = sorted({*TREE, *COMMANDS})
