@@ -13,7 +13,8 @@ from sgpu_decl.api import Location, Patience, Session
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import remember
 from sgpu_decl.cli.terminal_output import show
-from sgpu_decl.errors import Locked, NotFound
+from sgpu_decl.diagnostics import durations
+from sgpu_decl.errors import Locked, NotFound, Usage
 from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -252,20 +253,13 @@ def refuse_ranks(ranks: tuple[int, ...] | None, worlds: "Sequence[int]") -> None
     )
 
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_PART = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d|w)\s*"
-
-
 def read_duration(text: str) -> float:
     """Seconds of a duration such as `90s`, `1h30m` or `7d`; a plain number is seconds.
 
     Raises:
-        click.UsageError: the text is no duration.
+        Usage: the text is no duration.
     """
-    plain = text.strip()
-    if re.fullmatch(r"\d{1,9}(\.\d{1,6})?", plain, re.ASCII):
-        return float(plain)
-    parts = re.findall(_PART, plain)
-    if not parts or re.sub(_PART, "", plain):
-        raise click.UsageError(f"`{text}` is not a duration: write `90s`, `1h30m` or `7d`")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    seconds = durations.read_duration(text)
+    if seconds is None:
+        raise Usage(f"`{text}` is not a duration", hint=durations.duration_hint(text))
+    return seconds

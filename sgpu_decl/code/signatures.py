@@ -13,6 +13,8 @@ from pathlib import Path
 
 from sgpu_decl.code.bindings import Binding, Function, binding_of
 from sgpu_decl.code.syntax_trees import parse_source
+from sgpu_decl.config.entry import entrypoint_hint
+from sgpu_decl.config.right_forms import argument_list
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
@@ -25,6 +27,7 @@ Locate = Callable[[str], Place | None]
 # `--prompt=two words` is one option. A short one may have its value, with spaces, behind it.
 _OPTIONS = re.compile(r"--[A-Za-z][\w-]*(?:\s+\S|=\S*\s+--?[A-Za-z])")
 _JOINED = re.compile(rf"{_OPTIONS.pattern}|(?:--)?[A-Za-z_][\w.-]*=\S*\s+(?:--?)?[A-Za-z_][\w.-]*=")
+_ARGUMENTS = "args: [--epochs, '5']"
 _SEQUENCES = frozenset({"list", "List", "Sequence", "Iterable", "Collection", "set", "Set"})
 _MAPPINGS = frozenset({"dict", "Dict", "Mapping"})
 
@@ -202,7 +205,8 @@ def _check_script_args(args: object, place: Locate) -> tuple[Diagnostic, ...]:
             code="args_not_a_list",
             summary="a script takes its arguments as a list",
             place=place("args"),
-            hint="write `args: [--epochs, '5']`, or name a function: `FILE.py:FUNCTION`",
+            hint=f"write `{argument_list(args) or _ARGUMENTS}`, or name a function: "
+            "`FILE.py:FUNCTION`",
         ),
     )
 
@@ -380,11 +384,18 @@ def _missing_file(root: Path, target: str) -> Diagnostic:
         if os.path.isdir(folder)
         else []
     )
-    close = nearest(Path(target).name, names)
+    if "\\" in target:
+        hint = f"write `/` between folders: `entrypoint: {target.replace(chr(92), '/')}`"
+    elif (close := nearest(Path(target).name, names)) is not None:
+        hint = f"did you mean `{close}`?"
+    elif " " in target:
+        hint = entrypoint_hint(target)
+    else:
+        hint = f"it is looked for in `{root}`"
     return Diagnostic(
         code="entrypoint_missing",
         summary=f"the entrypoint `{target}` does not exist",
-        hint=f"did you mean `{close}`?" if close else f"it is looked for in `{root}`",
+        hint=hint,
     )
 
 

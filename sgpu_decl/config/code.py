@@ -1,13 +1,16 @@
 """`code`: which files a run takes along."""
 
 import posixpath
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.file_paths import PATH
+from sgpu_decl.config.other_tool_keys import CODE_KEYS
+from sgpu_decl.text.shape import OtherToolKey
 
 
 class Count(StrEnum):
@@ -23,6 +26,8 @@ def _elsewhere(root: str | None) -> str | None:
 
 
 class Code(Block):
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = CODE_KEYS
+
     root: Annotated[str | None, PATH, AfterValidator(_elsewhere)] = Field(
         None,
         description="The folder of the code, relative to this file; default: the folder of the run "

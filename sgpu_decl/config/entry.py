@@ -8,9 +8,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, JsonValue, Tag
 
 from sgpu_decl.config.problems import problem
+from sgpu_decl.config.right_forms import flow_list
 
 _FILE = re.compile(r"[^:\0]+\.py(?::[^\W\d]\w*(?:\.[^\W\d]\w*)*)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_MODULE_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_STARTERS = ("python", "python3", "torchrun")
+_PLAIN = re.compile(r"[\w ./=-]+", re.ASCII)
 
 
 def is_entrypoint(text: str) -> bool:
@@ -27,8 +31,26 @@ def _entrypoint(text: str) -> str:
     raise problem(
         "bad_entrypoint",
         "{path} must be an entrypoint, not {given}",
+        entrypoint_hint(text),
+    )
+
+
+def entrypoint_hint(text: str) -> str:
+    """The hint for what is no entrypoint, such as the words of a command line: `-m pkg.mod`,
+    `train.py --lr 1`, `python train.py`."""
+    words = text.split()
+    first = words[0].rpartition("/")[2] if words else ""
+    if starts := first in _STARTERS and len(words) > 1:
+        words = words[1:]
+    if words[:1] == ["-m"] and len(words) > 1 and _MODULE_NAME.fullmatch(words[1]):
+        program = flow_list(["python", *words])
+        return f"write `command: {program}`, or `entrypoint: {words[1]}:FUNCTION`"
+    if words and _FILE.fullmatch(words[0]) and _PLAIN.fullmatch(text) and (starts or words[1:]):
+        with_args = f" and `args: {flow_list(words[1:])}`" if words[1:] else ""
+        return f"write `entrypoint: {words[0]}`{with_args}"
+    return (
         "write `FILE.py`, `FILE.py:FUNCTION` or `package.module:FUNCTION`; a program of another "
-        "kind goes into `command`",
+        "kind goes into `command`"
     )
 
 
@@ -52,7 +74,9 @@ def _some_args(value: Any) -> Any:
     raise problem(
         "wrong_type",
         "{path} must be a mapping or a list, not {given}",
-        "a mapping holds a function's arguments, a list those of a script",
+        f"write `args: {flow_list(value.split())}`"
+        if isinstance(value, str) and _PLAIN.fullmatch(value)
+        else "a mapping holds a function's arguments, a list those of a script",
     )
 
 

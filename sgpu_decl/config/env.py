@@ -1,6 +1,7 @@
 """`env`: the Python environment of the ranks and the variables they see."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, ClassVar
 
@@ -9,8 +10,10 @@ from pydantic import AfterValidator, Field
 from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Flag
 from sgpu_decl.config.cross_field import ORIGINS
 from sgpu_decl.config.file_paths import INTERPRETER, PATH, REQUIREMENT, SECRET
+from sgpu_decl.config.other_tool_keys import ENVIRONMENT_KEYS
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.secrets import SecretRef
+from sgpu_decl.text.shape import OtherToolKey
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # fmt: off
@@ -57,6 +60,8 @@ VariableName = Annotated[str, AfterValidator(_checked)]
 
 class EnvironmentBlock(Block):
     """The Python environment: what is installed where ranks run."""
+
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = ENVIRONMENT_KEYS
 
     base: str | None = Field(
         None, description="The base environment, such as `gpu-4`; platforms name their own."

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from sgpu_decl.config.field_places import locate
+from sgpu_decl.config.right_forms import value_hint
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
@@ -126,16 +127,19 @@ class ErrorExplainer:
             here = self._shape_of(block)
             return path, unknown_key(str(loc[-1]), here, spot.key, block.path, self.shape)
         else:
-            code, summary, hint = self._words(kind, name, context, spot.node)
+            code, summary, hint = self._words(kind, name, context, spot)
+            hint = hint or self._explained(spot.parts)
         finding = Diagnostic(code=code, summary=summary, place=place, hint=hint, related=related)
         return path, finding
 
     def _words(
-        self, kind: str, name: str, context: dict[str, Any], node: Node | None
+        self, kind: str, name: str, context: dict[str, Any], spot: "_Spot"
     ) -> tuple[str, str, str | None]:
+        node = spot.node
         value = _value_words(node)
+        path = ".".join(self._fields(spot.parts))
         if kind == "missing" and value == "nothing":
-            return "missing_key", f"{name} has no value", "write a value"
+            return "missing_key", f"{name} has no value", value_hint(path, node, "a value")
         if kind == "missing":
             return "missing_key", f"{name} is missing", f"add {name}"
         if kind in _TYPE_WORDS:
@@ -143,17 +147,16 @@ class ErrorExplainer:
                 hint = 'write a value; the empty text is ""'
                 return "wrong_type", f"{name} must be {_TYPE_WORDS[kind]}, and has no value", hint
             quoted = isinstance(node, Scalar) and not node.plain and _TYPE_WORDS[kind] != "text"
-            return (
-                "wrong_type",
-                f"{name} must be {_TYPE_WORDS[kind]}, not {value}",
-                "remove the quotes" if quoted and _fits(node, kind) else None,
-            )
+            form = value_hint(path, node, _TYPE_WORDS[kind])
+            way_out = "remove the quotes" if quoted and _fits(node, kind) else form
+            return "wrong_type", f"{name} must be {_TYPE_WORDS[kind]}, not {value}", way_out
         if kind in ("literal_error", "enum"):
             known = _QUOTED.findall(str(context["expected"]))
             near = nearest(node.text, known) if isinstance(node, Scalar) else None
             names = ", ".join(f"`{one}`" for one in known)
-            guess = f"did you mean `{near}`?" if near else None
-            return "unknown_value", f"{name} must be one of {names}, not {value}", guess
+            names = f"one of {names}" if len(known) > 1 else names
+            guess = f"did you mean `{near}`?" if near else value_hint(path, node, names)
+            return "unknown_value", f"{name} must be {names}, not {value}", guess
         if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
             bound = next(iter(context.values()))
             words = {
@@ -169,6 +172,30 @@ class ErrorExplainer:
         if kind in ("too_short", "string_too_short"):
             return "empty_value", f"{name} is empty", "give it a value, or remove it"
         return "invalid_value", f"{name} cannot be {value}", None
+
+    def _fields(self, parts: Parts[str]) -> list[str]:
+        """The names of fields on the way to a value, without those that the user gave and the
+        numbers of members."""
+        names: list[str] = []
+        shape: Shape | None = self.shape
+        for part in parts:
+            if shape is None:
+                break
+            if part in shape.keys:
+                names.append(part)
+                shape = shape.keys[part]
+            else:
+                shape = shape.values if shape.values is not None else shape.items
+        return names
+
+    def _explained(self, parts: Parts[str]) -> str:
+        """Where the reader finds what a field takes."""
+        root = "project" if "runs" in self.shape.keys else "run"
+        if "notebook" in self.shape.keys:
+            root = "project.jobs"
+        elif "gpus" not in self.shape.keys and root == "run":
+            root = "project.environments"
+        return f"see `sgpu explain {'.'.join((root, *self._fields(parts)))}`"
 
     def _walk(self, loc: Parts[str | int]) -> "_Spot":
         """Follow an error's location through the nodes. Tags of unions stand in `<>`; what comes
@@ -233,7 +260,8 @@ def _nearest_key(key: str, shape: Shape) -> str | None:
 def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -> Diagnostic:
     """The finding for a key that a block does not have; `here` is the block, `parent` its path."""
     near = _nearest_key(key, here)
-    home = _home(key, root)
+    # A key of a block that has the name of a field of another block means something else.
+    home = _home(key, root) if here.keys == root.keys else None
     if key in here.elsewhere:
         hint = here.elsewhere[key]
     elif key in here.other_tools:

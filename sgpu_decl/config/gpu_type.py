@@ -11,6 +11,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, series, type_of_device, type_of_name
 
 _NODE = re.compile(r"GPU_([1-9][0-9]{0,3})X(.+)")
+_COUNTED = re.compile(r"([1-9]\d*)\s*[xX*]\s*([A-Za-z].*)|([A-Za-z].*?)\s*[:x*]\s*([1-9]\d*)")
 _WHATEVER = "`GPU` is any GPU that the backend has"
 _MOST = 12  # names in a hint
 _LOOK_ALIKE = str.maketrans("OIL", "011")
@@ -102,9 +103,21 @@ class GpuType(Textual):
 def unknown_type_hint(name: str) -> str:
     """Return the hint for an unknown name. Another model is never offered as its right spelling."""
     text = name.strip()
+    if (both := count_and_type(text)) is not None:
+        return both
     if node := _NODE.fullmatch(text.upper()):
         return _of_model(node[2], f"GPU_{node[1]}x")
     return _of_model(text, "")
+
+
+def count_and_type(text: str) -> str | None:
+    """The hint for a type and a count in one, as other tools write them: `H100:8`, `8xH100`."""
+    match = _COUNTED.fullmatch(text.strip())
+    if match is None:
+        return None
+    count, name = (match[1], match[2]) if match[1] else (match[4], match[3])
+    kind = GpuType.find(name)
+    return f"write `type: {kind}` and `gpus: {count}`" if kind is not None else None
 
 
 def _of_model(name: str, before: str) -> str:

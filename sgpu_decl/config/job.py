@@ -1,7 +1,8 @@
 """A job: what a scheduler starts, again and again."""
 
 import re
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,10 +11,12 @@ from sgpu_decl.config.block import Block, Flag, WholeNumber, name_or_address
 from sgpu_decl.config.cron import refuse_cron
 from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
 from sgpu_decl.config.lifecycle import Lifecycle
+from sgpu_decl.config.other_tool_keys import JOB_KEYS, TRIGGER_KEYS
 from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.timezones import zone_name
 from sgpu_decl.config.units import Duration
+from sgpu_decl.text.shape import OtherToolKey
 
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")
 _PERIODS = {"minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
@@ -80,6 +83,8 @@ def _period(value: Duration) -> Duration:
 
 class Trigger(Block):
     """What starts a job: one of these."""
+
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = TRIGGER_KEYS
 
     every: Annotated[Duration, AfterValidator(_period)] | None = Field(
         None, description="Time between two starts, in whole minutes: `30m`, `6h`, `7d`."
@@ -154,6 +159,8 @@ OldName = Annotated[str, Field(pattern=name_or_address("job")), AfterValidator(_
 class Job(Block):
     """What is started by the clock or by an event: a run of the project, or a notebook (a Lakeflow
     job on Databricks)."""
+
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = JOB_KEYS
 
     name: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         None, description="The name of the job in the workspace; default: its key."

@@ -1,14 +1,19 @@
 """`mlflow`: the tracking of a run."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.file_paths import LOCATION, STORE
+from sgpu_decl.config.other_tool_keys import MLFLOW_KEYS
+from sgpu_decl.text.shape import OtherToolKey
 
 
 class Mlflow(Block):
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = MLFLOW_KEYS
+
     enabled: Flag = Field(
         default=True,
         description="Whether each attempt gets an MLflow run. A written `true` is an error if "

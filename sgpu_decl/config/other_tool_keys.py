@@ -3,7 +3,8 @@
 Sources: the YAML specifications of SkyPilot (`resources`, `num_nodes`, `setup`, `run`, `workdir`,
 `envs`, `file_mounts`) and dstack (`commands`, `nodes`, `resources`, `max_duration`), the config of
 `databricks air` (`experiment_name`, `compute`, `code_source` and so on), the options of `torchrun`,
-the config of `accelerate`, and `#SBATCH` of Slurm.
+the config of `accelerate`, and `#SBATCH` of Slurm; for jobs, permissions, targets, presets and the
+root, the schema of Databricks bundles (`databricks bundle schema`).
 """
 
 from collections.abc import Mapping
@@ -35,35 +36,133 @@ _NAME = "write `name`"
 _BUDGET = "write `budget`"
 
 
-def _table() -> dict[str, OtherToolKey]:
+_SCHEDULE = "write a job in a project file: `jobs: {nightly: {run: NAME, schedule: '0 0 6 * * ?'}}`"
+_MAIL = "write `on_finish: {failure: [me@example.com]}`: mail when it has ended"
+_RUN_AS = "remove it: a run or job is its owner's, who is the user that applies it"
+_TASKS = (
+    "write `run: NAME`, a run of this project, or `notebook: {path: …}`: a job here is one of them"
+)
+_WHO = "write `permissions: [{level: view, group: users}]`"
+_PAUSED = "write `paused: true` or `paused: false`"
+_RESOURCES = "write jobs under `jobs`, and what they launch under `runs`; a bundle keeps the others"
+_NOT_HERE = "remove it: sgpu sets nothing of the kind"
+
+
+def _keys(*rows: tuple[str, ...]) -> Mapping[str, OtherToolKey]:
+    """The table of rows of keys, a hint, and the fields that they are for."""
     table: dict[str, OtherToolKey] = {}
-    for keys, hint, *fields in (
-        ("num_nodes nodes nnodes num_machines ntasks world_size", _GPUS, "gpus"),
-        ("num_processes nproc nproc_per_node num_gpus gpu_count num_accelerators", _GPUS, "gpus"),
-        ("accelerator accelerators accelerator_type gpu_type instance_type", _TYPE, "type"),
-        ("resources compute", _BOTH, "gpus", "type"),
-        ("run commands cmd", _COMMAND, "command"),
-        ("script program main", _ENTRYPOINT, "entrypoint"),
-        ("experiment_name", "write `name`; the MLflow experiment is `mlflow.experiment`", "name"),
-        ("job_name run_name task_name", _NAME, "name"),
-        ("setup init", _PACKAGES),
-        ("envs env_vars env_variables", _VARIABLES),
-        ("environment", "write `env`; variables stand in `env.variables`"),
-        ("workdir working_dir cwd code_source", _ROOT),
-        ("file_mounts volumes", _DATA),
-        ("max_retries retries max_restarts", _RETRY),
-        ("timeout_minutes max_duration time_limit", _TIMEOUT),
-        ("docker_image image_id container docker", _IMAGE),
-        ("usage_policy_name usage_policy_id", _BUDGET),
-        ("mlflow_run_name", "write `mlflow: {run_name: …}`"),
-        ("mlflow_experiment mlflow_experiment_directory", "write `mlflow: {experiment: …}`"),
-        ("idempotency_token", "remove it: sgpu makes a token for each attempt"),
-        ("master_addr rdzv_endpoint rdzv_backend node_rank machine_rank", _OURS),
-        ("mixed_precision distributed_type", "give it to your script, in `args`"),
-    ):  # fmt: skip
+    for keys, hint, *fields in rows:
         table |= dict.fromkeys(keys.split(), OtherToolKey(fields=tuple(fields), hint=hint))
-    return table
+    return MappingProxyType(table)
 
 
-OTHER_TOOL_KEYS: Final[Mapping[str, OtherToolKey]] = MappingProxyType(_table())
+OTHER_TOOL_KEYS: Final = _keys(
+    ("num_nodes nodes nnodes num_machines ntasks world_size", _GPUS, "gpus"),
+    ("num_processes nproc nproc_per_node num_gpus gpu_count num_accelerators", _GPUS, "gpus"),
+    ("accelerator accelerators accelerator_type gpu_type instance_type", _TYPE, "type"),
+    ("resources compute", _BOTH, "gpus", "type"),
+    ("run commands cmd", _COMMAND, "command"),
+    ("script program main", _ENTRYPOINT, "entrypoint"),
+    ("experiment_name", "write `name`; the MLflow experiment is `mlflow.experiment`", "name"),
+    ("job_name run_name task_name", _NAME, "name"),
+    ("setup init", _PACKAGES),
+    ("envs env_vars env_variables", _VARIABLES),
+    ("environment", "write `env`; variables stand in `env.variables`"),
+    ("workdir working_dir cwd code_source", _ROOT),
+    ("file_mounts volumes", _DATA),
+    ("max_retries retries max_restarts restarts", _RETRY),
+    ("timeout_minutes timeout_seconds max_duration time_limit walltime", _TIMEOUT),
+    ("docker_image image_id container docker", _IMAGE),
+    ("usage_policy_name usage_policy_id budget_policy_id", _BUDGET),
+    ("mlflow_run_name", "write `mlflow: {run_name: …}`"),
+    ("mlflow_experiment mlflow_experiment_directory", "write `mlflow: {experiment: …}`"),
+    ("idempotency_token", "remove it: sgpu makes a token for each attempt"),
+    ("master_addr rdzv_endpoint rdzv_backend node_rank machine_rank", _OURS),
+    ("mixed_precision distributed_type", "give it to your script, in `args`"),
+    ("queue partition", "write `pool`, where the backend has pools: see `sgpu explain run.pool`"),
+    ("email_notifications webhook_notifications notifications", _MAIL),
+    ("run_as", _RUN_AS),
+    ("tasks", "write a run for each task under `runs` of a project file, and `after` for order"),
+    ("schedule cron trigger", _SCHEDULE),
+    ("depends_on dependencies_on needs", "write `after: [NAME]`", "after"),
+    ("access_control_list acl", _WHO),
+    ("cpus cpu_count memory mem disk", "remove it: a run has what comes with its GPUs"),
+    ("cloud region zone use_spot spot_policy", "write `backend`, or `-t TARGET`: it says where"),
+)
 """By the key of the other tool, at the root of a run."""
+
+JOB_KEYS: Final = _keys(
+    ("tasks task job_clusters", _TASKS),
+    ("quartz_cron_expression cron", "write `schedule: '0 0 6 * * ?'`"),
+    ("timezone_id", "write `timezone`"),
+    ("pause_status", _PAUSED),
+    ("continuous", "write `trigger: {every: 6h}`, or a `schedule`"),
+    ("periodic", "write `trigger: {every: 6h}`"),
+    ("max_concurrent_runs queue", "write `on_overlap: queue` or `on_overlap: skip`"),
+    ("run_as", _RUN_AS),
+    ("email_notifications webhook_notifications notification_settings", _MAIL),
+    ("timeout_seconds", "write `timeout`, such as `timeout: 6h`"),
+    ("budget_policy_id usage_policy_id", _BUDGET),
+    ("access_control_list", _WHO),
+    ("parameters", "write `args` of the run, or `notebook: {parameters: …}`"),
+    ("notebook_task", "write `notebook: {path: …}`"),
+    ("max_retries", "write `retry: {max: …}` of the run, or `notebook: {retries: …}`"),
+    ("environments", "write `env` of the run"),
+    ("gpus type entrypoint command", "write it in a run under `runs`, and `run: NAME` here"),
+    ("git_source", "remove it: the files of the checkout are the code"),
+    ("health performance_target edit_mode format deployment", _NOT_HERE),
+)
+"""At the root of a job."""
+
+TRIGGER_KEYS: Final = _keys(
+    ("periodic interval unit", "write `every: 6h`"),
+    ("pause_status", "write `paused: true` beside `trigger`"),
+    ("cron schedule quartz_cron_expression", "write `schedule: '0 0 6 * * ?'` beside `trigger`"),
+    ("url", "write `file_arrival: /Volumes/main/ml/incoming/`"),
+    ("table_names tables", "write `table_update: [main.ml.events]`"),
+)
+PERMISSION_KEYS: Final = _keys(
+    ("group_name", "write `group`", "group"),
+    ("user_name", "write `user`", "user"),
+    ("service_principal_name", "write `service_principal`", "service_principal"),
+    ("permission_level", "write `level`", "level"),
+)
+RETRY_KEYS: Final = _keys(
+    ("count limit attempts max_attempts max_retries retries times restarts", "write `max`", "max"),
+    ("delay wait interval min_retry_interval_millis", "write `backoff`, such as `backoff: 30s`"),
+    ("when on_events retry_on_timeout", "write `on: [infra, error]`", "on"),
+)
+ENVIRONMENT_KEYS: Final = _keys(
+    ("packages pip pip_packages python_packages", "write `dependencies: [numpy]`"),
+    ("vars env_vars environment_variables", "write `variables: {NAME: value}`"),
+    ("python_version", "write `python`", "python"),
+    ("requirements_file requirements_txt", "write `requirements`", "requirements"),
+    ("environment_version version client", "write `base`, such as `base: gpu-4`", "base"),
+    ("conda conda_env", "write `python: PATH` of its interpreter, and `snapshot: true`"),
+)
+MLFLOW_KEYS: Final = _keys(
+    ("uri server url", "write `tracking_uri`", "tracking_uri"),
+    ("experiment_name", "write `experiment`", "experiment"),
+    ("name", "write `run_name`", "run_name"),
+)
+CODE_KEYS: Final = _keys(
+    ("path dir folder workdir source", "write `root`", "root"),
+    ("ignore excludes", "write `exclude`", "exclude"),
+)
+PRESET_KEYS: Final = _keys(
+    ("trigger_pause_status", _PAUSED, "paused"),
+    ("jobs_max_concurrent_runs", "write `on_overlap` in `defaults: {job: …}`"),
+    ("pipelines_development source_linked_deployment artifacts_dynamic_version", _NOT_HERE),
+)
+PROJECT_KEYS: Final = _keys(
+    ("bundle", "write `project: {name: …}`", "project"),
+    ("resources", _RESOURCES),
+    ("workspace", "write `backend: {kind: databricks, host: …}` in `defaults: {run: …}`"),
+    ("run_as", _RUN_AS),
+    ("permissions", "write `permissions` in `defaults: {run: …, job: …}`"),
+    ("sync artifacts", "write `code` of the run: see `sgpu explain run.code`"),
+    ("scripts experimental python pipelines", _NOT_HERE),
+    ("git", "remove it: a plan shows the commit, and `${git.commit}` names it"),
+    ("tags", "write `presets: {tags: …}`"),
+)
+"""At the root of a project file, and in its targets."""

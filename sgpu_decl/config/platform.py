@@ -1,13 +1,16 @@
 """What platforms have and this machine has not: who may see a run, who hears of its end."""
 
 import re
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sgpu_decl.config.block import Block
+from sgpu_decl.config.other_tool_keys import PERMISSION_KEYS
 from sgpu_decl.config.problems import problem
 from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.text.shape import OtherToolKey
 
 
 def _mail(address: str) -> str:
@@ -39,6 +42,8 @@ def _level(value: object) -> object:
 
 
 class Permission(Block):
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = PERMISSION_KEYS
+
     level: Annotated[
         str,
         Field(pattern=rf"^({'|'.join(LEVELS)}|{_OF_PLATFORM.pattern})$|\$\{{"),

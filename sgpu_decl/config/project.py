@@ -10,12 +10,14 @@ from sgpu_decl.config.block import Block, Name
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
+from sgpu_decl.config.other_tool_keys import PROJECT_KEYS
 from sgpu_decl.config.presets import Presets
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.state import SharedState
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.target import Mode
+from sgpu_decl.text.shape import OtherToolKey
 
 
 def _run_or_job(text: str) -> str:
@@ -45,6 +47,8 @@ class Defaults(Block):
 
 
 class ProjectFile(Block):
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = PROJECT_KEYS
+
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "sealed": "saved plans have no seals any more; `sgpu apply --reviewed` carries out "

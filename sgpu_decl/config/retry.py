@@ -1,16 +1,21 @@
 """`retry`: when the ranks of an attempt are started again."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from sgpu_decl.config.block import Block, WholeNumber
+from sgpu_decl.config.other_tool_keys import RETRY_KEYS
 from sgpu_decl.config.units import Duration
+from sgpu_decl.text.shape import OtherToolKey
 
 _FIRST_BACKOFF = Duration(1.0)
 
 
 class Retry(Block):
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = RETRY_KEYS
+
     max: WholeNumber = Field(0, description="How many restarts at most, within one attempt.")
     on: tuple[Literal["infra", "error"], ...] = Field(
         ("infra",),

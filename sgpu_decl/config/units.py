@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.text_types import Textual
+from sgpu_decl.diagnostics.durations import WRITTEN, duration_hint, read_duration
 from sgpu_decl.frozen_dataclass import dataclass
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
 # A hundred years: longer is a slip, and timers cannot hold it.
 _LONGEST = 100 * 366 * 86_400.0
@@ -18,12 +17,12 @@ _LONGEST_TEXT = 40
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration(Textual):
-    """A length of time. `90s`, `6h`, `1h30m`, `2d`, `500ms`; a plain number is seconds."""
+    """A length of time. `90s`, `6h`, `1h30m`, `2d`, `1w`, `500ms`; a plain number is seconds."""
 
     seconds: float
     published: ClassVar[dict[str, Any]] = {
         "type": ["string", "number"],
-        "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s)?(\d+ms)?$|^\d+(\.\d+)?$|\$\{",
+        "pattern": rf"^{WRITTEN}$|^\d+(\.\d+)?$|\$\{{",
         "minimum": 0,
         "examples": ["90s", "6h", "1h30m"],
     }
@@ -38,43 +37,17 @@ class Duration(Textual):
         if isinstance(value, Duration):
             return value
         if isinstance(value, int | float) and not isinstance(value, bool):
-            seconds = float(value)
+            seconds: float | None = float(value)
         else:
-            seconds = _seconds(value) if isinstance(value, str) else -1
-        if not 0 <= seconds <= _LONGEST:
-            raise cls._refused()
+            seconds = read_duration(value) if isinstance(value, str) else None
+        if seconds is None or not 0 <= seconds <= _LONGEST:
+            hint = duration_hint(value if isinstance(value, str) and seconds is None else "")
+            raise problem("bad_duration", "{path} must be a duration, not {given}", hint)
         return cls(round(seconds, 3))
-
-    @staticmethod
-    def _refused() -> Exception:
-        return problem(
-            "bad_duration", "{path} must be a duration, not {given}", "write `90s`, `6h` or `1h30m`"
-        )
 
     def __str__(self) -> str:
         """The canonical text: `360m` is `6h`, `90` is `1m30s`."""
         return _canonical(self.seconds)
-
-
-@lru_cache(maxsize=256)  # many runs have the same
-def _seconds(written: str) -> float:
-    """The seconds of a text; negative where it is no duration."""
-    text = written.strip()
-    match = _DURATION.fullmatch(text)
-    if not text or len(text) > _LONGEST_TEXT:
-        return -1
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    if match is None:
-        return -1
-    days, hours, minutes, rest, thousandths = match.groups()
-    return (
-        int(days or 0) * 86_400
-        + int(hours or 0) * 3_600
-        + int(minutes or 0) * 60
-        + float(rest or 0)
-        + int(thousandths or 0) / 1000
-    )
 
 
 @lru_cache(maxsize=256)

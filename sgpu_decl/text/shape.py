@@ -55,10 +55,10 @@ class Shape:
         return bool(self.keys) and self.values is None
 
     def below(self, key: str) -> "Shape | None":
-        """The shape under one key, or `None` where there is no such key."""
+        """The shape under one key or number of a member, or `None` where there is none."""
         if self.anything:
             return self
-        return self.keys.get(key) or self.values
+        return self.keys.get(key) or self.values or (self.items if key.isdecimal() else None)
 
     def of(self, node: yaml_nodes.Mapping) -> "Shape":
         """The shape of a block that may be a part of one: what it does not say may stand in

@@ -55,7 +55,7 @@ CASES = [
     ("bad name", RUN.replace("train", "-x", 1),
      "bad_name", "1:7", "`name` is not a valid name", "letters"),
     ("no name", RUN.replace("train", "~", 1),
-     "missing_key", "1:7", "`name` has no value", "write a value"),
+     "missing_key", "1:7", "`name` has no value", "write `name: train`"),
     ("a space of a web page", HEAD.replace("gpus: ", "gpus:\u00a0") + "entrypoint: a.py\n",
      "yaml_syntax", "3:1", "this is not YAML", "line 2, column 6: there is a no-break space"),
     ("half a character", RUN + 'description: "\\ud83d\\ude00"\n',
