@@ -81,6 +81,11 @@ ANSWERS = {
         "`stacks`: one object for each running rank: `rank`, `pid`, and `stack`, or `null` and the `reason`. `groups`: which ranks have equal stacks.",
         stable=False, inside="stacks[]=A-stack groups[]=Ranks-with-equal-stacks",
     ),
+    "gpus": _answer(
+        "gpus unavailable",
+        "One object for each type of GPU at each place; `unavailable`: why a place could not be asked.",
+        stable=False, inside="gpus[]=GPUs-of-a-place",
+    ),
     "diff": _answer(
         "before after fields files packages results metrics not_compared",
         "The two attempts, and what differs in each part: `before` and `after` of each value, the `diff` of a file.", inside="before=An-attempt after=An-attempt fields[]=A-changed-field files[]=A-changed-file packages[]=A-changed-package results[]=A-changed-value metrics[]=A-changed-value",
@@ -338,6 +343,13 @@ OBJECTS = {
         {
             "ranks": "their numbers", "differs": "whether more than half of all ranks have other stacks, the same ones",
             "at": "the outermost line of these stacks that differs from them, or `null`",
+        }
+    ),
+    "GPUs of a place": Object(
+        {
+            "type": "what `type` in a run names, or the name that the driver has for it", "gpus": "the numbers that a run can have, in words",
+            "free": "how many nobody uses now, or `null`", "total": "how many there are, or `null`", "where": "the place in words",
+            "note": "what else to know, or `null`",
         }
     ),
     "A line of a log": Object({"run": "`train#8`", "rank": "its number", "stream": "`stdout` or `stderr`", "text": "the line"}),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.diagnostics.place import Place
     from sgpu_decl.model.desired import Interpreter, Placement
+    from sgpu_decl.model.gpu_offer import GpuOffer
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.model.step_progress import Progress
@@ -93,6 +94,14 @@ class Survey(Protocol):
     def nodes(self, config: "RunConfig") -> "NodeShape | None":  # noqa: ARG002  a default
         """The nodes that a run gets; None where the backend cannot tell."""
         return None
+
+    def offers(self, block: "BackendOptions") -> "Sequence[GpuOffer]":  # noqa: ARG002  a default
+        """The GPUs that runs with this `backend` block can ask for, as far as the backend can tell.
+
+        Raises:
+            BackendError: the backend cannot be asked.
+        """
+        return ()
 
     def site(self, config: "RunConfig") -> str:  # noqa: ARG002  a default
         """In words, the place of a run's attempts, if the backend has several: a run can come after

@@ -38,12 +38,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("sgpu_decl.cli.schema:command", "Write the JSON Schemas."),
     "explain": ("sgpu_decl.cli.explain:command", "Explain a code of an error, or a field."),
     "gc": ("sgpu_decl.cli.gc:command", "Delete code, logs and output of old attempts."),
+    "gpus": ("sgpu_decl.cli.gpus:command", "List the GPUs that runs can ask for."),
     "doctor": ("sgpu_decl.cli.doctor:command", "Check this machine and this project."),
     "dev": ("sgpu_decl.cli.dev:command", "Run a local emulator of a Databricks workspace."),
     "version": ("sgpu_decl.cli.version:command", "Show the version."),
     "completion": ("sgpu_decl.cli.completion:command", "Complete commands with the Tab key."),
     "help": ("sgpu_decl.cli.help:command", "Show the help of a command."),
 }
+
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Start": ("init", "validate", "plan", "apply", "run"),
+    "Look": ("status", "show", "logs", "results", "fetch", "stacks", "diff", "wait"),
+    "Change": ("cancel", "destroy", "state", "gc"),
+    "Project": ("fmt", "graph", "env", "adopt"),
+    "Platform": ("gpus", "doctor", "mlflow", "dev"),
+    "Help": ("help", "explain", "schema", "completion", "version"),
+}
+"""The commands as `sgpu --help` lists them."""
 
 DEV_COMMANDS: dict[str, tuple[str, str]] = {
     "workspace": ("sgpu_decl.cli.dev:workspace_command", "Serve an emulated workspace."),
@@ -139,6 +150,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "schema": ("sgpu schema --write schemas",),
     "explain": ("sgpu explain unknown_key", "sgpu explain run.env.variables"),
     "gc": ("sgpu gc --dry-run", "sgpu gc -y --keep-last 1 --older-than 7d"),
+    "gpus": ("sgpu gpus", "sgpu gpus -t prod"),
     "doctor": ("sgpu doctor", "sgpu doctor -t prod"),
     "doctor probe": ("sgpu doctor probe -t prod", "sgpu doctor probe -t prod --nodes 2"),
     "doctor report": ("sgpu doctor report -t prod",),
@@ -201,8 +213,11 @@ class LazyGroup(click.Group):
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+        sections = SECTIONS if self._table is COMMANDS else {"Commands": tuple(self._table)}
+        width = max(map(len, self._table))
+        for title, names in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), self._table[name][1]) for name in names])
 
     @staticmethod
     @click.pass_context

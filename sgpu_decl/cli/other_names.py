@@ -53,6 +53,11 @@ SYNONYMS = {
     "clean": "gc",
     "prune": "gc",
     "new": "init",
+    "gpu": "gpus",
+    "offer": "gpus",
+    "offers": "gpus",
+    "show-gpus": "gpus",
+    "accelerators": "gpus",
     "man": "help",
 }
 """The words of other tools, and ours for the same."""

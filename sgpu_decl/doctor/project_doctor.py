@@ -4,13 +4,14 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from sgpu_decl.backends.platform_checks import PlatformChecks
-from sgpu_decl.config.backend import BackendOptions
+from sgpu_decl.config.backend import BackendOptions, read_backend
 from sgpu_decl.doctor import last_findings
 from sgpu_decl.doctor.machine import check_machine
 from sgpu_decl.doctor.profile_file import check_new
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail
+from sgpu_decl.model.gpu_offer import GpuOffer
 from sgpu_decl.model.target import BASE
 from sgpu_decl.planning.job_facts import DeclaredJobs
 from sgpu_decl.planning.project import Project
@@ -56,6 +57,28 @@ class ProjectDoctor:
         """
         blocks, elsewhere = _blocks(self._project)
         return tuple(self._project.checks(block) for block in elsewhere or blocks)
+
+    def gpus(self) -> tuple[tuple[GpuOffer, ...], tuple[SgpuError, ...]]:
+        """The GPUs that the runs of the target can ask for, each type at each place; those of this
+        machine where no file says more. Also what could not be asked.
+
+        Raises:
+            InvalidInput: the file holds errors.
+        """
+        try:
+            blocks, _ = _blocks(self._project)
+        except NotFound:
+            blocks = []
+        offers: list[GpuOffer] = []
+        silent: list[SgpuError] = []
+        for block in blocks or [read_backend({})]:
+            try:
+                found = self._project.backend(block.kind).survey.offers(block)
+            except SgpuError as error:
+                silent.append(error)
+            else:
+                offers += [offer for offer in found if offer not in offers]
+        return tuple(offers), tuple(silent)
 
     def keep(
         self,

@@ -4,6 +4,7 @@ NVML is read by its real package in its real way; the library that it loads is o
 own, compiled here, which tells of GPUs that the machine does not have.
 """
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -168,3 +169,62 @@ def test_a_call_takes_whatever_is_there(on: Callable[..., Shell]) -> None:
     refused = "this machine has no A100: it has 1 x NVIDIA Something New (1 GB), 1 x NVIDIA L4"
     assert answer.stdout.count(refused) == 2
     assert 'type: "L4"' in answer.stdout
+
+
+def test_the_gpus_of_a_machine_are_listed_by_type_with_what_is_free(
+    on: Callable[..., Shell],
+) -> None:
+    listed = on(H100, H100, L4, "Unheard Of 9000:1")("gpus")
+    assert listed.code == 0
+    assert [re.split("  +", line) for line in listed.out.splitlines()] == [
+        ["TYPE", "FREE", "GPUS OF A RUN", "WHERE"],
+        ["H100", "2 of 2", "1 to 2", "this machine"],
+        ["L4", "1 of 1", "1", "this machine"],
+        ["Unheard Of 9000", "1 of 1", "1", "this machine"],
+    ]
+    few = on(H100, H100, CUDA_VISIBLE_DEVICES="1")("gpus", "-o", "json").json["data"]
+    assert few == {
+        "gpus": [
+            {
+                "type": "H100", "gpus": "1", "free": 1, "total": 1, "where": "this machine",
+                "note": "`CUDA_VISIBLE_DEVICES` hides 1 more",
+            }
+        ],
+        "unavailable": [],
+    }  # fmt: skip
+
+
+def test_where_there_are_no_gpus_the_list_says_so(on: Callable[..., Shell]) -> None:
+    listed = on()("gpus")
+    assert listed.code == 0
+    assert listed.out == "there are no GPUs\n"
+    assert "`type: CPU`" in listed.err
+
+
+PROJECT = """\
+project: {name: p}
+runs:
+  here: {gpus: 1, type: GPU, command: "true"}
+  there: {gpus: 8, type: H100, command: "true", backend: databricks}
+targets:
+  away: {runs: {here: {backend: {kind: ray, address: "http://127.0.0.1:9"}}}}
+"""
+
+
+def test_each_place_of_a_projects_runs_is_listed_and_one_that_is_silent_is_named(
+    on: Callable[..., Shell],
+) -> None:
+    machine = on(H100)
+    machine.write("sgpu.yml", PROJECT)
+    both = machine("gpus", "-o", "json").json["data"]["gpus"]
+    assert [(one["type"], one["gpus"], one["free"], one["where"]) for one in both] == [
+        ("H100", "1", 1, "this machine"),
+        ("A10", "any number", None, "serverless GPU compute"),
+        ("H100", "1, or a multiple of 8", None, "serverless GPU compute"),
+        ("B300", "a multiple of 8", None, "serverless GPU compute"),
+    ]
+    away = machine("gpus", "-t", "away")
+    assert away.code == 1
+    assert "warning: " in away.err
+    assert "127.0.0.1:9" in away.err
+    assert "A10" in away.out

@@ -9,6 +9,7 @@ from sgpu_decl.cli.commands import (
     COMMANDS,
     EXAMPLES,
     HELP_OPTIONS,
+    SECTIONS,
     SUBCOMMANDS,
     LazyGroup,
 )
@@ -106,3 +107,16 @@ def test_help_on_what_is_no_command(
 ) -> None:
     assert main(["help", *words]) == 64
     assert told in capsys.readouterr().err
+
+
+def test_the_list_of_commands_has_each_once_in_a_section(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n{title}:\n" in shown for title in SECTIONS)
+    columns = {line.index(COMMANDS[line.split()[0]][1]) for line in shown.splitlines()
+               if line[:2] == "  " and line.split()[0] in COMMANDS}  # fmt: skip
+    assert len(columns) == 1
+    assert all(len(line) <= 80 for line in shown.splitlines())

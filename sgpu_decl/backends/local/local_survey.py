@@ -23,12 +23,15 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.gpu_offer import GpuOffer, up_to
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.local.options import LocalOptions
+    from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.gpus.device import Device
     from sgpu_decl.gpus.devices import Devices
 
 # One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
@@ -69,6 +72,28 @@ class LocalSurvey(Survey):
             store=self._room[0],
             shm=self._room[1],
         )
+
+    def offers(self, block: "BackendOptions") -> Sequence[GpuOffer]:
+        devices = self.devices
+        kinds: dict[str, list[Device]] = {}
+        for device in devices.visible:
+            kind = device.kind
+            kinds.setdefault(kind.name if kind is not None else device.name or "GPU", []).append(
+                device
+            )
+        hidden = f"`{devices.variable}` hides {devices.hidden} more" if devices.hidden else None
+        shares = cast("LocalOptions", block).share_gpus
+        return [
+            GpuOffer(
+                type=name,
+                gpus=up_to(len(found)),
+                free=len(found) if shares else sum(one.index not in self._users for one in found),
+                total=len(found),
+                where="this machine",
+                note=hidden,
+            )
+            for name, found in kinds.items()
+        ]
 
     @cached_property
     def _room(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from sgpu_decl.backends.databricks.planning.catalog import (
 )
 from sgpu_decl.backends.databricks.planning.code_rules import code_findings
 from sgpu_decl.backends.databricks.planning.databricks_config_rules import config_findings
-from sgpu_decl.backends.databricks.planning.machines import machines_of
+from sgpu_decl.backends.databricks.planning.machines import machines_of, offered
 from sgpu_decl.backends.databricks.planning.pools import PoolKind, choose_pool
 from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
@@ -28,6 +28,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
+from sgpu_decl.model.gpu_offer import GpuOffer
 from sgpu_decl.model.ray_size import NodeShape
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
@@ -64,6 +65,11 @@ class DatabricksSurvey(RemoteSurvey):
         if machines is None:
             return None
         return NodeShape(nodes=machines.nodes, gpus=machines.gpus // machines.nodes)
+
+    def offers(self, block: BackendOptions) -> Sequence[GpuOffer]:
+        named = block.host if isinstance(block, DatabricksOptions) else None
+        where = "serverless GPU compute" + (f" of {named}" if named is not None else "")
+        return [GpuOffer(type=kind.name, gpus=counts, where=where) for kind, counts in offered()]
 
     def site(self, config: RunConfig) -> str:
         block = config.backend

@@ -53,6 +53,18 @@ def machines_of(config: RunConfig) -> Machines | None:
     return Machines(accelerator=name, gpus=config.gpus, nodes=config.gpus // per_node)
 
 
+def offered() -> list[tuple[GPUType, str]]:
+    """Each type, and in words the numbers of GPUs that a run can have of it."""
+    numbers: dict[GPUType, list[str]] = {}
+    for name, (kind, per_node) in ACCELERATORS.items():
+        if name not in _TOGETHER:
+            words = str(per_node)
+        else:
+            words = "any number" if per_node == 1 else f"a multiple of {per_node}"
+        numbers.setdefault(kind, []).append(words)
+    return [(kind, ", or ".join(words)) for kind, words in numbers.items()]
+
+
 def is_unlisted(gpu_type: GpuType) -> bool:
     """Whether the platform may have nodes with this type though the table lacks it. What is kept of
     a run is the type and not the name of the node: it has eight GPUs where the run has a multiple

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
@@ -19,7 +19,7 @@ from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
 )
-from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
+from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.group_shape import (
     fit_of,
     has_equal_groups,
@@ -39,9 +39,12 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.gpu_offer import GpuOffer, up_to
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.ray.options import RayOptions
+    from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.run import RunConfig
 
 Places = Mapping[str, Place]
@@ -118,6 +121,28 @@ class RaySurvey(RemoteSurvey):
             gpus=fit.ranks if is_gpu_run(config) else 0,
             cpus=whole_cpus(fit.bundle),
         )
+
+    def offers(self, block: "BackendOptions") -> Sequence[GpuOffer]:
+        address = address_of(cast("RayOptions", block).address, os.environ)
+        state = read_cluster(self._clusters.dashboard(address))
+        more = "it starts more nodes on demand" if state.scales else None
+        found: dict[str, list[ClusterNode]] = {}
+        for node in state.nodes:
+            if node.gpus >= 1:
+                found.setdefault(node.kind.name if node.kind is not None else "GPU", []).append(
+                    node
+                )
+        return [
+            GpuOffer(
+                type=kind,
+                gpus=up_to(total := sum(int(node.gpus) for node in nodes)),
+                free=sum(int(node.free.get("GPU", 0.0)) for node in nodes),
+                total=total,
+                where=f"the Ray cluster at {address.url}",
+                note=more,
+            )
+            for kind, nodes in found.items()
+        ]
 
     def site(self, config: "RunConfig") -> str:
         options = options_of(config)
