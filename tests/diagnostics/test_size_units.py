@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "sgpu_decl"
 MADE = re.compile(r"\}\s?(k|M|G|T)i?B\b")  # `{number / 1e9:.1f} GB`
 ALLOWED = {
     "model/gpu.py": "the name of a GPU",
-    "gpus/device.py": "the GB that a vendor counts",
+    "gpus/devices.py": "the GB that a vendor counts",
 }
 
 

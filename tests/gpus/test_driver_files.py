@@ -3,7 +3,7 @@ not there, so no command line can show this here."""
 
 from pathlib import Path
 
-from sgpu_decl.gpus.driver_files import amd_devices, nvidia_devices
+from sgpu_decl.gpus.devices import amd_devices, nvidia_devices
 from sgpu_decl.model.gpu import GPUType
 
 # /proc/driver/nvidia/gpus/0000:0f:00.0/information
