@@ -6,7 +6,7 @@ from sgpu_decl.errors import NotFound
 from sgpu_decl.model.backend_kinds import bases_of
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.known_environment import Base
+    from sgpu_decl.model.environment import Base
 
 
 def base_requirements(name: str) -> tuple[str, dict[str, str]]:

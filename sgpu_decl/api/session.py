@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from sgpu_decl.maintenance.project_state import ProjectState
     from sgpu_decl.model.address import Address
     from sgpu_decl.model.call import Call
+    from sgpu_decl.model.environment import Environment
     from sgpu_decl.model.event import ApplyEvent
-    from sgpu_decl.model.field_origin import FieldOrigin
-    from sgpu_decl.model.known_environment import Environment
-    from sgpu_decl.model.plan import Plan
+    from sgpu_decl.model.plan import FieldOrigin, Plan
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.proposal import Proposal
     from sgpu_decl.model.step_progress import Progress

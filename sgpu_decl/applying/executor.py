@@ -40,13 +40,12 @@ from sgpu_decl.applying.state_changes import StateChanges
 from sgpu_decl.backends.base import Backend, Launcher
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.errors import BackendError, Interrupted, OutcomeUnknown, SgpuError
-from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.address import Address, Kind, cell_order
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Intent, IntentEnd, State
 from sgpu_decl.model.step_progress import Progress, Quiet

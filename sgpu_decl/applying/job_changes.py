@@ -10,10 +10,9 @@ from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.backend_kinds import kind_named
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle, recorded_handle
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource, State
 from sgpu_decl.planner.jobs.job_diff import ignored_by, taking

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.model.job_view import JobLaunch
+from sgpu_decl.model.job import JobLaunch
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from sgpu_decl.api import Location, Patience, Session
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import remember
 from sgpu_decl.cli.terminal_output import show
-from sgpu_decl.diagnostics import durations
+from sgpu_decl.diagnostics import amounts
 from sgpu_decl.errors import Locked, NotFound, Usage
 from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Prepared
-    from sgpu_decl.model.canonical_spec import Spec
-    from sgpu_decl.model.known_environment import Environment
+    from sgpu_decl.model.environment import Environment
+    from sgpu_decl.model.jsonable import Spec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -259,7 +259,7 @@ def read_duration(text: str) -> float:
     Raises:
         Usage: the text is no duration.
     """
-    seconds = durations.read_duration(text)
+    seconds = amounts.read_duration(text)
     if seconds is None:
-        raise Usage(f"`{text}` is not a duration", hint=durations.duration_hint(text))
+        raise Usage(f"`{text}` is not a duration", hint=amounts.duration_hint(text))
     return seconds

@@ -106,7 +106,7 @@ def _show_job(session: "Session", name: str, output: str) -> int:
         )
     job = session.jobs.show(jobs[0])
     if output == "json":
-        from sgpu_decl.model.job_view import whole_job_fields
+        from sgpu_decl.model.job import whole_job_fields
 
         answer(whole_job_fields(job))
         return 0

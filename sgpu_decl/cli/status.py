@@ -46,7 +46,7 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
     refs, resources = _named(session, names)
     views, jobs = session.runs.describe(refs), list(map(session.jobs.show, resources))
     if output == "json":
-        from sgpu_decl.model.job_view import job_fields
+        from sgpu_decl.model.job import job_fields
 
         project = str(session.root) if session.in_project else None
         data: dict[str, Json] = {"project": project, "runs": status_objects(views)}

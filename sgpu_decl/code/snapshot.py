@@ -14,8 +14,8 @@ from sgpu_decl.code.git_patterns import bad_pattern
 from sgpu_decl.code.secret_files import is_secret
 from sgpu_decl.code.selection import Exclusion, Selection, SelectionRule
 from sgpu_decl.content.code_tree import code_digest
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
-from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.regular_files import NotRegular, special_kind

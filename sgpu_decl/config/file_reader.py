@@ -24,8 +24,7 @@ from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import digest
+from sgpu_decl.model.jsonable import Spec, digest
 from sgpu_decl.model.target import BASE, Mode
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.near_references import has_near_references, near_references

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.target import Mode
 
 if TYPE_CHECKING:

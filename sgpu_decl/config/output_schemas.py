@@ -13,8 +13,6 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.codec import Schema, schema_of
 from sgpu_decl.model.event import Step
-from sgpu_decl.model.field_origin import OriginRole
-from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.launch import LaunchInputs, Provenance
 from sgpu_decl.model.plan import (
     FORMAT_VERSION,
@@ -22,6 +20,8 @@ from sgpu_decl.model.plan import (
     EnvironmentChange,
     Estimate,
     FieldChange,
+    GitFacts,
+    OriginRole,
     Plan,
 )
 from sgpu_decl.model.state import Attempt, Intent

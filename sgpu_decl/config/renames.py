@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.rename import Rename
+from sgpu_decl.model.desired import Rename
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar, is_nothing, place_of
 
 _KEY = "renamed_from"

@@ -32,7 +32,7 @@ from sgpu_decl.config.problems import problem
 from sgpu_decl.config.ray import Ray
 from sgpu_decl.config.retry import Retry
 from sgpu_decl.config.units import Duration
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.text.shape import OtherToolKey
 
 # They name a run or multiply it, and are no part of what one run is.

@@ -21,7 +21,7 @@ from sgpu_decl.config.shared_environments import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.text_types import Textual
-from sgpu_decl.diagnostics.durations import WRITTEN, duration_hint, read_duration
+from sgpu_decl.diagnostics.amounts import WRITTEN, duration_hint, read_duration
 from sgpu_decl.frozen_dataclass import dataclass
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)

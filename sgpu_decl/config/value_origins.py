@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sgpu_decl.config.field_places import locate
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.field_origin import FieldOrigin, OriginRole
+from sgpu_decl.model.plan import FieldOrigin, OriginRole
 from sgpu_decl.text import yaml_nodes
 
 Step = tuple[Place, OriginRole]

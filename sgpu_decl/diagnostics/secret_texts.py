@@ -8,8 +8,7 @@ https://api.slack.com/authentication/token-types), and values whose name says th
 import re
 from collections.abc import Sequence
 
-from sgpu_decl.diagnostics.secret_names import names_secret
-from sgpu_decl.diagnostics.tokens import mask_found
+from sgpu_decl.diagnostics.tokens import mask_found, names_secret
 
 # How tokens of more services begin, and what follows at least; `\d` in a lookahead tells them from
 # words, such as `sk-or-not` and `xoxo-letters`.

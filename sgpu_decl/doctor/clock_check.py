@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 import sgpu_decl
-from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.model.state import State
 

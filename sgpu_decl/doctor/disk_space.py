@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
 _CHECK = "disk"

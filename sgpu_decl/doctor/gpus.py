@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sgpu_decl.agent.host.gpu_users import attempt_of, user_words
-from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.gpus.devices import Devices, in_words
 from sgpu_decl.gpus.health import GpuHealth, GpuUse
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn

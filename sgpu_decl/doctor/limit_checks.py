@@ -13,7 +13,7 @@ from sgpu_decl.control_groups import (
     processor_quota,
     read_file,
 )
-from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.doctor.network import has_infiniband
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 

@@ -8,9 +8,8 @@ from sgpu_decl.diagnostics.diagnostic import has_errors
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.job import OURS, DesiredJob, JobHandle, handle_of
-from sgpu_decl.model.jsonable import digest
+from sgpu_decl.model.jsonable import Spec, digest
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planner.fingerprint import token
 from sgpu_decl.planner.jobs.job_diff import without_defaults

@@ -9,7 +9,7 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.project import Project
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.job_view import JobView
+    from sgpu_decl.model.job import JobView
 
 
 class ProjectJobs:

@@ -2,9 +2,8 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import PackageChange
+from sgpu_decl.model.plan import FieldDifference, PackageChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

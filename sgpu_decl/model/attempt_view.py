@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from sgpu_decl.frozen_dataclass import SOMETIMES, UNWRITTEN, dataclass
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.codec import to_json
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.state import Attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import FirstCause, Restart, WorkingFiles
@@ -20,10 +21,12 @@ __all__ = [
     "SKIPPED",
     "AttemptView",
     "RankView",
+    "RunHistory",
     "status_fields",
     "time_text",
     "view_in",
 ]
+
 
 SKIPPED = "skipped"
 
@@ -196,3 +199,14 @@ def time_text(moment: datetime) -> str:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHistory:
+    """One attempt of a run with the spec that was launched, and all attempts of the run, each as it
+    is recorded and as its backend sees it now. `owner` is the file that declares the run."""
+
+    view: AttemptView
+    spec: Spec
+    attempts: tuple[tuple[Attempt, AttemptView], ...]
+    owner: str = ""

@@ -18,8 +18,8 @@ from sgpu_decl.frozen_dataclass import dataclass
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from sgpu_decl.model.job_rules import JobRules
-    from sgpu_decl.model.known_environment import Base
+    from sgpu_decl.model.environment import Base
+    from sgpu_decl.model.job import JobRules
     from sgpu_decl.model.state import Attempt
 
 __all__ = [

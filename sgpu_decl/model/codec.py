@@ -31,8 +31,7 @@ from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 from sgpu_decl.frozen_dataclass import FLAT, KEY, PRIVATE, SOMETIMES, UNWRITTEN
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json
+from sgpu_decl.model.jsonable import LARGEST_NUMBER, Json, Spec
 from sgpu_decl.model.times import from_text, to_text
 
 _T = TypeVar("_T")

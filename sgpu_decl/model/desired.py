@@ -9,10 +9,21 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.ray_size import RaySize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """The resource at `address` was at `before`. Both stand for all cells of a matrix. `place` is
+    where the file says so."""
+
+    address: Address
+    before: Address
+    place: Place | None = None
+
 
 NO_PLACES: Mapping[str, Place] = MappingProxyType({})
 

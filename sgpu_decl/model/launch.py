@@ -1,12 +1,32 @@
-"""A launch: what decides it, and what is remembered of it."""
+"""A launch: why there is one, what decides it, and what is remembered of it."""
 
 from dataclasses import field
+from enum import StrEnum
 from pathlib import Path
 
 from sgpu_decl.frozen_dataclass import FLAT, SOMETIMES, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
+
+
+class Reason(StrEnum):
+    """A closed list, in order of precedence: the first that holds is given."""
+
+    REQUESTED_RERUN = "requested_rerun"
+    REMOVED_FROM_CONFIG = "removed_from_config"
+    ALREADY_RUNNING = "already_running"
+    PREVIOUS_LOST = "previous_lost"
+    PREVIOUS_FAILED = "previous_failed"
+    FIRST_RUN = "first_run"
+    CONFIG_CHANGED = "config_changed"
+    CODE_CHANGED = "code_changed"
+    ENVIRONMENT_CHANGED = "environment_changed"
+    LIVE_DRIFTED = "live_drifted"
+    FAILED_NOT_RETRIED = "failed_not_retried"
+    CANCELLED_BY_USER = "cancelled_by_user"
+    UPSTREAM_FAILED = "upstream_failed"
+    UP_TO_DATE = "up_to_date"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +36,7 @@ class LaunchInputs:
     `spec` is the config of the run, `fingerprint` the hash of what identifies the
     computation. `environment_digest` is that of a declared environment; `packages_digest` names the
     list of what ranks found, declared or not. `placement` is the id of the run's `Placement`,
-    `cell` the place of a cell in its matrix (`model/matrix_cell`), by which cells are sorted.
+    `cell` the place of a cell in its matrix (`model/address`), by which cells are sorted.
 
     `counted` is what of the code counts, as `<rule>:<digest>`; None where all of it does, as in
     records of an older sgpu.

@@ -12,11 +12,9 @@ from sgpu_decl.frozen_dataclass import FLAT, PRIVATE, UNWRITTEN, dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.launch import LaunchInputs, Reason
 from sgpu_decl.model.project_home import ProjectIdentity
-from sgpu_decl.model.reason import Reason
 
 __all__ = [
     "FORMAT_VERSION",
@@ -27,7 +25,11 @@ __all__ = [
     "EnvironmentChange",
     "Estimate",
     "FieldChange",
+    "FieldDifference",
     "FieldEffect",
+    "FieldOrigin",
+    "GitFacts",
+    "OriginRole",
     "PackageChange",
     "Plan",
     "PlannedLaunch",
@@ -36,6 +38,60 @@ __all__ = [
     "Summary",
     "Upstream",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDifference:
+    """One path whose value differs: `added` where the old side lacks it, `removed` where the new
+    one does."""
+
+    path: str
+    before: Json
+    after: Json
+    added: bool
+    removed: bool
+
+
+class OriginRole(StrEnum):
+    """What a place has to do with the value."""
+
+    VALUE = "value"
+    FILLED = "filled"
+    REFERENCE = "reference"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldOrigin:
+    """`layer` is what the place belongs to, if that is not the run or job itself: `target prod`,
+    `defaults`, `presets`."""
+
+    place: Place
+    role: OriginRole
+    layer: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitFacts:
+    """The checkout that a plan was made from; what git cannot say is `None`. `tree` is the id of
+    the project's folder: it stays the same through a merge, a squash or a rebase, where `commit`
+    does not. `base` is the commit that the plan was compared with. `dirty` says whether a tracked
+    file differs from the commit; a plan that changes something learns it when it is saved or
+    applied."""
+
+    commit: str | None = None
+    branch: str | None = None
+    dirty: bool | None = None
+    base: str | None = None
+    tree: str | None = None
+
+    @property
+    def of_launch(self) -> dict[str, str]:
+        """What an attempt keeps: the known ones of `commit`, `branch` and `dirty`, as text."""
+        dirty = None if self.dirty is None else str(self.dirty).lower()
+        facts = {"commit": self.commit, "branch": self.branch, "dirty": dirty}
+        return {name: text for name, text in facts.items() if text is not None}
+
 
 FORMAT_VERSION = "1.3"
 """Of the plans that are written. Any 1.x is read."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import Action
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sgpu_decl.model.address import NAME, Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 
 _REFERENCE = re.compile(r"\$\{run\.([^{}#\"\\]{1,200})\.output\}")
 _PINNED = re.compile(rf"\$\{{run\.({NAME})#(\d{{1,9}})\.output\}}", re.ASCII)

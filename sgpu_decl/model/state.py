@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 
 if TYPE_CHECKING:  # `sgpu status` reads no package list

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.jsonable import Spec, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.proposal import Effect

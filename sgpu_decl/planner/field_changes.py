@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.field_difference import FieldDifference
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json, Spec, canonical
+from sgpu_decl.model.plan import FieldDifference
 from sgpu_decl.planner.policy import SECRETS, SWITCHES
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")

@@ -5,8 +5,7 @@ import hashlib
 from collections.abc import Mapping
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.jsonable import Json, Spec, canonical, digest
 from sgpu_decl.planner.field_changes import join
 from sgpu_decl.planner.policy import SWITCHES, FieldClass, class_of, has_entries_below
 

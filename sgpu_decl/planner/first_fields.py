@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import NO_PLACES
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planner.field_changes import leaves
 from sgpu_decl.planner.plan_checks import place_of

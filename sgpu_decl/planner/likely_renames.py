@@ -9,10 +9,9 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.job import RUN, DesiredJob
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.jsonable import Spec, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.run_outputs import outputs_read, unpinned, with_new_names
 from sgpu_decl.planner.field_changes import compare

@@ -12,8 +12,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import Capabilities
-from sgpu_decl.model.desired import DesiredRun
-from sgpu_decl.model.rename import Rename
+from sgpu_decl.model.desired import DesiredRun, Rename
 from sgpu_decl.model.state import State
 
 if TYPE_CHECKING:

@@ -18,17 +18,16 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import PRIVATE, dataclass
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import BadValue, JsonObject, MissingKey, UnknownKey, to_json
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.git_facts import GitFacts
-from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.jsonable import Json, Spec, canonical, digest
 from sgpu_decl.model.plan import (
     FORMAT_VERSION,
     Action,
     Change,
     EnvironmentChange,
     FieldChange,
+    GitFacts,
     Plan,
 )
 from sgpu_decl.planner.package_changes import PackageSides

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.planner.plan_checks import place_of

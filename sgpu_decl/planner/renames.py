@@ -9,7 +9,7 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.rename import Rename
+from sgpu_decl.model.desired import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
 

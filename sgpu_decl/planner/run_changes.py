@@ -6,15 +6,15 @@ from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.field_difference import FieldDifference
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import (
     Action,
     Change,
     CodeChange,
     FieldChange,
+    FieldDifference,
     FieldEffect,
     PlannedLaunch,
     Reason,

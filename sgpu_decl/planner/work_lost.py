@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planner.estimate import gpus_of
 from sgpu_decl.planner.last_known import CurrentAttempts

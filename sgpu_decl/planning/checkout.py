@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sgpu_decl.code.repository import git_refusal, git_text, repository_top
-from sgpu_decl.model.git_facts import GitFacts
+from sgpu_decl.model.plan import GitFacts
 
 
 class Checkout:

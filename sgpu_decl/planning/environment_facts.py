@@ -12,10 +12,9 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.project import Project

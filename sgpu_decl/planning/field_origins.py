@@ -7,8 +7,7 @@ from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.value_origins import Chains, layer_names
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.field_origin import FieldOrigin
-from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.plan import FieldOrigin, Plan
 from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_file import overrides_of, text_of
 

@@ -12,10 +12,9 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import kind_named, only_kind
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.job import RUN, DesiredJob, ObservedJob, handle_of
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.target import Mode
 from sgpu_decl.planner.jobs.launched_run import run_part

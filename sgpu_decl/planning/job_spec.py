@@ -10,8 +10,8 @@ from sgpu_decl.config.backend import read_backend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.job import JobHandle, handle_of
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Intent, Resource
 from sgpu_decl.planner.jobs.launched_run import launched_by, mark_of

@@ -16,15 +16,13 @@ from sgpu_decl.code.sources import function_source
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, cell_positions
 from sgpu_decl.model.backend_kinds import is_remote
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
+from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement, Rename
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs
-from sgpu_decl.model.matrix_cell import cell_positions
 from sgpu_decl.model.ray_size import RaySize
-from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planner.fingerprint import fingerprint

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from sgpu_decl.agent.ray.ray_object_store import refuses_store
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.package_lists.base_checks import packages_on_base
 from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.frozen_dataclass import dataclass

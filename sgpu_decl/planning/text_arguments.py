@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.shape import Shape
 

@@ -11,8 +11,7 @@ from sgpu_decl.environments.package_lists.lock_kinds import read_lock
 from sgpu_decl.environments.package_lists.packages import cuda_of
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.model.backend_kinds import bases_of
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment, EnvironmentKind
+from sgpu_decl.model.environment import Environment, EnvironmentKind, Package
 from sgpu_decl.model.selectors import resource_named, split_attempt
 from sgpu_decl.runs.project_runs import ProjectRuns
 

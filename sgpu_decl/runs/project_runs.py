@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Attempts
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
-from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.address import Address, Kind, cell_order
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.attempt_view import AttemptView, RunHistory
 from sgpu_decl.model.backend_kinds import is_remote
-from sgpu_decl.model.canonical_spec import NO_FIELDS
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import NO_FIELDS, Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.selectors import (
     is_glob,
     is_whole_name,
@@ -43,7 +41,6 @@ from sgpu_decl.runs.other_targets import other_targets_hint
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_diff import AttemptDiff
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
-    from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.run_table import RunTable
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.tracking.last_metrics import MetricSource
@@ -286,7 +283,6 @@ class ProjectRuns:
 
     def show(self, ref: AttemptRef) -> "RunHistory":
         """An attempt with the spec that was launched and the run's history."""
-        from sgpu_decl.model.run_history import RunHistory
 
         history = self._project.states.history(ref.address)
         spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), NO_FIELDS)

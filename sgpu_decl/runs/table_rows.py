@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.address import cell_values
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.matrix_cell import cell_values
 from sgpu_decl.model.run_table import RunRow, RunTable, UnreadResults
 from sgpu_decl.tracking.last_metrics import read_last_metrics
 

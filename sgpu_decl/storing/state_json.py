@@ -7,11 +7,10 @@ from typing import Any, cast
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import JsonObject, to_json
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import JobHandle
-from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.jsonable import Json, Spec, canonical
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 
 FORMAT_VERSION = "1.1"

@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.diagnostics.secret_names import names_secret
+from sgpu_decl.diagnostics.tokens import names_secret
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.variable_types import of_type
 from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, children, place_of

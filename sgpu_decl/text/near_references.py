@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
-from sgpu_decl.diagnostics.secret_names import names_secret
+from sgpu_decl.diagnostics.tokens import names_secret
 from sgpu_decl.text.interpolation import SPACES
 from sgpu_decl.text.shell_text import Expansion, expansions, shell_words
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.diagnostics.secret_names import names_secret
+from sgpu_decl.diagnostics.tokens import names_secret
 from sgpu_decl.text.shell_text import SHELLS
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sgpu_decl.diagnostics.masks import masked
+from sgpu_decl.model.address import cell_values
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.model.matrix_cell import cell_values
+from sgpu_decl.model.jsonable import Json, Spec, canonical
 from sgpu_decl.tracking.store_location import (
     absolute_location,
     absolute_uri,

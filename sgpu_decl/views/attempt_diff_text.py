@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeAlias
 
-from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.model.attempt_diff import AttemptDiff, FileDiff, ValueDiff
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.codec import to_json
-from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import FieldDifference
 from sgpu_decl.model.run_table import SYSTEM_METRICS
 from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.plan_words import package_words, path_words

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.field_origin import FieldOrigin, OriginRole
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.plan import FieldOrigin, OriginRole, Plan
 from sgpu_decl.views.plan_words import path_words, value
 from sgpu_decl.views.terminal import escape
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.matrix_cell import cell_order, cell_texts, cell_values
+from sgpu_decl.model.address import cell_order, cell_texts, cell_values
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.views.plan_words import (
     adopt_words,

@@ -4,8 +4,8 @@ from typing import cast
 
 from sgpu_decl.environments.package_lists.package_diff import Difference
 from sgpu_decl.model.codec import to_json
+from sgpu_decl.model.environment import Base, Environment
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.known_environment import Base, Environment
 from sgpu_decl.planner.package_changes import PackageSides
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sgpu_decl.environments.package_lists.package_diff import Difference
-from sgpu_decl.model.known_environment import Base, Environment
+from sgpu_decl.model.environment import Base, Environment
 from sgpu_decl.views.plan_words import package_words, packages_amount
 from sgpu_decl.views.terminal import Colour, count, escape, paint, size
 

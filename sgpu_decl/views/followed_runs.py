@@ -6,7 +6,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.status_text import tally

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from sgpu_decl.model.job_view import JobView
+from sgpu_decl.model.job import JobView
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.views.terminal import Colour, age, columns, escape, paint
 

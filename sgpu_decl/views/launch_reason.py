@@ -5,7 +5,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from sgpu_decl.model.attempt import NOT_STARTED, FailureClass
-from sgpu_decl.model.reason import Reason
+from sgpu_decl.model.launch import Reason
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.location import COMMAND_FILE
 from sgpu_decl.views.terminal import escape

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.model.plan import Change, FieldChange
+from sgpu_decl.model.plan import Change, FieldChange, FieldDifference
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.views.plan_words import value
 from sgpu_decl.views.terminal import columns, escape, shorten

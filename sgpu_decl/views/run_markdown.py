@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sgpu_decl.diagnostics.durations import duration
-from sgpu_decl.model.attempt_view import AttemptView, RankView
-from sgpu_decl.model.run_history import RunHistory
+from sgpu_decl.diagnostics.amounts import duration
+from sgpu_decl.model.attempt_view import AttemptView, RankView, RunHistory
 from sgpu_decl.views.attempt_history import changed_words, changes_of
 from sgpu_decl.views.launch_reason import commit_words, launch_reason
 from sgpu_decl.views.markdown import cell, code, fenced, link, prose

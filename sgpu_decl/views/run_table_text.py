@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.run_table import SYSTEM_METRICS, RunRow, RunTable, TableColumn

@@ -1,14 +1,10 @@
 """Attempts as the JSON of the public contract: what `sgpu status` and `sgpu show` print."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from sgpu_decl.model.attempt_view import AttemptView, status_fields, time_text
+from sgpu_decl.model.attempt_view import AttemptView, RunHistory, status_fields, time_text
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
-
-if TYPE_CHECKING:
-    from sgpu_decl.model.run_history import RunHistory
 
 
 def status_object(view: AttemptView) -> dict[str, Json]:

@@ -6,10 +6,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.model.attempt import BACKOFF, AttemptState
-from sgpu_decl.model.attempt_view import SKIPPED, AttemptView, RankView
+from sgpu_decl.model.attempt_view import SKIPPED, AttemptView, RankView, RunHistory
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.terminal import Colour, age, count, escape, paint, shorten
@@ -17,7 +17,6 @@ from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import FirstCause
-    from sgpu_decl.model.run_history import RunHistory
 
 _COLOURS = {
     "succeeded": Colour.GREEN,

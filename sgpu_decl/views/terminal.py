@@ -5,9 +5,9 @@ import re
 from datetime import datetime
 from enum import StrEnum
 
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.escapes import OBEYED, escape
 from sgpu_decl.diagnostics.masks import mask
-from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.jsonable import Json
 
 __all__ = [

@@ -5,7 +5,7 @@ from dataclasses import replace
 from sgpu_decl.applying.launch_records import upstreams_of
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
 TRAIN, LABEL, OTHER = (AttemptRef(Address.run(name), 7) for name in ("train", "label", "other"))

@@ -13,7 +13,7 @@ from sgpu_decl.content.code_tree import code_digest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
 __all__ = ["code_of", "launching_of", "workspace_files_of"]

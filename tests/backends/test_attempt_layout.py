@@ -9,7 +9,7 @@ import pytest
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import NO_FIELDS
+from sgpu_decl.model.jsonable import NO_FIELDS
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
 FIRST, SECOND, NOW = Address.run("first"), Address.run("second", "n=1"), Address.run("now")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.planner.fingerprint import fingerprint
 from tests.cli.conftest import Shell
 

@@ -19,9 +19,8 @@ import pytest
 from sgpu_decl.errors import Locked, NotFound, OtherProject, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.environment import Package, PackageList
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Resource

@@ -16,8 +16,8 @@ import pytest
 from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.environment import Package, PackageList
+from sgpu_decl.model.jsonable import NO_FIELDS, Spec
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.state_store import Patience, StateStore

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.diagnostics.amounts import size
 
 PACKAGE = Path(__file__).resolve().parents[2] / "sgpu_decl"
 MADE = re.compile(r"\}\s?(k|M|G|T)i?B\b")  # `{number / 1e9:.1f} GB`

@@ -2,8 +2,7 @@
 
 import pytest
 
-from sgpu_decl.model.address import Address
-from sgpu_decl.model.matrix_cell import cell_order, cell_positions, cell_texts, cell_values
+from sgpu_decl.model.address import Address, cell_order, cell_positions, cell_texts, cell_values
 
 
 @pytest.mark.parametrize(

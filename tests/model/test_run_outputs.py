@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.run_outputs import with_folders
 
 OUTPUT = "${run.train#8.output}"

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sgpu_decl.errors import NotFound
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, cell_values
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.matrix_cell import cell_values
 from sgpu_decl.model.run_table import RunRow, RunTable
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

@@ -12,13 +12,11 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import Capabilities
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.desired import CodeFacts, DesiredRun
+from sgpu_decl.model.desired import CodeFacts, DesiredRun, Rename
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
-from sgpu_decl.model.rename import Rename
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planner.fingerprint import fingerprint
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest

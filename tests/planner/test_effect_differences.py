@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.proposal import Effect
 from sgpu_decl.planner.effect_differences import effect_differences

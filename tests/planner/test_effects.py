@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.job import RUN, STAGED
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, FieldChange, FieldEffect
 from sgpu_decl.model.proposal import Effect

@@ -7,9 +7,9 @@ import pytest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.jsonable import digest as digest_of
 from sgpu_decl.model.plan import Action, PackageChange, Reason
 from sgpu_decl.planner.plan_inputs import PlanRequest

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
+from sgpu_decl.model.jsonable import NO_FIELDS, Spec
 from sgpu_decl.planner.field_changes import compare, covered, join, leaves
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text(max_size=3)

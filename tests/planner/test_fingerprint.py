@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
+from sgpu_decl.model.jsonable import NO_FIELDS, Spec
 from sgpu_decl.planner.fingerprint import fingerprint, token
 
 SPEC: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """The fields of a new run, which are made when they are looked at."""
 
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planner.first_fields import NewFields, new_values
 

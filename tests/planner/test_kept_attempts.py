@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.canonical_spec import NO_FIELDS
+from sgpu_decl.model.jsonable import NO_FIELDS
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planner.kept_attempts import UNKNOWN, GcRule, kept, surplus

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgpu_decl.model.attempt import AttemptState, FailureClass
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import Action, Plan, Reason
 from sgpu_decl.planner.plan_json import saved_from_json, saved_text
 from tests.planner.conftest import SPEC

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planner.kept_attempts import GcRule, kept, surplus

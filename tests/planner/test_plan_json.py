@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.git_facts import GitFacts
 from sgpu_decl.model.jsonable import canonical, digest
-from sgpu_decl.model.plan import EnvironmentChange, PackageChange
+from sgpu_decl.model.plan import EnvironmentChange, GitFacts, PackageChange
 from sgpu_decl.planner.plan_json import (
     plan_id,
     plan_to_json,

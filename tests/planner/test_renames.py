@@ -7,9 +7,9 @@ import pytest
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.desired import Rename
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Cause, Plan, Reason
-from sgpu_decl.model.rename import Rename
 from sgpu_decl.planner.causes import with_causes
 from sgpu_decl.planner.plan_json import saved_from_json, saved_text
 from tests.planner.conftest import CODE, SPEC, World

@@ -3,8 +3,8 @@
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.desired import DesiredRun
+from sgpu_decl.model.jsonable import NO_FIELDS
 from sgpu_decl.planner.resume_checks import resume_checks
 
 

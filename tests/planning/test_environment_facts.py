@@ -13,8 +13,7 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.errors import InvalidInput, StalePlan
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import EnvironmentKind
+from sgpu_decl.model.environment import EnvironmentKind, Package
 from sgpu_decl.model.plan import Action, Plan, Reason
 from sgpu_decl.planning.plan_file import load_plan
 from tests.support import PATIENCE

@@ -12,8 +12,7 @@ from sgpu_decl.content.store.content_store import default_root
 from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.environments.package_lists.installed import this_interpreter
 from sgpu_decl.errors import NotFound
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import EnvironmentKind
+from sgpu_decl.model.environment import EnvironmentKind, Package
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.step_progress import Quiet
 from tests.support import FUNCTION_RUN

@@ -9,7 +9,7 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.storing.sqlite.store import SqliteStore

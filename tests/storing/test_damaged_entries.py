@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from sgpu_decl.errors import StateError
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, cell_order
 from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.journal import ops

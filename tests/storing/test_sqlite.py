@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sgpu_decl.errors import SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent
 from sgpu_decl.storing.sqlite.rows import attempt_of, attempt_row, intent_of, intent_row

@@ -3,10 +3,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.jsonable import NO_FIELDS, Spec
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.state_json import state_from_json, state_to_json

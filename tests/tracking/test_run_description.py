@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.tracking.run_description import parameters, request
 from sgpu_decl.tracking.tracking_request import from_json, to_json
 

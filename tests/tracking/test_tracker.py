@@ -12,7 +12,7 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.store_location import default_uri
 from sgpu_decl.tracking.tracker_launch import tracker_spec

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
+from sgpu_decl.model.attempt_view import AttemptView, RunHistory
+from sgpu_decl.model.jsonable import NO_FIELDS, Spec
 from sgpu_decl.model.launch import LaunchInputs, Provenance
-from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.attempt_history import changed_words, changes_of
 from sgpu_decl.views.launch_reason import ALWAYS, launch_reason

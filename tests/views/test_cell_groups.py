@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.address import Address, Kind, cell_positions, cell_values
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.matrix_cell import cell_positions, cell_values
 from sgpu_decl.model.plan import (
     Action,
     Change,

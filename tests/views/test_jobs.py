@@ -12,11 +12,9 @@ from sgpu_decl.config.schemas import documents
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.event import ApplyEvent, Step
-from sgpu_decl.model.job import DesiredJob, JobHandle, ObservedJob
-from sgpu_decl.model.job_rules import JobStart
-from sgpu_decl.model.job_view import JobLaunch, JobView
+from sgpu_decl.model.job import DesiredJob, JobHandle, JobLaunch, JobStart, JobView, ObservedJob
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest

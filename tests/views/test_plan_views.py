@@ -12,8 +12,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.canonical_spec import NO_FIELDS
 from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.jsonable import NO_FIELDS
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,

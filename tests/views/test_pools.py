@@ -10,8 +10,8 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import Capabilities
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.desired import DesiredRun
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
-from sgpu_decl.model.attempt_view import AttemptView, RankView
-from sgpu_decl.model.canonical_spec import Spec
-from sgpu_decl.model.run_history import RunHistory
+from sgpu_decl.model.attempt_view import AttemptView, RankView, RunHistory
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.views.markdown import code, fenced, link, prose
 from sgpu_decl.views.run_markdown import render
 from tests.storing.conftest import make_launch

@@ -5,7 +5,7 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import view_in
-from sgpu_decl.model.canonical_spec import NO_FIELDS
+from sgpu_decl.model.jsonable import NO_FIELDS
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.views.status_json import status_object
 

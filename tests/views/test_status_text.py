@@ -4,10 +4,16 @@ from datetime import UTC, datetime, timedelta
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
-from sgpu_decl.model.attempt_view import AttemptView, RankView, status_fields, time_text, view_in
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.attempt_view import (
+    AttemptView,
+    RankView,
+    RunHistory,
+    status_fields,
+    time_text,
+    view_in,
+)
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.ray_size import RayStatus
-from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.apply_text import state_line
 from sgpu_decl.views.status_text import (
     ending,

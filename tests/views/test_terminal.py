@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.views.terminal import (
     Colour,
     age,

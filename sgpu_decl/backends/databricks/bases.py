@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.environments.package_lists.packages import normalise
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Base, BaseSource, Environment, EnvironmentKind
+from sgpu_decl.model.environment import Base, BaseSource, Environment, EnvironmentKind, Package
 
 _NUMBERED = re.compile(r"(gpu|ai)-([1-9][0-9]{0,2})")
 _DEFINED = re.compile(r"workspace-base-environments/[\w.-]+|/(Workspace|Volumes)/.+\.ya?ml")

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend
     from sgpu_decl.config.backend import BackendOptions
-    from sgpu_decl.model.job_rules import JobRules
-    from sgpu_decl.model.known_environment import Base
+    from sgpu_decl.model.environment import Base
+    from sgpu_decl.model.job import JobRules
     from sgpu_decl.storing.state_root import StateRoot
     from sgpu_decl.storing.stores import SharedPlace
 

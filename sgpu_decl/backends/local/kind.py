@@ -39,7 +39,7 @@ def _orphans(state_dir: Path) -> "tuple[Attempt, ...]":
         return ()
     from datetime import datetime
 
-    from sgpu_decl.model.canonical_spec import NO_FIELDS
+    from sgpu_decl.model.jsonable import NO_FIELDS
 
     return tuple(
         Attempt(

@@ -3,8 +3,8 @@
 from collections import defaultdict
 
 from sgpu_decl.content.manifest import Manifest
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.sizes import size
 
 
 def largest(manifest: Manifest, count: int = 5) -> tuple[tuple[str, int], ...]:

@@ -21,8 +21,7 @@ from sgpu_decl.environments.package_lists.base_environments import (
 )
 from sgpu_decl.environments.package_lists.markers import marker_values
 from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Base, Environment
+from sgpu_decl.model.environment import Base, Environment, Package
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock

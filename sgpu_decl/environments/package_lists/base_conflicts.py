@@ -8,8 +8,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.markers import applies
 from sgpu_decl.environments.package_lists.packages import cuda_of, normalise, version_of
 from sgpu_decl.environments.package_lists.requirements import RequirementLine
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.environment import Environment, Package
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -6,7 +6,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.known_environment import Base
+from sgpu_decl.model.environment import Base
 
 
 def base_named(name: str, bases: Iterable[Base]) -> Base | None:

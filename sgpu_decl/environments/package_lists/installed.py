@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from sgpu_decl.environments.package_lists.packages import cuda_of, normalise
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment, EnvironmentKind
+from sgpu_decl.model.environment import Environment, EnvironmentKind, Package
 
 
 def installed(folders: Iterable[str]) -> tuple[Package, ...]:

@@ -6,8 +6,7 @@ from sgpu_decl.content.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.import_names import DISTRIBUTIONS
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.environment import Environment, Package
 
 _MODULES = (".py", ".pyc", ".so", ".pyd")
 _NO_MODULES = (".dist-info", ".egg-info", ".data", ".libs")

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from sgpu_decl.frozen_dataclass import UNWRITTEN
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.environment import Environment
 from sgpu_decl.model.plan import PackageChange
 from sgpu_decl.planner.package_changes import compare
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.package_lists.other_tool_files import other_tool_file
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.regular_files import is_below, read_regular

@@ -5,10 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.model.canonical_spec import NO_FIELDS, Spec
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.field_difference import FieldDifference
 from sgpu_decl.model.job import (
     OWNERSHIP,
     PERMISSIONS,
@@ -16,11 +14,11 @@ from sgpu_decl.model.job import (
     STAGED,
     DesiredJob,
     JobHandle,
+    JobRules,
     ObservedJob,
     handle_of,
 )
-from sgpu_decl.model.job_rules import JobRules
-from sgpu_decl.model.jsonable import Json, digest
+from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec, digest
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,
@@ -28,6 +26,7 @@ from sgpu_decl.model.plan import (
     CodeChange,
     EnvironmentChange,
     FieldChange,
+    FieldDifference,
     FieldEffect,
     PlannedLaunch,
     Reason,

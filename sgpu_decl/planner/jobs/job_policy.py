@@ -8,8 +8,7 @@ but for what the state alone knows.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sgpu_decl.model.job import OURS, RUN, STAGED
-from sgpu_decl.model.job_rules import JobRule, JobRules, first_match
+from sgpu_decl.model.job import OURS, RUN, STAGED, JobRule, JobRules, first_match
 from sgpu_decl.model.plan import FieldEffect, Reason
 
 POLICY: Mapping[str, JobRule] = MappingProxyType(

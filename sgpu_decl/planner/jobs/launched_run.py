@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import key_of
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.job import RUN, STAGED
-from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.jsonable import Json, Spec, canonical, digest
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.planner.fingerprint import token
 

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, cell_order
 from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import LARGEST_NUMBER, check_name
 from sgpu_decl.model.launch import LaunchInputs
-from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.times import from_text
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS, attempt_of, intent_of
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
 from sgpu_decl.storing.journal.position import put_home, put_seconds

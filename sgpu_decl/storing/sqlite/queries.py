@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import ACTIVE
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
 from sgpu_decl.model.times import from_text
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, INTENT_COLUMNS, attempt_of, intent_of

@@ -7,9 +7,8 @@ from typing import Any
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.canonical_spec import Spec
 from sgpu_decl.model.codec import JsonObject, key_of, to_json
-from sgpu_decl.model.jsonable import LARGEST_NUMBER
+from sgpu_decl.model.jsonable import LARGEST_NUMBER, Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.model.times import from_text, to_text

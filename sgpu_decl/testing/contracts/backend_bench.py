@@ -21,7 +21,7 @@ from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.cli.main import main
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.testing.contracts.killed_commands import dying
 

@@ -8,7 +8,7 @@ import pytest
 
 from sgpu_decl.errors import BackendError, InvalidInput, NotFound
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.job_view import job_fields
+from sgpu_decl.model.job import job_fields
 from sgpu_decl.model.plan import Action, Reason
 from tests.applying.conftest import sgpu
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop

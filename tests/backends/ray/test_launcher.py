@@ -20,7 +20,7 @@ from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.canonical_spec import Spec
+from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Quiet
 from tests.backends.ray.answers import HEAD, NODES, Answers, answering

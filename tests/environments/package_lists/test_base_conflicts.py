@@ -12,8 +12,7 @@ from sgpu_decl.environments.package_lists.base_conflicts import (
 )
 from sgpu_decl.environments.package_lists.markers import marker_values
 from sgpu_decl.environments.package_lists.requirements import RequirementLine
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.environment import Environment, Package
 
 AT = Place("run.yaml", 7, 11)
 

@@ -11,8 +11,7 @@ from sgpu_decl.environments.package_lists.missing_imports import (
     lacking_in_snapshot,
     top_levels,
 )
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.environment import Environment, Package
 
 PYTHON = Python("cpython", "3.11.7", "cpython-311-x86_64-linux-gnu", "linux-x86_64", "glibc-2.36")
 SITE = "lib/python3.11/site-packages"

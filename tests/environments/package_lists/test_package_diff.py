@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.environments.package_lists.package_diff import FactChange, difference
 from sgpu_decl.environments.package_lists.packages import cuda_of, normalise
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment, EnvironmentKind
+from sgpu_decl.model.environment import Environment, EnvironmentKind, Package
 from sgpu_decl.model.plan import PackageChange
 from sgpu_decl.planner.package_changes import compare
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sgpu_decl.agent.probe.probe_report import LONG_LINE_MARK
 from sgpu_decl.backends.databricks.conformance.comparison import compared
-from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.model.assumptions import PLATFORM_VARIABLES
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 

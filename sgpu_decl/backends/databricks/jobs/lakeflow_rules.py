@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-from sgpu_decl.model.job_rules import Anything, JobDefault, JobRule, JobRules, JobStart
+from sgpu_decl.model.job import Anything, JobDefault, JobRule, JobRules, JobStart
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Reason
 

@@ -30,8 +30,7 @@ from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.config.job import Job
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
-from sgpu_decl.model.job import OWNERSHIP, PERMISSIONS
-from sgpu_decl.model.job_view import JobLaunch
+from sgpu_decl.model.job import OWNERSHIP, PERMISSIONS, JobLaunch
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import references
 from sgpu_decl.model.target import USER, Mode

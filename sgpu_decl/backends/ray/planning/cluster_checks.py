@@ -9,9 +9,9 @@ from sgpu_decl.backends.ray.api.cluster_tables import NO_JOBS_HINT
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import options_of
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.ray_size import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
 
 if TYPE_CHECKING:

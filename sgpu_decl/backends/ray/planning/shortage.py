@@ -14,8 +14,8 @@ from sgpu_decl.backends.ray.planning.group_shape import (
     is_gpu_run,
     options_of,
 )
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 

@@ -1,7 +1,9 @@
-"""Durations: the one grammar in which people write them, and words for messages and views."""
+"""Durations and numbers of bytes in words; the one grammar in which people write durations."""
 
 import re
 from functools import lru_cache
+
+from sgpu_decl.agent.system.byte_size import size as size  # in the same words as the node agent
 
 WRITTEN = r"(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s)?(\d+ms)?"
 """The grammar, for JSON Schema too. A plain number is seconds."""
