@@ -6,9 +6,8 @@ from typing import Any
 from sgpu_decl.config import file_reader
 from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.config.file_reader import Overrides
-from sgpu_decl.config.include import ReadIncluded
 from sgpu_decl.config.loaded import Loaded
-from sgpu_decl.config.project_files import nothing_included, read_files
+from sgpu_decl.config.project_files import ReadIncluded, nothing_included, read_files
 from sgpu_decl.config.state_reader import DeclaredState, read_state
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place

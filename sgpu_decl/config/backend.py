@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field, SerializeAsAny, WrapValidator
 
 from sgpu_decl.config.block import Block
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.units import Size
+from sgpu_decl.config.text_types import Size, problem
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.backend_kinds import DEFAULT, kind_named, our_kinds, remote_kind

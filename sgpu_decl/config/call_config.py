@@ -32,7 +32,7 @@ from sgpu_decl.config.project_reader import ReadProject, read_project
 from sgpu_decl.config.run_layers import PACKAGE_FIELDS, in_full_at, merged_layers
 from sgpu_decl.config.run_reader import at_new_places, read_run
 from sgpu_decl.config.target_chain import target_chain
-from sgpu_decl.config.units import Duration
+from sgpu_decl.config.text_types import Duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.tokens import find_token, mask_found

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, JsonValue, Tag
 
-from sgpu_decl.config.problems import problem
 from sgpu_decl.config.right_forms import flow_list
+from sgpu_decl.config.text_types import problem
 
 _FILE = re.compile(r"[^:\0]+\.py(?::[^\W\d]\w*(?:\.[^\W\d]\w*)*)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")

@@ -15,10 +15,9 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.composer import one_line
-from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.overrides import sources
 from sgpu_decl.text.shape import Shape
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, children
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, children, resolve
 
 # pydantic lists what a literal may be as `'a', 'b' or 'c'`.
 _QUOTED = re.compile("'([^']*)'")

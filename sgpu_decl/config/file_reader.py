@@ -18,7 +18,6 @@ from sgpu_decl.config.run_reader import (
     read_run,
 )
 from sgpu_decl.config.target_overrides import OF_TARGETS, with_target
-from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
@@ -29,8 +28,8 @@ from sgpu_decl.model.target import BASE, Mode
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.near_references import has_near_references, near_references
 from sgpu_decl.text.overrides import set_value
-from sgpu_decl.text.shell_references import has_shell_references, shell_references
-from sgpu_decl.text.variables import GivenValues, read_variables, reference_findings
+from sgpu_decl.text.shell_text import has_shell_references, shell_references
+from sgpu_decl.text.variables import GivenValues, read_values, read_variables, reference_findings
 
 _LACKS = frozenset({"missing_key", "no_entrypoint"})
 

@@ -4,8 +4,7 @@ import re
 from dataclasses import field
 from typing import Any, ClassVar
 
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.text_types import Textual
+from sgpu_decl.config.text_types import Textual, problem
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, series, type_of_device, type_of_name

@@ -8,14 +8,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sgpu_decl.config.backend import Backend
 from sgpu_decl.config.block import Block, Flag, WholeNumber, name_or_address
-from sgpu_decl.config.cron import refuse_cron
 from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
-from sgpu_decl.config.lifecycle import Lifecycle
 from sgpu_decl.config.other_tool_keys import JOB_KEYS, TRIGGER_KEYS
-from sgpu_decl.config.platform import OnFinish, Permission
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.timezones import zone_name
-from sgpu_decl.config.units import Duration
+from sgpu_decl.config.run_blocks import Lifecycle, OnFinish, Permission
+from sgpu_decl.config.schedule import refuse_cron, zone_name
+from sgpu_decl.config.text_types import Duration, problem
 from sgpu_decl.text.shape import OtherToolKey
 
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.text.core_schema import Value, resolve
-from sgpu_decl.text.yaml_nodes import Mapping, Scalar, Sequence, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Scalar, Sequence, Value, place_of, resolve
 
 _MOST = 100_000
 _SIMPLE = re.compile(r"[A-Za-z0-9_./:@+-]+")

@@ -16,19 +16,17 @@ from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
 from sgpu_decl.config.backend import DEFAULT, BackendOptions, known_options, options_of
-from sgpu_decl.config.block import Block
-from sgpu_decl.config.file_paths import FilePath
+from sgpu_decl.config.block import Block, FilePath
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.units import Duration, Size
+from sgpu_decl.config.text_types import Duration, Size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.tokens import SHORTEST, find_token, mask_found
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.text.core_schema import is_null, resolve
 from sgpu_decl.text.shape import ANY, TEXT, Shape
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, is_null, place_of, resolve
 
 _NOT_TEXT = (bool, int, float)
 

@@ -1,23 +1,93 @@
-"""A project file: `sgpu.yml`."""
+"""A project file, `sgpu.yml`, with its blocks `presets` and `functions`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
+from pydantic.fields import FieldInfo
 
-from sgpu_decl.config.block import Block, Name
+from sgpu_decl.config.block import Block, Flag, Name
 from sgpu_decl.config.env import EnvironmentBlock
-from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
-from sgpu_decl.config.other_tool_keys import PROJECT_KEYS
-from sgpu_decl.config.presets import Presets
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.other_tool_keys import PRESET_KEYS, PROJECT_KEYS
+from sgpu_decl.config.run import RunConfig, TagName
 from sgpu_decl.config.state import SharedState
+from sgpu_decl.config.text_types import Duration, problem
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.target import Mode
+from sgpu_decl.model.target import USER, Mode
 from sgpu_decl.text.shape import OtherToolKey
+
+
+class Presets(Block):
+    """What is the same for all runs and jobs of a target. Their own fields win."""
+
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = PRESET_KEYS
+
+    name_prefix: str | None = Field(
+        None,
+        description="What the names of jobs in the workspace begin with. "
+        f"`{USER}` in it stands for who applies. With `mode: development` it must hold that, and "
+        f"the default is `[dev {USER}] `.",
+    )
+    tags: dict[TagName, str] = Field({}, description="Tags of all runs and jobs.")
+    paused: Flag | None = Field(
+        None, description="Whether schedules and triggers of jobs are suspended."
+    )
+
+
+DECIDED = {
+    "name": "it is the name of the function",
+    "renamed_from": "the history of its calls stays under their name",
+    "entrypoint": "it is the decorated function",
+    "command": "it is the decorated function",
+    "args": "they are the arguments of the call",
+    "code": "a function travels with what it uses",
+    "matrix": "each call is one run: `.map([...])` calls the function for each combination",
+    "ray": "the decorator decides it: `@ray_launch` makes a call a Ray program",
+    "after": "a call starts when it is made",
+    "until": "each call launches, whatever became of the last one",
+    "on_active": "each call is an attempt beside the others",
+    "lifecycle": "no plan changes or removes a call",
+}
+"""The fields of a run that a call decides itself, with the reason."""
+
+
+class _Functions(Block):
+    elsewhere: ClassVar[Mapping[str, str]] = DECIDED
+
+    keep_warm: Duration | None = Field(
+        None,
+        description="How long what ranks import stays imported after a call, for the next one on "
+        "this machine; default: 2m in notebooks, elsewhere 0, which is off.",
+    )
+
+
+_MEANT = {"max_parallel": "How many calls run at once, of all functions; the others wait."}
+
+
+def _optional(name: str, info: FieldInfo) -> tuple[Any, Any]:
+    """The type and the field of a run as they are, but that nothing is required."""
+    kind: Any = info.annotation
+    if info.is_required():
+        kind = (Annotated[kind, *info.metadata] if info.metadata else kind) | None
+    elif name not in _MEANT:
+        return kind, info
+    return kind, Field(None, description=_MEANT.get(name, info.description))
+
+
+_FIELDS: dict[str, Any] = {
+    name: _optional(name, info)
+    for name, info in RunConfig.model_fields.items()
+    if name not in DECIDED
+}
+
+Functions = create_model(
+    "Functions",
+    __base__=_Functions,
+    __doc__="The defaults of decorated functions.",
+    **_FIELDS,
+)
 
 
 def _run_or_job(text: str) -> str:

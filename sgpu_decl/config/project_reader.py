@@ -8,14 +8,13 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sgpu_decl.config.backend import remote_kind
-from sgpu_decl.config.default_fields import with_defaults
 from sgpu_decl.config.error_messages import ErrorExplainer
 from sgpu_decl.config.field_places import Places
-from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.plain_values import Conversion, project_shape
-from sgpu_decl.config.project import ProjectFile
+from sgpu_decl.config.project import Functions, ProjectFile
 from sgpu_decl.config.renames import rename_findings
+from sgpu_decl.config.run_layers import with_defaults, with_shared_environment
 from sgpu_decl.config.run_order import order_findings
 from sgpu_decl.config.run_reader import (
     DeclaredRun,
@@ -24,8 +23,7 @@ from sgpu_decl.config.run_reader import (
     cross_field_errors,
     read_run,
 )
-from sgpu_decl.config.shared_environments import with_shared_environment
-from sgpu_decl.config.timezones import timezone_findings
+from sgpu_decl.config.schedule import timezone_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place

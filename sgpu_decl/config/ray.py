@@ -15,8 +15,7 @@ from pydantic import (
 
 from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.env import VariableName
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.units import Duration, Size
+from sgpu_decl.config.text_types import Duration, Size, problem
 from sgpu_decl.model.ray_size import reserved_for_ray
 
 _LONGEST_TEMP_DIR = 34

@@ -6,8 +6,7 @@ from collections import abc
 from collections.abc import Iterable
 
 from sgpu_decl.config.gpu_type import count_and_type
-from sgpu_decl.text.core_schema import resolve
-from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence
+from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, resolve
 
 RIGHT_FORMS = {
     "after": "[prepare]",

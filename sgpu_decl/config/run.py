@@ -17,21 +17,23 @@ from pydantic import (
 
 from sgpu_decl.config.backend import Backend, read_backend
 from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Name, Positive, name_or_address
-from sgpu_decl.config.code import Code
 from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.gpu_type import GpuType
-from sgpu_decl.config.launch import Launch
-from sgpu_decl.config.lifecycle import Lifecycle
-from sgpu_decl.config.logs import Logs
-from sgpu_decl.config.mlflow import Mlflow
 from sgpu_decl.config.other_tool_keys import OTHER_TOOL_KEYS
-from sgpu_decl.config.platform import OnFinish, Permission
-from sgpu_decl.config.problems import problem
 from sgpu_decl.config.ray import Ray
-from sgpu_decl.config.retry import Retry
-from sgpu_decl.config.units import Duration
+from sgpu_decl.config.run_blocks import (
+    Code,
+    Launch,
+    Lifecycle,
+    Logs,
+    Mlflow,
+    OnFinish,
+    Permission,
+    Retry,
+)
+from sgpu_decl.config.text_types import Duration, problem
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.text.shape import OtherToolKey
 

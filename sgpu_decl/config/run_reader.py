@@ -17,16 +17,16 @@ from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.plain_values import Conversion, run_shape
 from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
-from sgpu_decl.config.shared_environments import with_shared_environment
+from sgpu_decl.config.run_layers import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
 from sgpu_decl.text.near_references import shell_references_of
 from sgpu_decl.text.shape import Shape, as_written
+from sgpu_decl.text.yaml_nodes import resolve
 
 TextArguments = Callable[[str, str], Mapping[str, Shape]]
 

@@ -12,7 +12,7 @@ from sgpu_decl.config.field_help import FieldHelp, describe
 from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema, stream_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.units import Duration, Size
+from sgpu_decl.config.text_types import Duration, Size
 from sgpu_decl.model.target import BASE, TARGET_NAME
 from sgpu_decl.text.variable_types import TYPES
 

@@ -6,9 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from sgpu_decl.config.block import Block, Flag
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.workspace_url import WorkspaceUrl
+from sgpu_decl.config.block import Block, Flag, WorkspaceUrl
+from sgpu_decl.config.text_types import problem
 from sgpu_decl.model import server_url
 from sgpu_decl.model.bucket_url import AZURE, S3, bucket_url, names_login
 

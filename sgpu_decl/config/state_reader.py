@@ -9,13 +9,13 @@ from sgpu_decl.config.file_reader import Overrides, masked_in_order, with_option
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project_files import ProjectFiles
 from sgpu_decl.config.state import SharedState
-from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import Mode
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.interpolation import interpolate
+from sgpu_decl.text.variables import read_values
 
 _KEY = "state"
 

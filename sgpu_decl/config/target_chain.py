@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import resolve
+from sgpu_decl.text.yaml_nodes import resolve
 
 DEFAULT = "default"
 EXTENDS = "extends"

@@ -7,8 +7,7 @@ from dataclasses import replace
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.model.assumptions import Profile, Value, assumptions, fits, kind_of
-from sgpu_decl.text.core_schema import resolve
-from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
+from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of, resolve
 from sgpu_decl.text.yaml_reader import load
 
 

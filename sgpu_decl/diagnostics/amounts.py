@@ -3,7 +3,16 @@
 import re
 from functools import lru_cache
 
-from sgpu_decl.agent.system.byte_size import size as size  # in the same words as the node agent
+from sgpu_decl.agent.system.byte_size import size
+
+__all__ = [
+    "WRITTEN",
+    "duration",
+    "duration_hint",
+    "read_duration",
+    "size",
+    "written_duration",
+]
 
 WRITTEN = r"(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s)?(\d+ms)?"
 """The grammar, for JSON Schema too. A plain number is seconds."""

@@ -171,7 +171,7 @@ def _timeout(value: object) -> float | None:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, str):
-        from sgpu_decl.config.units import Duration
+        from sgpu_decl.config.text_types import Duration
 
         try:
             seconds = Duration.read(value).seconds

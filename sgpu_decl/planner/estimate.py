@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from sgpu_decl.config.units import Duration
+from sgpu_decl.config.text_types import Duration
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, Estimate
 

@@ -33,8 +33,8 @@ from sgpu_decl.planning.needed_files import (
 if TYPE_CHECKING:
     from sgpu_decl.code.modules import ModuleFolder
     from sgpu_decl.code.sources import Source
-    from sgpu_decl.config.code import Code
     from sgpu_decl.config.loaded import LoadedRun
+    from sgpu_decl.config.run_blocks import Code
 
 _OF_THE_SYSTEM = frozenset(
     Path(f"/{name}")

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sgpu_decl.code.selection import never_code
-from sgpu_decl.config.include import Included, IncludedFile, IncludePattern
+from sgpu_decl.config.project_files import Included, IncludedFile, IncludePattern
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.planning.file_kind import YAML_SUFFIXES, holds_plan

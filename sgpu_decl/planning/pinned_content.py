@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.code.file_digests import HashCache
 from sgpu_decl.code.snapshot import Snapshot, own_outputs, snapshot
-from sgpu_decl.config.code import Code
+from sgpu_decl.config.run_blocks import Code
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan, PlannedLaunch

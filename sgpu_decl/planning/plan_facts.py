@@ -43,9 +43,9 @@ from sgpu_decl.planning.text_arguments import EntrypointTexts, as_recorded
 if TYPE_CHECKING:
     from sgpu_decl.code.modules import ModuleFolder
     from sgpu_decl.code.sources import Source
-    from sgpu_decl.config.code import Code
     from sgpu_decl.config.loaded import Loaded, LoadedRun
     from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.config.run_blocks import Code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

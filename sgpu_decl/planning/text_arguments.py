@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sgpu_decl.model.jsonable import Json, Spec
-from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.shape import Shape
+from sgpu_decl.text.yaml_nodes import resolve
 
 
 class EntrypointTexts:

@@ -9,8 +9,8 @@ from pathlib import PurePath
 
 from sgpu_decl.config.entry import calls_function, is_entrypoint
 from sgpu_decl.errors import Usage
-from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.yaml_nodes import Sequence as YamlSequence
+from sgpu_decl.text.yaml_nodes import resolve
 from sgpu_decl.text.yaml_reader import load
 
 _PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|[A-Za-z_./][\w./-]*")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from sgpu_decl.model.jsonable import Json, canonical
 
 if TYPE_CHECKING:
-    from sgpu_decl.config.retry import Retry
+    from sgpu_decl.config.run_blocks import Retry
 
 EntryKind = Literal["script", "file_function", "module_function", "command", "shell", "pickle"]
 

@@ -5,20 +5,29 @@ and nothing is composed first (libyaml's composer crashes the process on deep in
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
 
+import yaml
 from yaml import events
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.file_limits import FileLimits, too_deep, too_many
-from sgpu_decl.text.yaml_events import events_of
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of, resolve
+
+
+def events_of(source: str) -> Iterator[events.Event]:
+    """The events of libyaml where PyYAML was built with it, else of PyYAML's own parser."""
+    if yaml.__with_libyaml__:
+        from yaml._yaml import CParser
+
+        return iter(CParser(source).get_event, None)
+    return iter(yaml.SafeLoader(source).get_event, None)
+
 
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
 _TAG = "tag:yaml.org,2002:"

@@ -7,10 +7,9 @@ from dataclasses import replace
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.file_limits import RUN_FILE
 from sgpu_decl.text.shape import Shape
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, is_null, place_of
 from sgpu_decl.text.yaml_reader import load
 
 _COLLECTION = re.compile(r"\s*[\[{]")

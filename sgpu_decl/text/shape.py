@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.core_schema import is_null
+from sgpu_decl.text.yaml_nodes import is_null
 
 
 class OtherToolKey(NamedTuple):

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
-from sgpu_decl.text.core_schema import Value, resolve
 from sgpu_decl.text.overrides import filled_by
-from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Value, place_of, resolve
 
 TYPES = ("string", "number", "boolean", "list", "mapping")
 _IN_WORDS = {

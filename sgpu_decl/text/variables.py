@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Names
+from collections.abc import Sequence as Items
 from dataclasses import field, replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -12,6 +13,7 @@ from sgpu_decl.text.interpolation import Scope
 from sgpu_decl.text.overrides import from_option
 from sgpu_decl.text.variable_types import TYPES, misfit, type_of, typed
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, is_nothing, place_of
+from sgpu_decl.text.yaml_reader import load
 
 _FIELDS = ("type", "default", "description", "values")
 
@@ -254,3 +256,23 @@ def _listed(names: Iterable[str]) -> str:
 
 def _wrong(code: str, summary: str, place: Place, hint: str) -> Diagnostic:
     return Diagnostic(code=code, summary=summary, place=place, hint=hint)
+
+
+def read_values(
+    files: Items[tuple[bytes, str]],
+) -> tuple[tuple[Mapping, ...], tuple[Diagnostic, ...]]:
+    """The mappings in files, which are contents with names, and what is wrong with the others."""
+    values: list[Mapping] = []
+    findings: list[Diagnostic] = []
+    for content, shown in files:
+        document, new_findings = load(content, shown)
+        findings += (_of_values(one) for one in new_findings)
+        if document is not None:
+            values.append(document.root)
+    return tuple(values), tuple(findings)
+
+
+def _of_values(finding: Diagnostic) -> Diagnostic:
+    if finding.code not in ("not_a_mapping", "empty_file"):
+        return finding
+    return replace(finding, hint="write a line `NAME: VALUE` for each variable")

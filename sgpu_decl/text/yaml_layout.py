@@ -9,7 +9,7 @@ from dataclasses import field
 from yaml import events
 
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.text.yaml_events import events_of
+from sgpu_decl.text.composer import events_of
 from sgpu_decl.text.yaml_reader import LINE_BREAK
 
 _HEADER = re.compile(r"(?<![^ \t])([|>][-+0-9]*)(?=[ \t]|$)")

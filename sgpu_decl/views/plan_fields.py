@@ -6,7 +6,7 @@ from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Change, FieldChange, FieldDifference
-from sgpu_decl.text.core_schema import resolve
+from sgpu_decl.text.yaml_nodes import resolve
 from sgpu_decl.views.plan_words import value
 from sgpu_decl.views.terminal import columns, escape, shorten
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.config.include import Included, IncludedFile, ReadIncluded
 from sgpu_decl.config.loaded import Loaded
+from sgpu_decl.config.project_files import Included, IncludedFile, ReadIncluded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from tests.reading import read
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from sgpu_decl.config.functions import DECIDED, Functions
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import Conversion
+from sgpu_decl.config.project import DECIDED, Functions
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.schemas import describe, documents
 from sgpu_decl.diagnostics.diagnostic import Diagnostic

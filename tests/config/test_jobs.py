@@ -8,10 +8,9 @@ from zoneinfo import TZPATH, available_timezones, reset_tzpath
 
 import pytest
 
-from sgpu_decl.config.cron import refuse_cron
 from sgpu_decl.config.job import Trigger
-from sgpu_decl.config.timezones import known_zones
-from sgpu_decl.config.units import Duration
+from sgpu_decl.config.schedule import known_zones, refuse_cron
+from sgpu_decl.config.text_types import Duration
 from tests.config.conftest import outcome
 
 HEAD = "jobs:\n  j:\n    notebook: {path: /Workspace/x}\n"

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from sgpu_decl.config import other_tool_keys
 from sgpu_decl.config.job import Job
-from sgpu_decl.config.platform import Permission
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.right_forms import RIGHT_FORMS
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.jsonable import Json
 from tests.reading import read

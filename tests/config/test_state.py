@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.config.include import Included, IncludedFile
+from sgpu_decl.config.project_files import Included, IncludedFile
 from sgpu_decl.config.state_reader import DeclaredState
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.target import Mode

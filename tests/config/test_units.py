@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from pydantic_core import PydanticCustomError
 
+from sgpu_decl.config.env import SecretRef
 from sgpu_decl.config.gpu_type import GpuType
-from sgpu_decl.config.secrets import SecretRef
-from sgpu_decl.config.units import Duration, Size
+from sgpu_decl.config.text_types import Duration, Size
 
 
 @pytest.mark.parametrize(

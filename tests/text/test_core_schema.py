@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from sgpu_decl.text.core_schema import is_null, resolve
+from sgpu_decl.text.yaml_nodes import is_null, resolve
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.config.variable_files import read_values
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text.interpolation import Scope
-from sgpu_decl.text.variables import GivenValues, read_variables, reference_findings
+from sgpu_decl.text.variables import GivenValues, read_values, read_variables, reference_findings
 from sgpu_decl.text.yaml_nodes import Node, Scalar
 from sgpu_decl.text.yaml_reader import load
 

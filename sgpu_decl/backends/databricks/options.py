@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.backend import BackendOptions
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.workspace_url import WorkspaceUrl
+from sgpu_decl.config.block import WorkspaceUrl
+from sgpu_decl.config.text_types import problem
 
 _VOLUME = re.compile(r"/Volumes/[^/]+/[^/]+/[^/]+(/.+)?")
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
-    from sgpu_decl.gpus.device import Device
-    from sgpu_decl.gpus.devices import Devices
+    from sgpu_decl.gpus.devices import Device, Devices
 
 # One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
 # has neither the cores nor the descriptors for them.

@@ -17,8 +17,7 @@ from sgpu_decl.backends.ray.cluster.bundle_counts import TYPE_RESOURCE
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.block import Flag, Positive
-from sgpu_decl.config.problems import problem
-from sgpu_decl.config.units import Size
+from sgpu_decl.config.text_types import Size, problem
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.gpu import type_of_device
 

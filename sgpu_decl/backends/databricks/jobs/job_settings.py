@@ -25,7 +25,7 @@ from sgpu_decl.backends.databricks.planning.machines import node_of
 from sgpu_decl.backends.job_backend import JobDescription
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.job import Job, Trigger
-from sgpu_decl.config.platform import Permission
+from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import USER, Mode

@@ -10,8 +10,8 @@ from sgpu_decl.agent.retry_rule import new_nodes
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
 from sgpu_decl.backends.databricks.planning.machines import machines_of, refusal_of
-from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run_blocks import OnFinish, Permission
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.launching.experiment import Experiment
 from sgpu_decl.backends.databricks.launching.submit import access_list, artifact_uri
-from sgpu_decl.config.platform import Permission
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json

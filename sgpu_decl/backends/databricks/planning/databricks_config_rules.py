@@ -29,8 +29,8 @@ from sgpu_decl.backends.databricks.planning.machines import (
 )
 from sgpu_decl.backends.databricks.planning.pools import check_priority
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
-from sgpu_decl.config.platform import Permission
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
