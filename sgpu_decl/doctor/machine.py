@@ -5,31 +5,38 @@ from collections.abc import Generator, Iterator
 
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.content.store.content_store import default_root
-from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.doctor.clock_check import check_clock
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.doctor.collectives import check_collectives
-from sgpu_decl.doctor.content_store_checks import check_content_stores
-from sgpu_decl.doctor.disk_space import check_disk_space
+from sgpu_decl.doctor.disk_checks import check_content_stores, check_disk_space
 from sgpu_decl.doctor.gpus import check_gpus
 from sgpu_decl.doctor.interpreter_checks import check_interpreters, yaml_folder
-from sgpu_decl.doctor.kernel import check_kernel
 from sgpu_decl.doctor.leftovers import check_attempts, check_processes
-from sgpu_decl.doctor.limit_checks import check_limits, check_memory
 from sgpu_decl.doctor.network import check_network
-from sgpu_decl.doctor.program_checks import check_programs
-from sgpu_decl.doctor.run_checks import check_runs
 from sgpu_decl.doctor.states import check_state, readable_state
+from sgpu_decl.doctor.system_checks import (
+    check_clock,
+    check_kernel,
+    check_limits,
+    check_memory,
+    check_programs,
+)
 from sgpu_decl.doctor.torch_build import check_torch
 from sgpu_decl.doctor.tracking_stores import check_tracking_stores
 from sgpu_decl.errors import InvalidInput, SgpuError
 from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
 from sgpu_decl.model.backend_kinds import is_remote
-from sgpu_decl.model.doctor_finding import Finding, fail, ok
+from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.target import BASE
 from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_file import read_file
 from sgpu_decl.system_errors import advice, error_text
+
+# Other checks report these, also without a run.
+_OF_OTHER_CHECKS = frozenset({
+    "interpreter_untrusted", "locks_elsewhere", "mlflow_missing", "no_lock_folder",
+    "python_missing",
+})  # fmt: skip
 
 
 def check_machine(project: Project) -> Generator[Finding, None, None]:
@@ -55,7 +62,7 @@ def _checks(
     yield "interpreter", check_interpreters(runs, project)
     yield "torch", check_torch(runs, project, gpus)
     yield "gpus", check_gpus(devices, gpus)
-    yield "runs", check_runs(runs, project)
+    yield "runs", _check_runs(runs, project)
     yield "nccl", check_collectives(runs, os.environ, gpus=bool(gpus.gpus))
     yield "kernel", check_kernel(project.state_dir)
     yield "memory", check_memory()
@@ -112,3 +119,25 @@ def _file(project: Project) -> tuple[Finding, tuple[LoadedRun, ...]]:
         "file",
         f"`{file}` is valid; number of runs: {len(loaded.runs)}{elsewhere}{warnings}",
     ), here
+
+
+def _check_runs(runs: tuple[LoadedRun, ...], project: Project) -> Iterator[Finding]:
+    """All findings are warnings: a run that this machine refuses may be for another target."""
+    problems: dict[tuple[str, str | None], list[str]] = {}
+    for run in runs:
+        for diagnostic in _against(run, project):
+            problem = (diagnostic.summary, diagnostic.hint)
+            problems.setdefault(problem, []).append(str(run.address))
+    for (summary, hint), addresses in problems.items():
+        yield warn("runs", f"{few(addresses)}: {summary}", hint)
+    if runs and not problems:
+        yield ok("runs", "this machine has what the runs need")
+
+
+def _against(run: LoadedRun, project: Project) -> Iterator[Diagnostic]:
+    survey = project.survey(run.config.backend.kind)
+    if survey is None:
+        return
+    for item in survey.check(run.config, run.places, yaml_folder(project), called=False):
+        if item.severity is not Severity.INFO and item.code not in _OF_OTHER_CHECKS:
+            yield item
