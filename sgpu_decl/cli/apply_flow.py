@@ -15,9 +15,9 @@ from sgpu_decl.cli.interrupts import Signals
 from sgpu_decl.cli.next_steps import plan_object
 from sgpu_decl.cli.options import rank_count, refuse_ranks
 from sgpu_decl.cli.plan_errors import failed_runs_error, plan_error
+from sgpu_decl.cli.progress import SharedProgress, open_progress
 from sgpu_decl.cli.run_endings import FollowEnd, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.run_follower import attach
-from sgpu_decl.cli.staging_progress import SharedProgress, open_progress
 from sgpu_decl.cli.terminal_output import answer, interactive, note, plan_text, show
 from sgpu_decl.errors import Interrupted, SgpuError, StalePlan
 from sgpu_decl.model.address import Address

@@ -81,14 +81,14 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
     "mv": ("sgpu_decl.cli.state:move_command", "Give a resource another address."),
     "rm": ("sgpu_decl.cli.state:remove_command", "Forget a resource; runs and files stay."),
     "pull": ("sgpu_decl.cli.state:pull_command", "Print the whole state as JSON."),
-    "push": ("sgpu_decl.cli.state_push:command", "Restore a state saved with `sgpu state pull`."),
-    "log": ("sgpu_decl.cli.state_log:command", "Show who changed a shared state."),
-    "migrate": ("sgpu_decl.cli.state_migrate:command", "Copy the state to a shared store."),
+    "push": ("sgpu_decl.cli.state:push_command", "Restore a state saved with `sgpu state pull`."),
+    "log": ("sgpu_decl.cli.state:log_command", "Show who changed a shared state."),
+    "migrate": ("sgpu_decl.cli.state:migrate_command", "Copy the state to a shared store."),
     "claim": (
-        "sgpu_decl.cli.state_claim:command",
+        "sgpu_decl.cli.state:claim_command",
         "Bind a shared state to this repository after a rename.",
     ),
-    "compact": ("sgpu_decl.cli.state_compact:command", "Delete old entries of a shared state."),
+    "compact": ("sgpu_decl.cli.state:compact_command", "Delete old entries of a shared state."),
     "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that a dead process left."),
 }
 

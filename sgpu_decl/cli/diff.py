@@ -6,8 +6,8 @@ import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.progress import slow_step
 from sgpu_decl.cli.run_names import file_and_names, open_named
-from sgpu_decl.cli.slow_step import slow_step
 from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
 from sgpu_decl.views.attempt_diff_text import attempt_diff_json, attempt_diff_text
 

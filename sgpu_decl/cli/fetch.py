@@ -4,8 +4,8 @@ import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.progress import open_progress
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.terminal import count, size

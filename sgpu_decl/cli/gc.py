@@ -13,7 +13,7 @@ from sgpu_decl.cli.options import (
     read_duration,
     whole,
 )
-from sgpu_decl.cli.slow_step import slow_step
+from sgpu_decl.cli.progress import slow_step
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.state import KEEP_LAST
 from sgpu_decl.views.gc_text import (

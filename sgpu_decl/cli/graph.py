@@ -6,7 +6,7 @@ from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.file_options import file_argument, file_options
 from sgpu_decl.cli.options import ProjectSource
 from sgpu_decl.cli.plan_errors import plan_error
-from sgpu_decl.cli.staging_progress import open_progress
+from sgpu_decl.cli.progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, show
 from sgpu_decl.views import graph_text
 

@@ -29,7 +29,7 @@ class _Raw:
 
 
 class LiveScreen:
-    """A `cli.screen.Screen`. It has no thread: each call draws."""
+    """A `cli.run_follower.Screen`. It has no thread: each call draws."""
 
     def __init__(self) -> None:
         self._views: dict[AttemptRef, AttemptView] = {}

@@ -2,7 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +25,8 @@ from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer_exactly, note, now, write_line
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import NotFound
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.rank_output import LogLines
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -68,7 +72,6 @@ def command(
     escaped. Values of the run's secrets are hidden if they can be resolved here. With -f and
     --tail, new lines follow the last N of each run.
     """
-    from sgpu_decl.cli.log_window import newest_lines, written_since
     from sgpu_decl.views.logs_text import clean_lines, prefix
 
     ranks = read_ranks(rank or "0")
@@ -162,3 +165,42 @@ def _check_restart(views: "Sequence[AttemptView]", restart: int | None) -> None:
             + (f"the newest is {newest}" if newest else "ranks were started once, as restart 0"),
             hint="leave out `--restart` to see what all of them wrote",
         )
+
+
+def written_since(
+    items: Iterable[object], since_ns: int | None, untimed: set[str]
+) -> Iterator[object]:
+    """Leave out lines that were written before `since_ns`. Lines without a time stay, and
+    `untimed` gets the runs that wrote some."""
+    for item in items:
+        if since_ns is not None and isinstance(item, LogLines):
+            if item.time_ns is None:
+                untimed.add(str(item.ref))
+            elif item.time_ns < since_ns:
+                continue
+        yield item
+
+
+def newest_lines(items: Iterable[object], tail: int | None) -> Iterator[LogLines]:
+    """Of the lines of each run that are there at the beginning, the last `tail`; then all that
+    follow. How a run stands ends the beginning: every log was read once by then. `None` says
+    nothing: it comes between two logs that are far away."""
+    kept: defaultdict[AttemptRef, deque[LogLines]] = defaultdict(deque)
+    counts, reading = Counter[AttemptRef](), iter(items)
+    for item in reading if tail is not None else ():
+        if item is None:
+            continue
+        if not isinstance(item, LogLines):
+            break
+        ref, newest = item.ref, kept[item.ref]
+        newest.append(item)
+        counts[ref] += len(item.lines)
+        while newest and counts[ref] - len(newest[0].lines) >= (tail or 0):
+            counts[ref] -= len(newest.popleft().lines)
+    for ref, newest in kept.items():
+        if newest and tail is not None and counts[ref] > tail:
+            first = newest.popleft()
+            text = "\n".join(first.lines[counts[ref] - tail :])
+            newest.appendleft(replace(first, text=text))
+        yield from newest
+    yield from (item for item in reading if isinstance(item, LogLines))

@@ -12,18 +12,14 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TextIO
 
 import click
 
 from sgpu_decl import __version__
 from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from sgpu_decl.cli.next_steps import forget
-from sgpu_decl.cli.standard_streams import (
-    flush_error,
-    open_closed_streams,
-    stdout_closed_error,
-    stdout_write_error,
-)
+from sgpu_decl.errors import SgpuError
 
 _HELP = """Plan and apply for multi-GPU runs.
 
@@ -39,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(100_000, 20, 20)
     atexit.register(gc.freeze)
     os.umask(os.umask(0o077) & 0o077)  # with rights that we lack ourselves, no file is of use
-    closed = open_closed_streams()
+    closed = _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -49,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     root.params.append(_version_option())
     try:
         if "stdout" in closed:
-            raise stdout_closed_error()
+            raise _stdout_closed_error()
         code = root.main(
             arguments,
             prog_name="sgpu",
@@ -58,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except BrokenPipeError:
-        flush_error(sys.stdout)
-        flush_error(sys.stderr)
+        _flush_error(sys.stdout)
+        _flush_error(sys.stderr)
         return 1
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the outermost frame: every error ends as an exit code
         # nobody reads an answer on a stream that is not there
@@ -70,18 +66,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
     from sgpu_decl.cli.error_exit import report
 
-    lost = flush_error(sys.stdout)
+    lost = _flush_error(sys.stdout)
     if lost is None:
         try:
             return report(error, arguments)
         except OSError as again:
-            lost = flush_error(sys.stdout) or again
+            lost = _flush_error(sys.stdout) or again
     # A reader that has gone, as `head` does, wants no words about it. Where stderr is full too, the
     # exit code is all that is left to say.
     if not isinstance(lost, BrokenPipeError):
         with suppress(OSError):
-            report(stdout_write_error(lost), ())
-    flush_error(sys.stderr)
+            report(_stdout_write_error(lost), ())
+    _flush_error(sys.stderr)
     return 1
 
 
@@ -95,3 +91,49 @@ def _version_option() -> click.Option:
         ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=show,
         help="Show the version and exit.",
     )  # fmt: skip
+
+
+def _open_closed_streams() -> frozenset[str]:
+    """Open `/dev/null` where a standard stream is closed; return the names of those.
+
+    Without that the next file that is opened, the state's database maybe, would get the number of
+    stdout or stderr, and what a child process prints would be written into it.
+    """
+    closed = frozenset(item for item in ("stdin", "stdout", "stderr") if getattr(sys, item) is None)
+    if not closed:
+        return closed
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest free number is taken
+        os.set_inheritable(number, True)  # noqa: FBT003  it takes no keyword
+    os.close(number)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if name in closed:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  stays open until the end
+    return closed
+
+
+def _flush_error(stream: TextIO) -> OSError | None:
+    """Why a stream does not take what is left in its buffer. It goes to `/dev/null` from then on,
+    since Python would try again at exit and fail with a traceback."""
+    try:
+        stream.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return error
+    return None
+
+
+def _stdout_closed_error() -> SgpuError:
+    return SgpuError(
+        "cannot write output: stdout is closed",
+        hint="send it somewhere, such as `> /dev/null`",
+        code="system",
+    )
+
+
+def _stdout_write_error(error: OSError) -> SgpuError:
+    return SgpuError(
+        f"the answer cannot be written to stdout: {(error.strerror or str(error)).lower()}",
+        hint="send it elsewhere, or make room there; what was launched goes on: see `sgpu status`",
+        code="system",
+    )

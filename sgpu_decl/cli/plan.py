@@ -117,7 +117,7 @@ def command(
     from sgpu_decl.cli.approval import has_changes
     from sgpu_decl.cli.error_exit import show_error
     from sgpu_decl.cli.plan_errors import plan_error
-    from sgpu_decl.cli.staging_progress import open_progress
+    from sgpu_decl.cli.progress import open_progress
 
     refuse_limit(limit, output=output)
     if blame and output not in ("text", "json"):

@@ -1,16 +1,27 @@
 """`sgpu results`."""
 
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.api import is_whole_name, split_attempt
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.progress import slow_step
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.run_table import names_table, show_table
-from sgpu_decl.cli.terminal_output import answer_exactly, note, show_exactly
+from sgpu_decl.cli.terminal_output import (
+    answer,
+    answer_exactly,
+    note,
+    now,
+    show,
+    show_exactly,
+    takes_colour,
+)
 from sgpu_decl.views.results_text import secrets_note
-from sgpu_decl.views.terminal import json_text
+from sgpu_decl.views.terminal import count, json_text
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -60,3 +71,49 @@ def _show_ranks(session: "Session", ref: "AttemptRef", output: str) -> None:
         state = session.runs.status(ref).state
         returned = "has returned a value yet" if state.active else "returned a value"
         note(f"no rank of `{ref}` {returned}; its state is {state}")
+
+
+def names_table(names: Sequence[str], refs: "Sequence[AttemptRef]") -> bool:
+    """Whether names stand for a table: a matrix and a glob do, also while they have one run."""
+    return len(refs) > 1 or not all(
+        is_whole_name(split_attempt(name)[0], ref.address) for name in names for ref in refs
+    )
+
+
+def show_table(
+    session: "Session", refs: "Sequence[AttemptRef]", *, sort: str | None, output: str
+) -> None:
+    """Print the table of attempts in a format: `text`, `markdown`, `csv` or `json`.
+
+    Raises:
+        NotFound: there is no column to sort by of that name.
+    """
+    from sgpu_decl.views.results_text import table_secrets_note
+    from sgpu_decl.views.run_table_text import (
+        table_csv,
+        table_json,
+        table_markdown,
+        table_text,
+        unread_lines,
+    )
+
+    with slow_step(f"reading results and MLflow metrics of {count(len(refs), 'run')}"):
+        table = session.runs.table(refs)
+    moment = now()
+    for problem in table.problems:
+        note(f"warning: metrics are missing from the table: {problem}")
+    if warning := table_secrets_note(table.rows):
+        show(warning, err=True)
+    if sort is not None:
+        table = table.sorted_by(sort, moment)
+    match output:
+        case "json":
+            answer(table_json(table, now=moment))
+        case "csv":
+            show(table_csv(table, now=moment), nl=False)
+            for line in unread_lines(table):
+                note(line if line.startswith("hint: ") else f"warning: {line}")
+        case "markdown":
+            show(table_markdown(table, now=moment), nl=False)
+        case _:
+            show(table_text(table, now=moment, colour=takes_colour(sys.stdout)))

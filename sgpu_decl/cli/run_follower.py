@@ -1,27 +1,84 @@
 """Following runs until they have ended, or until the viewer leaves."""
 
+import os
 import shlex
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from sgpu_decl.cli.event_file import NO_EVENTS, EventFile
 from sgpu_decl.cli.interrupts import InterruptDecision, Interrupts, Signals
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.run_endings import FollowEnd, show_endings
-from sgpu_decl.cli.screen import Screen, open_screen
-from sgpu_decl.cli.terminal_output import interactive, now
+from sgpu_decl.cli.terminal_output import interactive, note, now, show, write_line
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt import BACKOFF, AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.views.apply_text import restart_line
+from sgpu_decl.views.apply_text import restart_line, state_line
 from sgpu_decl.views.logs_text import clean_lines, prefix
 from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.rank_output import LogLines
+
+
+class Screen(Protocol):
+    def lines(self, text: str) -> None:
+        """Lines that a rank wrote, without the newline of the last."""
+
+    def note(self, text: str) -> None:
+        """A line of ours."""
+
+    def show_state(self, status: AttemptView) -> None:
+        """An attempt has another state, or waits for something else."""
+
+    def tick(self) -> None:
+        """Nothing happened for a moment."""
+
+
+class _Lines:
+    """Ranks on `out`, everything else on stderr, line by line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._shown: dict[AttemptRef, str] = {}
+
+    def lines(self, text: str) -> None:
+        write_line(self._out, text)
+
+    def note(self, text: str) -> None:
+        show(text, err=True)
+
+    def show_state(self, status: AttemptView) -> None:
+        if status.state.active and status.waiting_for != BACKOFF:  # a note says that already
+            line = state_line(status)
+            if self._shown.get(status.ref) != line:  # what else is new of it has its own words
+                self._shown[status.ref] = line
+                note(line)
+
+    def tick(self) -> None:
+        pass
+
+
+@contextmanager
+def _open_screen(out: TextIO) -> Iterator[Screen]:
+    """Open the screen while runs are followed. Its live region is erased at the end.
+
+    A live region needs a terminal for both streams: lines of `| tee log` would come back to the
+    terminal and break it.
+    """
+    both = out.isatty() and sys.stderr.isatty()
+    if not both or os.environ.get("TERM") in ("dumb", "unknown"):
+        yield _Lines(out)
+        return
+    from sgpu_decl.cli.live_region import LiveScreen
+
+    with LiveScreen() as screen:
+        yield screen
 
 
 @dataclass(slots=True)
@@ -85,7 +142,7 @@ def attach(
     `signals` are those that came so far; what each of them means is `Interrupts`' matter.
     """
     interrupts = Interrupts(interactive=interactive())
-    with open_screen(out) as screen:
+    with _open_screen(out) as screen:
         follower = _Follower(session, refs, ranks, screen, set(refs), events)
         try:
             for item in session.runs.follow(refs, ranks=ranks):

@@ -17,8 +17,8 @@ from sgpu_decl.cli.options import (
     output_option,
     project_options,
 )
+from sgpu_decl.cli.results import names_table, show_table
 from sgpu_decl.cli.run_names import is_path, open_named
-from sgpu_decl.cli.run_table import names_table, show_table
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.views.status_json import run_object

@@ -1,5 +1,6 @@
-"""`sgpu state`: list, show, mv, rm, pull, unlock."""
+"""`sgpu state`: show, edit, copy and compact the recorded state."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +13,13 @@ from sgpu_decl.cli.options import (
     offline_option,
     output_option,
     project_options,
+    read_duration,
 )
 from sgpu_decl.cli.terminal_output import answer, answer_exactly, note, show, show_exactly
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.views.envelope import shown_values
-from sgpu_decl.views.terminal import json_text
+from sgpu_decl.views.state_log_text import log_json, log_text
+from sgpu_decl.views.terminal import count, json_text
 
 if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
@@ -134,3 +138,122 @@ def _resource(item: "Resource") -> "dict[str, Json]":
         "state": str(item.last.state) if item.last else None,
         "spec": item.spec.fields,
     }
+
+
+@click.command("log")
+@click.option(
+    "--tail",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Show the N newest entries.",
+)
+@project_options
+@output_option()
+def log_command(*, source: ProjectSource, tail: int, output: str) -> int:
+    """Show who changed a shared state, when, and how: the newest entry comes first."""
+    entries = source.recorded().state.log(tail)
+    if output == "json":
+        answer({"entries": log_json(entries)})
+    elif entries:
+        show(log_text(entries))
+    else:
+        note("the state has no entries yet: `sgpu apply` adds the first one")
+    return 0
+
+
+@click.command("push")
+@click.argument("state_file", metavar="FILE", type=click.Path(path_type=Path))
+@project_options
+@lock_option
+@output_option()
+def push_command(*, source: ProjectSource, state_file: Path, output: str) -> int:
+    """Record a state that `sgpu state pull` printed to FILE, in the place of what is recorded.
+
+    So a state comes back from a shared store, or goes to another one. It is refused if another
+    state is recorded, or a newer version of this one.
+    """
+    done = source.recorded().state.push(state_file)
+    if output == "json":
+        answer({"resources": done.resources, "attempts": done.attempts})
+    else:
+        pushed = f"{count(done.resources, 'resource')} and {count(done.attempts, 'attempt')}"
+        note(f"recorded {pushed}")
+    return 0
+
+
+@click.command("migrate")
+@project_options
+@lock_option
+@output_option()
+def migrate_command(*, source: ProjectSource, output: str) -> int:
+    """Copy the state of this machine to the shared store that `state` in sgpu.yml names.
+
+    Runs and their history are copied. What was copied is read back and compared. The old file stays
+    beside its place as `state.db.migrated`. Each target has a state of its own.
+    """
+    done = source.recorded().state.migrate()
+    if output == "json":
+        answer(to_json(done))
+    else:
+        copied = f"{count(done.resources, 'resource')} and {count(done.attempts, 'attempt')}"
+        note(f"copied {copied}; the old state is kept as {done.kept}")
+    return 0
+
+
+@click.command("claim")
+@project_options
+@lock_option
+@output_option()
+def claim_command(*, source: ProjectSource, output: str) -> int:
+    """Say that a shared state belongs to this repository and folder, after they got another name.
+
+    Commands in a checkout of another repository, or in another folder, are refused from then on.
+    Each target has a state of its own.
+    """
+    home = source.recorded().state.claim()
+    if output == "json":
+        answer({"repository": home.repository, "folder": home.folder})
+    else:
+        note(f"the state belongs to {home} now")
+    return 0
+
+
+@click.command("compact")
+@click.option(
+    "--older-than",
+    required=True,
+    metavar="D",
+    help="Delete only entries that are older than D, such as `90d`.",
+)
+@project_options
+@lock_option
+@output_option()
+def compact_command(*, source: ProjectSource, older_than: str, output: str) -> int:
+    """Delete old entries of a shared state, and proposals that have expired.
+
+    The state stays as it is, with the history of all runs. `sgpu state log` and `--at` go back to
+    the oldest entry that is left. In PostgreSQL and in a bucket, the user needs the right to
+    delete.
+    """
+    done = source.recorded().state.compact(read_duration(older_than))
+    if output == "json":
+        answer(
+            {
+                "entries": done.entries,
+                "first": done.first,
+                "proposals": done.proposals,
+            }
+        )
+        return 0
+    if done.first is None:
+        note("no entry is as old as that")
+    else:
+        note(
+            f"deleted {count(done.entries, 'entry', 'entries')}; "
+            f"entry {done.first} is the oldest one now"
+        )
+    if done.proposals:
+        note(f"deleted {count(done.proposals, 'proposal')} that had expired")
+    return 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from sgpu_decl.content.store.content_store import ContentStore, default_root
 from sgpu_decl.content.store.object_packs import ObjectPacks
-from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.planning.project import Project

@@ -23,8 +23,7 @@ from sgpu_decl.control_groups import (
     processor_quota,
     read_file,
 )
-from sgpu_decl.diagnostics.amounts import duration
-from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.diagnostics.amounts import duration, size
 from sgpu_decl.doctor.network import has_infiniband
 from sgpu_decl.environments.declared.uv import find_uv
 from sgpu_decl.errors import SgpuError

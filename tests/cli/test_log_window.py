@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.attempt.attempt_status import monotonic_epoch_ns
-from sgpu_decl.cli.log_window import newest_lines, written_since
+from sgpu_decl.cli.logs import newest_lines, written_since
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines

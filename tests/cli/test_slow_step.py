@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.cli.slow_step import slow_step
+from sgpu_decl.cli.progress import slow_step
 from tests.support import until
 
 

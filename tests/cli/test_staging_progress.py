@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from sgpu_decl.cli.staging_progress import ProgressLines, open_progress
+from sgpu_decl.cli.progress import ProgressLines, open_progress
 from tests.support import PATIENCE
 
 # A step that goes on until the test has seen enough of it, and closes the input.
@@ -18,7 +18,7 @@ def is_going_on():
     return not select.select([sys.stdin], [], [], 0)[0]
 """
 DRAWS = f"""{GOES_ON}
-from sgpu_decl.cli.staging_progress import open_progress
+from sgpu_decl.cli.progress import open_progress
 with open_progress() as progress:
     done = 0
     while is_going_on():
@@ -27,7 +27,7 @@ with open_progress() as progress:
 print("after")
 """
 PRINTS = f"""{GOES_ON}
-from sgpu_decl.cli.staging_progress import SharedProgress, open_progress
+from sgpu_decl.cli.progress import SharedProgress, open_progress
 with open_progress() as progress:
     shared = SharedProgress(progress)
     while is_going_on():

@@ -1,5 +1,4 @@
-"""The progress of reading code, and of capturing, building or packing an environment: a bar on a
-terminal, else a line now and then."""
+"""The progress of long steps: a line if they take long, or a bar on a terminal."""
 
 import os
 import sys
@@ -9,14 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sgpu_decl.cli.terminal_output import note
+from sgpu_decl.cli.terminal_output import note, show
 from sgpu_decl.views.phase_text import CONNECTING, phase_line
 
 if TYPE_CHECKING:
     from sgpu_decl.cli.progress_bar import Bar
 
+
 _FIRST = 1.0  # seconds that a phase takes before it has a line off a terminal
 _EVERY = 30.0  # seconds between two of its lines
+_SILENCE = 1.0  # seconds
 
 
 class ProgressLines:
@@ -71,3 +72,16 @@ def open_progress() -> "Iterator[ProgressLines | Bar]":
 
     with Bar() as bar:
         yield bar
+
+
+@contextmanager
+def slow_step(what: str, *, silence: float = _SILENCE) -> Iterator[None]:
+    """Print `what` on stderr if the block takes over `silence` seconds. Steps that can be counted
+    while they go on report to `open_progress` instead."""
+    timer = threading.Timer(silence, show, (what,), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
