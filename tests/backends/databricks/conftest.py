@@ -1,13 +1,13 @@
 """A workspace that executes, and projects whose runs go there, through the real SDK."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.databricks.api import connection as connection_module
 from sgpu_decl.testing.workspace import ExecutionSettings, Offers, WorkspaceServer
+from tests.backends.databricks.bench import DatabricksBench
 from tests.support import require
 from tests.workspace_login import log_in
 
@@ -31,8 +31,6 @@ def main(n):
     print("and more", file=sys.stderr)
     return {"rank": int(os.environ["RANK"]), "n": n}
 """
-
-Open = Callable[..., Session]
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +70,5 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> Path
 
 
 @pytest.fixture
-def session(project: Path) -> Callable[[], Session]:
-    """Opens the project anew, as another call of the command line does."""
-    return lambda: Session.open(Location(file=project / "run.yaml", project=project))
+def bench(project: Path, server: WorkspaceServer, token: str) -> DatabricksBench:
+    return DatabricksBench(project, server, token)

@@ -11,16 +11,16 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from databricks.sdk import WorkspaceClient
 
-from sgpu_decl.api import Session
 from sgpu_decl.testing.workspace import WorkspaceServer
-from tests.support import PATIENCE, REGEN, check_golden
+from tests.backends.databricks.bench import DatabricksBench, Launched
+from tests.support import REGEN, check_golden
 from tests.testing.workspace.sessions import recorded
 
 HERE = Path(__file__).parent / "golden"
@@ -126,16 +126,13 @@ WHY = {
 
 @pytest.mark.expensive
 def test_each_difference_between_air_and_sgpu_has_a_reason(
-    session: Callable[[], Session],
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    tmp_path: Path,
+    bench: DatabricksBench, tmp_path: Path
 ) -> None:
     _put_secret(WorkspaceClient())
-    (project / "code").mkdir()
-    (project / "code" / "note.txt").write_text("from the code\n")
+    (bench.project / "code").mkdir()
+    (bench.project / "code" / "note.txt").write_text("from the code\n")
     if REGEN and AIR is not None:
+        server = bench.server
         said = {name: _air(air, server, tmp_path / name) for name, (air, _) in WORKLOADS.items()}
         RECORDED.write_text(_plain(json.dumps(said, indent=1, sort_keys=True)) + "\n")
     of_air: dict[str, Side] = json.loads(RECORDED.read_text())
@@ -143,7 +140,7 @@ def test_each_difference_between_air_and_sgpu_has_a_reason(
 
     parts = []
     for name, (_, run) in WORKLOADS.items():
-        own = _sgpu(session, project, server, token, run)
+        own = _sgpu(bench, run)
         lines = list(_compared(_flat(of_air[name]), _flat(own), used))
         parts.append("\n".join([f"# {name}", "", *lines]))
 
@@ -199,23 +196,18 @@ def _plain(text: str) -> str:
     return re.sub(r"[0-9a-f]{8,}", "HASH", text)
 
 
-def _sgpu(
-    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str, run: str
-) -> Side:
-    (project / "run.yaml").write_text(run)
-    tenant = server.tenants.of_token(token)
-    server.recording.clear(tenant.key)
-    opened = session()
+def _sgpu(bench: DatabricksBench, run: str) -> Side:
+    (bench.project / "run.yaml").write_text(run)
+    bench.forget_requests()
+    opened = bench.open()
     plan = opened.plan()
     assert plan.plan.applyable, [check.summary for check in plan.plan.checks]
-    (ref,) = opened.apply(plan).launched
-    asked = [(item.method, item.path, item.json) for item in server.recording.all(tenant.key)]
-    opened.runs.cancel(ref)
-    opened.runs.wait([ref], timeout=PATIENCE)
-    opened.record_ended()
+    launched = Launched(opened, *opened.apply(plan).launched)
+    asked = [(item.method, item.path, item.json) for item in bench.requests()]
+    launched.cancelled()
     (submitted,) = [body for _, path, body in asked if path.endswith("/runs/submit")]
     assert isinstance(submitted, dict)
-    folder = tenant.folder / _command(submitted).parent.relative_to("/")
+    folder = bench.tenant.folder / _command(submitted).parent.relative_to("/")
     beside = sorted(item.name for item in folder.iterdir() if item.is_file())
     return {"submitted": submitted, "beside": beside, "changed": _changed(asked)}
 

@@ -1,26 +1,28 @@
 """What a plan says of runs that the platform or the workspace would refuse."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sgpu_decl.api import Session
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
-from tests.support import PATIENCE
+from tests.backends.databricks.bench import DatabricksBench
 
 BASE = "name: hello\ngpus: 2\ntype: A10\nentrypoint: train.py:main\nargs: {n: 3}\n"
 
 
-def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str, Diagnostic]:
-    (project / "run.yaml").write_text(f"{BASE}backend: databricks\n{more}")
-    return {check.code: check for check in session().plan().plan.checks}
+def checks(bench: DatabricksBench, more: str, gpus: str = "") -> dict[str, Diagnostic]:
+    """Those of the smallest run with more fields, and with other `gpus` and `type` if given."""
+    base = BASE.replace("gpus: 2\ntype: A10\n", gpus) if gpus else BASE
+    (bench.project / "run.yaml").write_text(f"{base}backend: databricks\n{more}")
+    return bench.checks()
+
+
+def line(check: Diagnostic) -> int | None:
+    return check.place.line if check.place else None
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "severity", "line", "hint"),
+    ("more", "code", "severity", "at", "hint"),
     [
         ("gpus: 2\ntype: CPU\n", "no_such_machines", "error", 3, "`type: A10`"),
         ("gpus: 2\ntype: T4\n", "no_such_machines", "error", 3, "`type: A10`, `type: H100`"),
@@ -71,33 +73,21 @@ def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str
     ],
 )  # fmt: skip
 def test_a_config_that_does_not_go_with_the_platform(
-    session: Callable[[], Session],
-    project: Path,
-    more: str,
-    code: str,
-    severity: str,
-    line: int,
-    hint: str,
+    bench: DatabricksBench, more: str, code: str, severity: str, at: int, hint: str
 ) -> None:
-    if more.startswith("gpus"):
-        text = BASE.replace("gpus: 2\ntype: A10\n", more) + "backend: databricks\n"
-        (project / "run.yaml").write_text(text)
-        found = {item.code: item for item in session().plan().plan.checks}
-    else:
-        found = checks(session, project, more)
+    found = checks(bench, "", more) if more.startswith("gpus") else checks(bench, more)
 
-    check = found[code]
-    assert (str(check.severity), check.place and check.place.line) == (severity, line)
-    assert hint in str(check.hint)
+    assert (str(found[code].severity), line(found[code])) == (severity, at)
+    assert hint in str(found[code].hint)
 
 
 def test_an_experiment_that_is_exported_here_does_not_count_in_silence(
-    session: Callable[[], Session], project: Path, monkeypatch: pytest.MonkeyPatch
+    bench: DatabricksBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "exported")
-    check = checks(session, project, "env: {base: gpu-6}\n")["experiment_not_exported"]
+    check = checks(bench, "env: {base: gpu-6}\n")["experiment_not_exported"]
     assert check.hint == "write `mlflow: {experiment: exported}`"
-    assert "experiment_not_exported" not in checks(session, project, "mlflow: {experiment: e}\n")
+    assert "experiment_not_exported" not in checks(bench, "mlflow: {experiment: e}\n")
 
 
 @pytest.mark.parametrize(
@@ -111,81 +101,55 @@ def test_an_experiment_that_is_exported_here_does_not_count_in_silence(
     ],
 )  # fmt: skip
 def test_code_that_does_not_work_there(
-    session: Callable[[], Session], project: Path, source: str, code: str, severity: str
+    bench: DatabricksBench, source: str, code: str, severity: str
 ) -> None:
-    (project / "train.py").write_text(f"{source}def main(n):\n    pass\n")
+    bench.code(f"{source}def main(n):\n    pass\n")
 
-    check = checks(session, project, "env: {base: gpu-6}\n")[code]
+    check = checks(bench, "env: {base: gpu-6}\n")[code]
 
     assert str(check.severity) == severity
     assert check.place is not None
     assert check.place.file.endswith("train.py")
 
 
-def test_machines_that_the_workspace_does_not_offer(
-    session: Callable[[], Session], project: Path
+def test_machines_that_the_workspace_does_not_offer_and_that_an_old_base_lacks(
+    bench: DatabricksBench,
 ) -> None:
-    (project / "run.yaml").write_text(
-        BASE.replace("gpus: 2", "gpus: 8").replace("A10", "B300") + "backend: databricks\n"
-    )
+    found = checks(bench, "", "gpus: 8\ntype: B300\n")
 
-    check = {item.code: item for item in session().plan().plan.checks}["accelerator_not_offered"]
-
-    assert "GPU_8xB300" in check.summary
-    assert check.place is not None
-    assert check.place.line == 3
+    check = found["accelerator_not_offered"]
+    assert ("GPU_8xB300" in check.summary, line(check)) == (True, 3)
     assert "GPU_8xH100" in str(check.hint)
-
-
-def test_gpus_that_an_old_base_lacks_have_a_later_one_by_themselves(
-    session: Callable[[], Session], project: Path
-) -> None:
-    (project / "run.yaml").write_text(
-        BASE.replace("gpus: 2", "gpus: 8").replace("A10", "B300") + "backend: databricks\n"
-    )
-
-    found = {check.code: check for check in session().plan().plan.checks}
-
-    assert "`gpu-6`" in found["default_base"].summary
+    assert "`gpu-6`" in found["default_base"].summary, "they have a later one by themselves"
     assert "base_without_gpu" not in found
 
 
 def test_what_the_workspace_itself_finds_wrong_has_the_place_of_the_field(
-    session: Callable[[], Session], project: Path
+    bench: DatabricksBench,
 ) -> None:
-    (project / "run.yaml").write_text(
-        BASE.replace("gpus: 2", "gpus: 2000") + "env: {base: gpu-6}\nbackend: databricks\n"
-    )
+    check = checks(bench, "env: {base: gpu-6}\n", "gpus: 2000\ntype: A10\n")["workspace_refuses"]
 
-    check = {item.code: item for item in session().plan().plan.checks}["workspace_refuses"]
-
-    assert "at most 1024" in check.summary
-    assert check.place is not None
-    assert check.place.line == 2
+    assert ("at most 1024" in check.summary, line(check)) == (True, 2)
 
 
 def test_a_workspace_without_those_services_is_planned_for_all_the_same(
-    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
+    bench: DatabricksBench,
 ) -> None:
     for path in ("*/config:validate", "*/compute-options", "*/provisioned-capacities"):
-        server.faults.add(
-            Fault(pattern=f"* {path}", effect=Effect.STATUS, status_code=404, times=0,
-                  body={"error_code": "ENDPOINT_NOT_FOUND", "message": "no such API"}),
-            tenant=server.tenants.of_token(token).key,
-        )  # fmt: skip
+        bench.refuse(f"* {path}", 404, "ENDPOINT_NOT_FOUND", "no such API", times=0)
 
-    plan = session().plan().plan
+    plan = bench.plan()
 
     assert plan.applyable
     assert not [check for check in plan.checks if str(check.severity) != "info"]
 
 
 def test_a_plan_without_its_workspace_warns_once(
-    session: Callable[[], Session], project: Path, monkeypatch: pytest.MonkeyPatch
+    bench: DatabricksBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DATABRICKS_HOST")
 
-    (found,) = [check for check in session().plan().plan.checks if check.code == "no_workspace"]
+    (found,) = [check for check in bench.plan().checks if check.code == "no_workspace"]
 
     assert str(found.severity) == "warning"
     assert "a launch there would fail" in found.summary
@@ -205,21 +169,11 @@ NOT_UNDERSTOOD = {"error_code": "MALFORMED_REQUEST", "message": "what is `task`?
     ],
 )
 def test_an_answer_of_the_validation_blocks_only_where_it_names_a_field(
-    session: Callable[[], Session],
-    server: WorkspaceServer,
-    token: str,
-    status: int,
-    answer: dict[str, Any],
-    severity: str,
-    words: str,
+    bench: DatabricksBench, status: int, answer: dict[str, Any], severity: str, words: str
 ) -> None:
-    server.faults.add(
-        Fault(pattern="POST */config:validate", effect=Effect.STATUS, status_code=status,
-              body=answer),
-        tenant=server.tenants.of_token(token).key,
-    )  # fmt: skip
+    bench.fault("POST */config:validate", status_code=status, body=answer)
 
-    plan = session().plan().plan
+    plan = bench.plan()
 
     (check,) = [item for item in plan.checks if item.code == "workspace_refuses"]
     assert (check.severity, plan.applyable) == (severity, severity == "warning")
@@ -228,50 +182,34 @@ def test_an_answer_of_the_validation_blocks_only_where_it_names_a_field(
 
 @pytest.mark.parametrize("staging", ["", "/Workspace/Shared/team", "/Volumes/a/b/c"])
 def test_the_validation_is_asked_with_a_path_where_the_command_can_lie(
-    session: Callable[[], Session],
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    staging: str,
+    bench: DatabricksBench, staging: str
 ) -> None:
     if staging:
-        run = (project / "run.yaml").read_text()
         block = f"backend: {{kind: databricks, staging: {staging}}}"
-        (project / "run.yaml").write_text(run.replace("backend: databricks", block))
-    tenant = server.tenants.of_token(token)
-    server.recording.clear(tenant.key)
+        bench.declare("backend: databricks", block)
+    bench.forget_requests()
 
-    session().plan()
+    bench.plan()
 
-    asked = [
-        item.json for item in server.recording.all(tenant.key) if "config:validate" in item.path
-    ]
-    (path,) = [item["task"]["deployments"][0]["command_path"] for item in asked]  # JSON
-    home = f"/Workspace{tenant.home}/.sgpu"
+    (asked,) = [item.json for item in bench.requests("config:validate")]
+    path = asked["task"]["deployments"][0]["command_path"]
+    home = f"/Workspace{bench.tenant.home}/.sgpu"
     above = {"": f"{home}/runs", "/Workspace/Shared/team": f"{staging}/runs"}
     assert path == f"{above.get(staging, f'{home}/commands')}/hello/command.sh"
 
 
 @pytest.mark.parametrize("pool", ["on_demand", "reserved", None])
 def test_the_validation_is_asked_what_is_submitted(
-    session: Callable[[], Session],
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    pool: str | None,
+    bench: DatabricksBench, pool: str | None
 ) -> None:
-    with (project / "run.yaml").open("a") as file:
-        file.write("timeout: 1h\nretry: {max: 1, on: [infra]}\n")
-        file.write(f"pool: {pool}\n" if pool else "")
-    tenant = server.tenants.of_token(token)
-    server.recording.clear(tenant.key)
-    opened = session()
-    (ref,) = opened.apply(opened.plan()).launched
-    opened.runs.cancel(ref)
-    asked = server.recording.all(tenant.key)
+    more = "timeout: 1h\nretry: {max: 1, on: [infra]}\n"
+    bench.declare(more=more + (f"pool: {pool}\n" if pool else ""))
+    bench.forget_requests()
+    run = bench.launch()
+    run.session.runs.cancel(run.ref)
 
-    (validated,) = [item.json for item in asked if "config:validate" in item.path]
-    (submitted,) = [item.json for item in asked if item.path.endswith("/runs/submit")]
+    (validated,) = [item.json for item in bench.requests("config:validate")]
+    (submitted,) = [item.json for item in bench.requests("/runs/submit")]
 
     assert isinstance(validated, dict)
     assert isinstance(submitted, dict)
@@ -286,5 +224,4 @@ def test_the_validation_is_asked_what_is_submitted(
     options = validated["run_options"]
     assert options["max_retries"] == task["max_retries"]
     assert options["timeout_minutes"] * 60 == submitted["timeout_seconds"]
-    opened.runs.wait([ref], timeout=PATIENCE)
-    opened.record_ended()
+    run.ended()

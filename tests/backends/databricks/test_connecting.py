@@ -3,18 +3,18 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.api import Session
 from sgpu_decl.backends.databricks.api import connection as connection_module
 from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection, person_of
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.assumptions import Profile
-from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+from sgpu_decl.testing.workspace import Effect, WorkspaceServer
+from tests.backends.databricks.bench import DatabricksBench
 
 
 @pytest.fixture
@@ -30,6 +30,22 @@ def connect(monkeypatch: pytest.MonkeyPatch, host: str) -> BackendError:
     monkeypatch.setenv("DATABRICKS_HOST", host)
     with pytest.raises(BackendError) as caught:
         Connection(Account()).client  # noqa: B018
+    return caught.value
+
+
+@pytest.fixture
+def connected(project: Path, monkeypatch: pytest.MonkeyPatch) -> Connection:
+    """A connection that asks once."""
+    monkeypatch.setattr(connection_module, "RETRIES", 1)
+    connection = Connection(Account())
+    connection.client  # noqa: B018
+    return connection
+
+
+def refused(connected: Connection) -> BackendError:
+    """How a question ends."""
+    with pytest.raises(BackendError) as caught:
+        connected.ask("looking at run 7", "/api/2.2/jobs/runs/get", run_id=7)
     return caught.value
 
 
@@ -110,46 +126,32 @@ def test_nobody_opens_a_browser_where_nobody_sits(
     ],
 )
 def test_answers_of_the_workspace_become_errors_of_ours(
-    server: WorkspaceServer,
-    token: str,
-    monkeypatch: pytest.MonkeyPatch,
-    status: int,
-    name: str,
-    code: str,
-    again: bool,
+    bench: DatabricksBench, connected: Connection, status: int, name: str, code: str, again: bool
 ) -> None:
-    monkeypatch.setattr(connection_module, "RETRIES", 1)
-    connection = Connection(Account())
-    connection.client  # noqa: B018
-    server.faults.add(
-        Fault(
-            pattern="GET */jobs/runs/get", effect=Effect.STATUS, status_code=status, times=0,
-            body={"error_code": name, "message": "as the test wants it"},
-        ),
-        tenant=server.tenants.of_token(token).key,
-    )  # fmt: skip
+    bench.refuse("GET */jobs/runs/get", status, name, "as the test wants it", times=0)
 
-    with pytest.raises(BackendError) as caught:
-        connection.ask("looking at run 7", "/api/2.2/jobs/runs/get", run_id=7)
+    error = refused(connected)
 
-    assert (caught.value.code, caught.value.retryable) == (code, again)
-    assert caught.value.message.startswith("looking at run 7: ")
-    assert "Config:" not in caught.value.message, "the SDK's settings are no business of ours"
-    assert caught.value.hint
+    assert (error.code, error.retryable) == (code, again)
+    assert error.message.startswith("looking at run 7: ")
+    assert "Config:" not in error.message, "the SDK's settings are no business of ours"
+    assert error.hint
 
 
-def test_pages_without_an_end_are_an_error(server: WorkspaceServer, token: str) -> None:
-    connection = Connection(Account())
-    connection.client  # noqa: B018
-    server.faults.add(
-        Fault(
-            pattern="GET */jobs/list", effect=Effect.STATUS, status_code=200, times=0,
-            body={"jobs": [], "next_page_token": "again"},
-        ),
-        tenant=server.tenants.of_token(token).key,
-    )  # fmt: skip
+def test_a_connection_that_is_cut_says_so(bench: DatabricksBench, connected: Connection) -> None:
+    bench.fault("GET */jobs/runs/get", Effect.CUT, times=0)
+
+    error = refused(connected)
+
+    assert (error.code, error.retryable) == ("connection_lost", True)
+    assert "(remote end closed connection without response)" in error.message
+
+
+def test_pages_without_an_end_are_an_error(bench: DatabricksBench, connected: Connection) -> None:
+    body = {"jobs": [], "next_page_token": "again"}
+    bench.fault("GET */jobs/list", status_code=200, times=0, body=body)
     with pytest.raises(BackendError, match="the same next page again") as caught:
-        list(connection.pages("listing jobs", "/api/2.2/jobs/list"))
+        list(connected.pages("listing jobs", "/api/2.2/jobs/list"))
     assert caught.value.code == "remote_broken"
 
 
@@ -158,14 +160,10 @@ def test_pages_without_an_end_are_an_error(server: WorkspaceServer, token: str) 
     [("403", "Invalid access token."), ("PERMISSION_DENIED", "Invalid Token")],
 )
 def test_a_token_that_has_expired_is_no_lack_of_permission(
-    server: WorkspaceServer, token: str, code: str, said: str
+    bench: DatabricksBench, code: str, said: str
 ) -> None:
     """What a workspace answers to a wrong or expired token: 403, and these words."""
-    server.faults.add(
-        Fault(pattern="GET */scim/v2/Me", effect=Effect.STATUS, status_code=403,
-              body={"error_code": code, "message": said}),
-        tenant=server.tenants.of_token(token).key,
-    )  # fmt: skip
+    bench.refuse("GET */scim/v2/Me", 403, code, said)
 
     with pytest.raises(BackendError) as caught:
         Connection(Account()).client  # noqa: B018
@@ -174,21 +172,23 @@ def test_a_token_that_has_expired_is_no_lack_of_permission(
     assert "databricks auth login" in str(caught.value.hint)
 
 
+class Waits:
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        self.phases.append(phase)
+
+
 @pytest.mark.expensive
 def test_an_apply_waits_for_a_slow_login_and_says_so_where_a_plan_goes_on_without(
-    session: Callable[[], Session],
-    server: WorkspaceServer,
-    token: str,
-    monkeypatch: pytest.MonkeyPatch,
+    bench: DatabricksBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Profile().value("login-patience") == connection_module.FIRST_ANSWER
     monkeypatch.setattr(connection_module, "PATIENCE", 0.2)
     monkeypatch.setattr(connection_module, "_NOTICE", 0.1)
-    server.faults.add(
-        Fault(pattern="GET */scim/v2/Me", effect=Effect.DELAY, seconds=3),
-        tenant=server.tenants.of_token(token).key,
-    )
-    opened, told = session(), Waits()
+    bench.fault("GET */scim/v2/Me", Effect.DELAY, seconds=3)
+    opened, told = bench.open(), Waits()
 
     plan = opened.plan()
     opened.stage(plan, progress=told)
@@ -201,32 +201,6 @@ def test_an_apply_waits_for_a_slow_login_and_says_so_where_a_plan_goes_on_withou
     assert not applied.failed
     assert "connecting" in told.phases
     opened.runs.wait(applied.launched, timeout=120)
-
-
-class Waits:
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-
-    def advance(self, phase: str, done: int, total: int) -> None:
-        self.phases.append(phase)
-
-
-def test_a_connection_that_is_cut_says_so(
-    server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection_module, "RETRIES", 1)
-    connection = Connection(Account())
-    connection.client  # noqa: B018
-    server.faults.add(
-        Fault(pattern="GET */jobs/runs/get", effect=Effect.CUT, times=0),
-        tenant=server.tenants.of_token(token).key,
-    )
-
-    with pytest.raises(BackendError) as caught:
-        connection.ask("looking at run 7", "/api/2.2/jobs/runs/get", run_id=7)
-
-    assert (caught.value.code, caught.value.retryable) == ("connection_lost", True)
-    assert "(remote end closed connection without response)" in caught.value.message
 
 
 PLAN = """\
@@ -252,18 +226,17 @@ def test_the_sdk_is_not_imported_without_a_run_on_databricks(project: Path) -> N
 
 @pytest.mark.expensive
 def test_a_plan_that_has_all_answers_does_not_connect(
-    project: Path, server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
+    bench: DatabricksBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = server.tenants.of_token(token).key
-    assert "databricks.sdk" in plan(project).stderr, "it has to ask"
-    asked = len(server.recording.all(key))
+    assert "databricks.sdk" in plan(bench.project).stderr, "it has to ask"
+    asked = len(bench.requests())
 
-    again = plan(project)
+    again = plan(bench.project)
 
     assert again.returncode == 0, again.stderr
-    assert len(server.recording.all(key)) == asked > 0
-    monkeypatch.setenv("DATABRICKS_TOKEN", f"{token[:-1]}-")
-    assert "databricks.sdk" in plan(project).stderr, "these may be somebody else's credentials"
+    assert len(bench.requests()) == asked > 0
+    monkeypatch.setenv("DATABRICKS_TOKEN", f"{bench.token[:-1]}-")
+    assert "databricks.sdk" in plan(bench.project).stderr, "these may be somebody else's"
 
 
 def test_a_service_principal_is_named_by_its_display_name() -> None:

@@ -1,16 +1,14 @@
 """Dependencies that a run declares, installed for its nodes from wheels that the test owns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.api import Session
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
-from sgpu_decl.views.status_json import status_objects
+from tests.backends.databricks.bench import DatabricksBench, Launched
 from tests.content.conftest import pack_wheel
-from tests.support import PATIENCE
 
 CODE = """\
 import greeting
@@ -31,37 +29,27 @@ def wheels(tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch) -> Itera
         yield folder
 
 
-def declare(project: Path) -> None:
-    text = (project / "run.yaml").read_text().replace("gpus: 2", "gpus: 1")
-    added = text.replace("{base: gpu-6}", "{base: gpu-6, dependencies: [greeting==1.0]}")
-    (project / "run.yaml").write_text(added)
-    (project / "train.py").write_text(CODE)
+def run(bench: DatabricksBench, wheels: Path, version: str) -> Launched:
+    """A run to its end that needs version 1.0 of the package; the one that there is."""
+    pack_wheel(wheels, "greeting", version, {"greeting.py": "TEXT = 'hello'\n"})
+    bench.declare("gpus: 2", "gpus: 1")
+    bench.declare("{base: gpu-6}", "{base: gpu-6, dependencies: [greeting==1.0]}")
+    bench.code(CODE)
+    return bench.run()
 
 
 @pytest.mark.expensive
-def test_ranks_import_what_the_run_declares(
-    session: Callable[[], Session], project: Path, wheels: Path
-) -> None:
-    pack_wheel(wheels, "greeting", "1.0", {"greeting.py": "TEXT = 'hello'\n"})
-    declare(project)
-    opened = session()
-    (ref,) = opened.apply(opened.plan()).launched
-    opened.runs.wait([ref], timeout=PATIENCE)
-    assert opened.runs.status(ref).state is AttemptState.SUCCEEDED
-    assert [result["value"] for result in opened.runs.results(ref)] == ["hello"]
+def test_ranks_import_what_the_run_declares(bench: DatabricksBench, wheels: Path) -> None:
+    ended = run(bench, wheels, "1.0")
+    assert ended.status.state is AttemptState.SUCCEEDED
+    assert [result["value"] for result in ended.results] == ["hello"]
 
 
 @pytest.mark.expensive
 def test_a_dependency_that_is_nowhere_is_the_users_failure(
-    session: Callable[[], Session], project: Path, wheels: Path
+    bench: DatabricksBench, wheels: Path
 ) -> None:
-    pack_wheel(wheels, "greeting", "0.9", {"greeting.py": "TEXT = 'hello'\n"})
-    declare(project)
-    opened = session()
-    (ref,) = opened.apply(opened.plan()).launched
-    opened.runs.wait([ref], timeout=PATIENCE)
-    status = opened.runs.status(ref)
-    assert status.state is AttemptState.FAILED
-    assert status.failure is FailureClass.LAUNCH_FAILED_USER
-    (told,) = status_objects(opened.runs.describe([ref]))
-    assert "greeting==1.0" in told["first_cause"]["summary"]
+    ended = run(bench, wheels, "0.9")
+    assert ended.status.state is AttemptState.FAILED
+    assert ended.status.failure is FailureClass.LAUNCH_FAILED_USER
+    assert "greeting==1.0" in ended.cause["summary"]

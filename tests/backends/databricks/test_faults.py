@@ -5,64 +5,49 @@ import random
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.config import Config
 from databricks.sdk.mixins.files import FilesExt
 
-from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.api import PlanOptions
 from sgpu_decl.backends.databricks.api import connection as connection_module
 from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.plan import Action, Reason
-from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer, clock
-from sgpu_decl.testing.workspace.executing.records import RunRecords
-from sgpu_decl.views.status_json import status_objects
+from sgpu_decl.testing.workspace import Effect, clock
+from tests.backends.databricks.bench import SLEEPS, DatabricksBench, Launched
 from tests.backends.databricks.conftest import POLICY
-from tests.backends.databricks.test_staging import stage_in_a_volume
 from tests.support import PATIENCE
 
-Opened = Callable[[], Session]
 MIB = 1 << 20
 
 
-def launched(opened: Session) -> AttemptRef:
-    (ref,) = opened.apply(opened.plan()).launched
-    return ref
+def succeeded(run: Launched) -> bool:
+    return run.ended().status.state is AttemptState.SUCCEEDED
 
 
-def succeeded(opened: Session, ref: AttemptRef) -> bool:
-    opened.runs.wait([ref], timeout=PATIENCE)
-    opened.record_ended()
-    return opened.runs.status(ref).state is AttemptState.SUCCEEDED
-
-
-def refused(opened: Session) -> SgpuError:
+def refused(bench: DatabricksBench) -> SgpuError:
     """How an apply ended that could not even stage what all launches share."""
     with pytest.raises(BackendError) as caught:
-        launched(opened)
+        bench.launch()
     return caught.value
 
 
-@pytest.fixture
-def runs(server: WorkspaceServer, token: str) -> Callable[[], int]:
-    """How many runs there are in the workspace."""
-    return lambda: len(RunRecords(server.tenants.of_token(token)).all())
+def failed(bench: DatabricksBench) -> SgpuError:
+    """How an apply ended whose one launch failed."""
+    opened = bench.open()
+    ((_, error),) = opened.apply(opened.plan()).failed
+    return error
 
 
 @pytest.fixture
-def befall(server: WorkspaceServer, token: str) -> Callable[..., None]:
-    """Let a fault befall this user's requests."""
-    key = server.tenants.of_token(token).key
-
-    def add(pattern: str, effect: Effect = Effect.STATUS, **more: object) -> None:
-        server.faults.add(Fault(pattern=pattern, effect=effect, **more), tenant=key)  # type: ignore[arg-type]  # fields of a fault
-
-    return add
+def few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "RETRIES", 1)
 
 
 @pytest.fixture
@@ -75,33 +60,26 @@ def in_parts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.expensive
+@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("hours", [3, -30])
 def test_a_clock_that_is_hours_away_changes_nothing_but_is_said(
-    session: Opened,
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    in_parts: None,
-    hours: int,
+    bench: DatabricksBench, hours: int
 ) -> None:
-    volume = stage_in_a_volume(server, project, token)
+    volume = bench.stage_in_a_volume()
     before = datetime.now(UTC)
 
     with clock.ahead(hours * 3600):
-        opened = session()
-        (check,) = [item for item in opened.plan().plan.checks if item.code == "clock_differs"]
-        ref = launched(opened)
-        followed = [
-            log for log in opened.runs.logs(ref, ranks=(1,), follow=True) if log is not None
-        ]
-        assert succeeded(opened, ref)
-        status = session().runs.status(ref)
-        results = opened.runs.results(ref)
-        opened.apply(opened.plan(PlanOptions(destroy=True)))
+        check = bench.checks()["clock_differs"]
+        run = bench.launch()
+        followed = run.texts(1, follow=True)
+        assert succeeded(run)
+        status = Launched(bench.open(), run.ref).status
+        results = run.results
+        run.session.apply(run.session.plan(PlanOptions(destroy=True)))
 
     assert ("ahead" if hours > 0 else "behind") in check.summary
     assert "timedatectl" in str(check.hint)
-    assert [item.text for item in followed] == ["hello from 1", "and more"]
+    assert followed == ["hello from 1", "and more"]
     assert len(results) == 2
     assert status.started_at is not None
     assert status.ended_at is not None
@@ -111,42 +89,32 @@ def test_a_clock_that_is_hours_away_changes_nothing_but_is_said(
 
 
 @pytest.mark.expensive
-def test_an_upload_that_breaks_at_part_seven(
-    session: Opened,
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    in_parts: None,
-    befall: Callable[..., None],
-    runs: Callable[[], int],
-) -> None:
-    volume = stage_in_a_volume(server, project, token)
-    befall("PUT /__storage/*/7", status_code=400)
+@pytest.mark.usefixtures("in_parts")
+def test_an_upload_that_breaks_at_part_seven(bench: DatabricksBench) -> None:
+    volume = bench.stage_in_a_volume()
+    bench.fault("PUT /__storage/*/7", status_code=400)
 
-    error = refused(session())
+    assert "objects/code" in refused(bench).message
 
-    assert "objects/code" in error.message
     assert not list(volume.glob("here/objects/code/*")), "no half object"
-    assert runs() == 0
-    befall("PUT /__storage/*/7", Effect.CUT)
-    opened = session()
-    assert succeeded(opened, launched(opened))
+    assert bench.runs == 0
+    bench.fault("PUT /__storage/*/7", Effect.CUT)
+    assert succeeded(bench.launch())
     assert len(list(volume.glob("here/objects/code/*"))) == 1
-    assert runs() == 1
+    assert bench.runs == 1
 
 
 @pytest.mark.expensive
-def test_links_to_the_storage_that_expire_before_they_are_used(
-    session: Opened, project: Path, server: WorkspaceServer, token: str, in_parts: None
-) -> None:
+@pytest.mark.usefixtures("in_parts")
+def test_links_to_the_storage_that_expire_before_they_are_used(bench: DatabricksBench) -> None:
     """An SDK that knows several endpoints for one upload takes the workspace itself then."""
-    stage_in_a_volume(server, project, token)
-    opened = session()
+    bench.stage_in_a_volume()
+    opened = bench.open()
     plan = opened.plan()
     if hasattr(FilesExt, "_upload_endpoints"):
         with clock.ahead(7200):
             (ref,) = opened.apply(plan).launched
-        assert succeeded(opened, ref)
+        assert succeeded(Launched(opened, ref))
         return
     with clock.ahead(7200), pytest.raises(BackendError, match="URL expired") as caught:
         opened.apply(plan)
@@ -154,42 +122,29 @@ def test_links_to_the_storage_that_expire_before_they_are_used(
 
 
 @pytest.mark.expensive
-def test_staging_that_takes_nothing_says_where_else(
-    session: Opened,
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    befall: Callable[..., None],
-    runs: Callable[[], int],
-) -> None:
-    volume = stage_in_a_volume(server, project, token)
-    told = [
+def test_staging_that_takes_nothing_says_where_else(bench: DatabricksBench) -> None:
+    volume = bench.stage_in_a_volume()
+    workspace = bench.tenant.tree("Workspace")
+    for pattern, status, name, code, hint in (
         ("PUT */fs/files/*", 507, "INSUFFICIENT_STORAGE", "no_room", "sgpu gc"),
         ("PUT */objects/code/*", 507, "INSUFFICIENT_STORAGE", "no_room", "sgpu gc"),
         ("PUT */fs/directories/*", 403, "PERMISSION_DENIED", "permission_denied", "you may"),
         ("PUT */fs/directories/*", 404, "NOT_FOUND", "remote_missing", "make the volume"),
-    ]
-    for pattern, status, name, code, hint in told:
-        befall(
-            pattern, status_code=status, body={"error_code": name, "message": "of the test"}
-        )  # fmt: skip
-        error = refused(session())
+    ):
+        bench.refuse(pattern, status, name, "of the test")
+        error = refused(bench)
         assert (error.code, "/Volumes/main/ml/sgpu/here/" in error.message) == (code, True)
         assert hint in str(error.hint)
         assert "backend.staging" in str(error.hint)
         assert _files(volume) == [], "nothing that keeps gc from making room"
-    full = {"error_code": "INSUFFICIENT_STORAGE", "message": "of the test"}
-    befall("POST */workspace/import", status_code=507, body=full, after=2)
-    opened = session()
-    ((_, error),) = opened.apply(opened.plan()).failed
-    workspace = server.tenants.of_token(token).tree("Workspace")
+    bench.refuse("POST */workspace/import", 507, "INSUFFICIENT_STORAGE", "of the test", after=2)
+    error = failed(bench)
     left = [*_files(volume), *_files(workspace, "commands")]
     assert (error.code, left) == ("no_room", [])
-    assert runs() == 0
-    opened = session()
-    assert succeeded(opened, launched(opened)), "once there is room"
+    assert bench.runs == 0
+    assert succeeded(bench.launch()), "once there is room"
     assert _files(workspace, "commands")
-    assert runs() == 1
+    assert bench.runs == 1
 
 
 def _files(tree: Path, folder: str = "runs") -> list[Path]:
@@ -198,142 +153,108 @@ def _files(tree: Path, folder: str = "runs") -> list[Path]:
 
 
 @pytest.mark.expensive
+@pytest.mark.usefixtures("few_retries")
 @pytest.mark.parametrize("fault", [{"effect": Effect.LOSE_ANSWER}, {"keep": True}])
 def test_a_storm_that_hides_whether_a_run_was_started_loses_none(
-    session: Opened,
-    server: WorkspaceServer,
-    token: str,
-    befall: Callable[..., None],
-    runs: Callable[[], int],
-    monkeypatch: pytest.MonkeyPatch,
-    fault: dict[str, object],
+    bench: DatabricksBench, fault: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(connection_module, "RETRIES", 1)
-    befall("POST */runs/submit", times=0, **fault)
-    opened = session()
+    bench.fault("POST */runs/submit", times=0, **fault)
 
-    ((_, error),) = opened.apply(opened.plan()).failed
+    error = failed(bench)
 
     assert error.code == "outcome_unknown"
     assert "apply again" in str(error.hint)
-    assert runs() == 1
-    opened = session()
+    assert bench.runs == 1
+    opened = bench.open()
     assert not opened.apply(opened.plan()).launched, "nor is a second one, while it goes on"
-    server.faults.clear(server.tenants.of_token(token).key)
-    again = session()
+    bench.no_faults()
+    again = bench.open()
     again.apply(again.plan())
     (ref,) = again.runs.find("hello")
-    assert (ref.number, succeeded(again, ref), runs()) == (1, True, 1)
+    assert (ref.number, succeeded(Launched(again, ref)), bench.runs) == (1, True, 1)
 
 
 @pytest.mark.expensive
-def test_a_storm_that_refuses_everything_starts_nothing(
-    session: Opened,
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    befall: Callable[..., None],
-    runs: Callable[[], int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connection_module, "RETRIES", 1)
-    befall("POST */runs/submit", times=0, status_code=429)
-    opened = session()
+@pytest.mark.usefixtures("few_retries")
+def test_a_storm_that_refuses_everything_starts_nothing(bench: DatabricksBench) -> None:
+    bench.fault("POST */runs/submit", times=0, status_code=429)
 
-    ((_, error),) = opened.apply(opened.plan()).failed
+    error = failed(bench)
 
-    assert (error.code, error.retryable, runs()) == ("throttled", True, 0)
-    server.faults.clear(server.tenants.of_token(token).key)
-    run = (project / "run.yaml").read_text()
-    (project / "run.yaml").write_text(run.replace("n: 3", "n: 4"))
-    again = session()
-    assert succeeded(again, launched(again))
-    assert runs() == 1
+    assert (error.code, error.retryable, bench.runs) == ("throttled", True, 0)
+    bench.no_faults()
+    bench.declare("n: 3", "n: 4")
+    assert succeeded(bench.launch())
+    assert bench.runs == 1
 
 
-def test_a_run_that_gets_no_gpus_is_taken_out_of_the_line(session: Opened, project: Path) -> None:
-    run = (project / "run.yaml").read_text()
-    (project / "run.yaml").write_text(run.replace("A10", "H100").replace("gpus: 2", "gpus: 1"))
-    opened = session()
-    ref = launched(opened)
+def test_a_run_that_gets_no_gpus_is_taken_out_of_the_line(bench: DatabricksBench) -> None:
+    bench.declare("gpus: 2\ntype: A10", "gpus: 1\ntype: H100")
 
-    assert not succeeded(opened, ref)
+    run = bench.run()
 
-    status = opened.runs.status(ref)
-    assert (status.failure, status.started_at) == (FailureClass.CAPACITY, None)
-    (told,) = status_objects(opened.runs.describe([ref]))
-    assert "apply again later, or use another `type`" in told["first_cause"]["summary"]
-    (change,) = session().plan().plan.changes
+    status = run.status
+    assert (status.state, status.failure, status.started_at) == (
+        AttemptState.FAILED, FailureClass.CAPACITY, None,
+    )  # fmt: skip
+    assert "apply again later, or use another `type`" in run.cause["summary"]
+    change = bench.change()
     assert (change.action, change.reason) == (Action.CREATE, Reason.PREVIOUS_FAILED)
 
 
 @pytest.mark.expensive
 def test_credentials_that_expire_while_a_run_is_followed_end_the_viewer_alone(
-    session: Opened, project: Path, befall: Callable[..., None], server: WorkspaceServer, token: str
+    bench: DatabricksBench,
 ) -> None:
-    (project / "train.py").write_text(
-        "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
-    )
+    bench.code(SLEEPS)
     with subprocess.Popen(
-        [sys.executable, "-m", "sgpu_decl", "apply", "-y", "run.yaml"], cwd=project, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-m", "sgpu_decl", "apply", "-y", "run.yaml"], cwd=bench.project,
+        text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as viewer:  # fmt: skip
         assert viewer.stdout is not None
         assert "up\n" in viewer.stdout
-        befall("* /api/*", times=0, status_code=401)
+        bench.fault("* /api/*", times=0, status_code=401)
         said = viewer.communicate(timeout=PATIENCE)[1]
 
     assert viewer.returncode == 1
     assert "the run may go on, but its backend does not answer" in said
     assert "databricks auth login --host" in said
-    server.faults.clear(server.tenants.of_token(token).key)
-    opened = session()
-    (ref,) = opened.runs.find("hello")
-    assert opened.runs.status(ref).state is AttemptState.RUNNING
+    bench.no_faults()
+    opened = bench.open()
+    run = Launched(opened, *opened.runs.find("hello"))
+    assert run.status.state is AttemptState.RUNNING
     # Somebody cancels it in the workspace: that is what the next look finds.
     client = WorkspaceClient()
-    (run,) = client.jobs.list_runs(active_only=True)
-    client.jobs.cancel_run(run.run_id or 0)
-    opened.runs.wait([ref], timeout=PATIENCE)
-    opened.record_ended()
-    assert opened.runs.status(ref).state is AttemptState.CANCELLED
-    (change,) = session().plan().plan.changes
-    assert change.reason is Reason.CANCELLED_BY_USER
+    (found,) = client.jobs.list_runs(active_only=True)
+    client.jobs.cancel_run(found.run_id or 0)
+    assert run.ended().status.state is AttemptState.CANCELLED
+    assert bench.change().reason is Reason.CANCELLED_BY_USER
 
 
 def test_results_that_the_staging_folder_does_not_take_are_no_success(
-    session: Opened, project: Path, tenant: Path
+    bench: DatabricksBench,
 ) -> None:
-    run = (project / "run.yaml").read_text().replace("gpus: 2", "gpus: 1")
-    variables = f"variables: {{RUNS: '{tenant}/Workspace/Users'}}"
-    (project / "run.yaml").write_text(run.replace("{base: gpu-6}", f"{{base: gpu-6, {variables}}}"))
-    (project / "train.py").write_text(
+    variables = f"variables: {{RUNS: '{bench.tenant.folder}/Workspace/Users'}}"
+    bench.declare("gpus: 2", "gpus: 1")
+    bench.declare("{base: gpu-6}", f"{{base: gpu-6, {variables}}}")
+    bench.code(
         "import glob, os, shutil\n"
         "def main(n):\n"
         "    (back,) = glob.glob(os.environ['RUNS'] + '/*/.sgpu/runs/*/hello/*/back')\n"
         "    shutil.rmtree(back + '/0')\n"
         "    open(back + '/0', 'w').close()\n"
     )
-    opened = session()
-    ref = launched(opened)
 
-    assert not succeeded(opened, ref)
+    run = bench.run()
 
-    (told,) = status_objects(opened.runs.describe([ref]))
-    assert told["first_cause"]["class"] == "exit_code"
-    assert "whether there is room" in told["first_cause"]["summary"]
-    lines = [log.text for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
-    assert any("cannot be uploaded" in line for line in lines)
+    assert run.status.state is not AttemptState.SUCCEEDED
+    assert run.cause["class"] == "exit_code"
+    assert "whether there is room" in run.cause["summary"]
+    assert any("cannot be uploaded" in line for line in run.texts())
 
 
 @pytest.mark.expensive
-def test_two_nodes_of_eight_with_all_that_the_platform_is_told(
-    session: Opened,
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    runs: Callable[[], int],
-) -> None:
+def test_two_nodes_of_eight_with_all_that_the_platform_is_told(bench: DatabricksBench) -> None:
     run = """\
 name: hello
 gpus: 16
@@ -347,37 +268,31 @@ permissions: [{group: nobody, level: run}]
 on_finish: {success: [a@example.com], failure: [b@example.com]}
 backend: databricks
 """
-    (project / "run.yaml").write_text(run)
-    opened = session()
-    plan = opened.plan()
-    assert "multi_node_preview" in {
-        check.code for check in plan.plan.checks if str(check.severity) == "info"
-    }
-    ((_, error),) = opened.apply(plan).failed
+    (bench.project / "run.yaml").write_text(run)
+    assert str(bench.checks()["multi_node_preview"].severity) == "info"
+    error = failed(bench)
     assert "nobody" in error.message
     assert [finding.place and finding.place.line for finding in error.diagnostics] == [9]
-    assert runs() == 0
-    (project / "run.yaml").write_text(run.replace("nobody", "users"))
-    opened = session()
+    assert bench.runs == 0
+    bench.declare("nobody", "users")
 
-    ref = launched(opened)
+    launched = bench.launch()
 
-    assert succeeded(opened, ref)
+    assert succeeded(launched)
     ranks = list(range(16))
-    assert [result["value"]["rank"] for result in opened.runs.results(ref)] == ranks
-    (told,) = status_objects(opened.runs.describe([ref]))
-    assert [item["node_rank"] for item in told["ranks"]] == [0] * 8 + [1] * 8
-    lines = [log for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
-    said = [line.rank for line in lines if line.text.startswith("hello")]
+    assert [result["value"]["rank"] for result in launched.results] == ranks
+    assert [item["node_rank"] for item in launched.told["ranks"]] == [0] * 8 + [1] * 8
+    said = [line.rank for line in launched.lines() if line.text.startswith("hello")]
     assert sorted(item for item in said if item is not None) == ranks
-    (asked,) = RunRecords(server.tenants.of_token(token)).all()
+    (asked,) = bench.records.all()
     assert asked.settings["budget_policy_id"] == POLICY
     client = WorkspaceClient()
     found = client.permissions.get("jobs", str(asked.job_id)).access_control_list or []
     levels = {item.group_name: item.all_permissions for item in found}
     assert "CAN_MANAGE_RUN" in str(levels["users"])
     request = urllib.request.Request(
-        f"{server.url}/__testserver/mails", headers={"Authorization": f"Bearer {token}"}
+        f"{bench.server.url}/__testserver/mails",
+        headers={"Authorization": f"Bearer {bench.token}"},
     )
     with urllib.request.urlopen(request) as answer:
         mails = json.load(answer)["mails"]

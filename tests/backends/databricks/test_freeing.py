@@ -3,7 +3,6 @@ them held up by the workspace."""
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from textwrap import indent
 
 import pytest
@@ -11,32 +10,16 @@ import pytest
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.backends.remote.staging import lease
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
-from tests.backends.databricks.test_runs import ended
-from tests.backends.databricks.test_staging import stage_in_a_volume
+from sgpu_decl.testing.workspace import Effect
+from tests.backends.databricks.bench import DatabricksBench
 from tests.support import PATIENCE, until
 
 HoldUp = Callable[[str], tuple[threading.Event, threading.Event]]
 
 
 @pytest.fixture
-def other(project: Path) -> Callable[[], Session]:
-    """Makes a project of somebody else's with the same code, so that they share it."""
-
-    def make() -> Session:
-        folder = project.parent / "other"
-        folder.mkdir()
-        for name in ("run.yaml", "train.py"):
-            (folder / name).write_text((project / name).read_text())
-        return Session.open(Location(file=folder / "run.yaml", project=folder))
-
-    return make
-
-
-@pytest.fixture
-def hold_up(server: WorkspaceServer, token: str) -> Iterator[HoldUp]:
+def hold_up(bench: DatabricksBench) -> Iterator[HoldUp]:
     """Hold up the first request of a pattern: gives when it has come, and what lets it go on."""
-    key = server.tenants.of_token(token).key
     held: list[threading.Event] = []
 
     def add(pattern: str) -> tuple[threading.Event, threading.Event]:
@@ -47,10 +30,8 @@ def hold_up(server: WorkspaceServer, token: str) -> Iterator[HoldUp]:
             come.set()
             assert go.wait(PATIENCE)
 
-        server.faults.register(pattern, wait)
-        server.faults.add(
-            Fault(pattern=pattern, effect=Effect.HOOK, hook=pattern), tenant=key
-        )  # fmt: skip
+        bench.server.faults.register(pattern, wait)
+        bench.fault(pattern, Effect.HOOK, hook=pattern)
         return come, go
 
     yield add
@@ -68,22 +49,14 @@ def destroyed(opened: Session) -> None:
     opened.apply(opened.plan(PlanOptions(destroy=True)))
 
 
-def objects(tenant: Path) -> list[Path]:
-    return list(tenant.glob("Workspace/Users/*/.sgpu/objects/*/*"))
-
-
 @pytest.mark.expensive
 def test_launches_on_their_way_keep_what_they_found(
-    session: Callable[[], Session],
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    hold_up: HoldUp,
+    bench: DatabricksBench, hold_up: HoldUp
 ) -> None:
-    volume = stage_in_a_volume(server, project, token)
-    ended(session())  # so that there is something to free
-    folder = project.parent / "others"
-    common = (project / "run.yaml").read_text().replace("name: hello\n", "")
+    volume = bench.stage_in_a_volume()
+    bench.run()  # so that there is something to free
+    folder = bench.project.parent / "others"
+    common = (bench.project / "run.yaml").read_text().replace("name: hello\n", "")
     text = "project: {name: p}\nruns:\n"
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
@@ -97,7 +70,7 @@ def test_launches_on_their_way_keep_what_they_found(
     launching = begun(lambda: refs.extend(opened.apply(plan, parallelism=1).launched))
     assert come.wait(PATIENCE)
 
-    destroyed(session())
+    destroyed(bench.open())
 
     assert len(list(volume.glob("here/objects/code/*"))) == 3, "nobody knows who needs what"
     go.set()
@@ -111,28 +84,26 @@ def test_launches_on_their_way_keep_what_they_found(
 
 @pytest.mark.expensive
 def test_a_launch_waits_for_whoever_is_freeing(
-    session: Callable[[], Session],
-    project: Path,
-    other: Callable[[], Session],
-    server: WorkspaceServer,
-    token: str,
-    hold_up: HoldUp,
-    monkeypatch: pytest.MonkeyPatch,
+    bench: DatabricksBench, hold_up: HoldUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of another project with the same code, so that they share it."""
     monkeypatch.setattr(lease, "_LOOK", 0.02)
-    volume = stage_in_a_volume(server, project, token)
-    ended(session())
+    volume = bench.stage_in_a_volume()
+    bench.run()
     come, go = hold_up("DELETE */fs/files/*/objects/code/*")
-    freeing = begun(lambda: destroyed(session()))
+    freeing = begun(lambda: destroyed(bench.open()))
     assert come.wait(PATIENCE)  # it has looked for launches, and found none
-    key = server.tenants.of_token(token).key
-    server.recording.clear(key)
-    opened, refs = other(), list[AttemptRef]()
+    bench.forget_requests()
+    folder = bench.project.parent / "other"
+    folder.mkdir()
+    for name in ("run.yaml", "train.py"):
+        (folder / name).write_text((bench.project / name).read_text())
+    opened = Session.open(Location(file=folder / "run.yaml", project=folder))
+    refs = list[AttemptRef]()
     launching = begun(lambda: refs.extend(opened.apply(opened.plan()).launched))
 
     def looks() -> int:
-        asked = server.recording.all(key)
-        return len([item for item in asked if item.path.endswith("/objects/agent")])
+        return len([one for one in bench.requests() if one.path.endswith("/objects/agent")])
 
     until(lambda: looks() > 2 or not launching.is_alive())
     assert not refs, "it waits"
@@ -145,18 +116,15 @@ def test_a_launch_waits_for_whoever_is_freeing(
     assert len(list(volume.glob("here/objects/*/*"))) == 2
 
 
-def test_what_could_not_be_freed_is_freed_by_a_later_gc(
-    session: Callable[[], Session], tenant: Path
-) -> None:
-    ended(session())
-    (staging,) = tenant.glob("Workspace/Users/*/.sgpu")
-    stranger = staging / "runs/12345678/hello/1-abcdefgh"
+def test_what_could_not_be_freed_is_freed_by_a_later_gc(bench: DatabricksBench) -> None:
+    bench.run()
+    stranger = bench.staging / "runs/12345678/hello/1-abcdefgh"
     stranger.mkdir(parents=True)
     (stranger / "staging").touch()
-    destroyed(session())
-    assert len(objects(tenant)) == 2
+    destroyed(bench.open())
+    assert len(list(bench.staging.glob("objects/*/*"))) == 2
 
     (stranger / "staging").unlink()  # or it has grown old
-    session().gc(keep_last=None, older_than=None, dry_run=False)
+    bench.open().gc(keep_last=None, older_than=None, dry_run=False)
 
-    assert objects(tenant) == []
+    assert list(bench.staging.glob("objects/*/*")) == []

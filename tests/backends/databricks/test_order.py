@@ -14,17 +14,16 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.api import Location, PlanOptions, Session
+from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Action
 from sgpu_decl.testing.contracts.killed_commands import dying
-from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
-from sgpu_decl.testing.workspace.executing.records import Run, RunRecords
+from sgpu_decl.testing.workspace import Effect
+from tests.backends.databricks.bench import DatabricksBench, Launched
 from tests.backends.databricks.conftest import POLICY
-from tests.backends.databricks.test_staging import uploads
 from tests.sampling import strided
 from tests.support import PATIENCE, until
 
@@ -80,9 +79,7 @@ STEPS = [
     f"{WRITER},launched,after,2",
 ]
 
-Open = Callable[[], Session]
 Declare = Callable[..., None]
-Runs = Callable[[], list[Run]]
 
 
 @pytest.fixture
@@ -107,32 +104,43 @@ def declare(project: Path) -> Declare:
     return write
 
 
-@pytest.fixture
-def pipeline(project: Path, declare: Declare) -> Open:
-    """Opens the project anew, as another call of the command line does."""
-    return lambda: Session.open(Location(file=project / "sgpu.yml", project=project))
+class Pipeline:
+    """The two runs of the project, and the workspace that has them."""
+
+    def __init__(self, bench: DatabricksBench) -> None:
+        self.bench = bench
+
+    def open(self) -> Session:
+        return self.bench.open("sgpu.yml")
+
+    def launch(self, *select: str, **options: Any) -> tuple[Session, dict[str, AttemptRef]]:
+        """Apply anew; the session, and what it launched by name."""
+        opened = self.open()
+        plan = opened.plan(PlanOptions(select=select, **options))
+        return opened, {ref.address.name: ref for ref in opened.apply(plan).launched}
+
+    def run(self, *select: str) -> tuple[Session, dict[str, AttemptRef], list[AttemptView]]:
+        """The same, to the end of all; how each ended."""
+        opened, refs = self.launch(*select)
+        return opened, refs, ended(opened, *refs.values())
+
+    def refuse_next(self) -> None:
+        self.bench.refuse("POST */runs/submit", 400, "INVALID_PARAMETER_VALUE", "No.")
+
+    def assert_no_op(self) -> None:
+        assert {change.action for change in self.open().plan().plan.changes} == {Action.NO_OP}
+
+    def killed(self, step: str, *words: str) -> None:
+        """An apply that dies at a step."""
+        died = subprocess.run(
+            dying(step, "apply", *words), cwd=self.bench.project, capture_output=True, check=False
+        )
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
 
 @pytest.fixture
-def runs(server: WorkspaceServer, token: str) -> Runs:
-    """The runs of the workspace."""
-    return lambda: RunRecords(server.tenants.of_token(token)).all()
-
-
-@pytest.fixture
-def refused(server: WorkspaceServer, token: str) -> None:
-    """The workspace refuses the next run that is submitted."""
-    fault = Fault(
-        pattern="POST */runs/submit",
-        effect=Effect.STATUS,
-        status_code=400,
-        body={"error_code": "INVALID_PARAMETER_VALUE", "message": "No."},
-    )
-    server.faults.add(fault, tenant=server.tenants.of_token(token).key)
-
-
-def named(refs: tuple[AttemptRef, ...]) -> dict[str, AttemptRef]:
-    return {ref.address.name: ref for ref in refs}
+def pipeline(bench: DatabricksBench, declare: Declare) -> Pipeline:
+    return Pipeline(bench)
 
 
 def ended(opened: Session, *refs: AttemptRef) -> list[AttemptView]:
@@ -141,41 +149,37 @@ def ended(opened: Session, *refs: AttemptRef) -> list[AttemptView]:
     return [opened.runs.status(ref) for ref in refs]
 
 
-def lines(opened: Session, ref: AttemptRef) -> list[str]:
-    read = opened.runs.logs(ref, ranks=(0,), follow=False)
-    return [line.text for line in read if line is not None]
+def states(views: list[AttemptView]) -> list[AttemptState]:
+    return [view.state for view in views]
+
+
+BOTH = [AttemptState.SUCCEEDED] * 2
 
 
 @pytest.mark.expensive
-def test_one_run_has_a_task_for_each_and_keeps_their_order(pipeline: Open, runs: Runs) -> None:
-    opened = pipeline()
-    refs = named(opened.apply(opened.plan()).launched)
+def test_one_run_has_a_task_for_each_and_keeps_their_order(pipeline: Pipeline) -> None:
+    opened, refs, (train, evaluate) = pipeline.run()
 
-    train, evaluate = ended(opened, refs["train"], refs["evaluate"])
-
-    assert [train.state, evaluate.state] == [AttemptState.SUCCEEDED] * 2
+    assert states([train, evaluate]) == BOTH
     assert train.ended_at is not None
     assert evaluate.started_at is not None
     assert train.ended_at <= evaluate.started_at
-    (run,) = runs()
+    (run,) = pipeline.bench.records.all()
     assert run.name == "train#1, evaluate#1"
     assert [task["task_key"] for task in run.tasks] == ["1-train", "2-evaluate"]
-    assert lines(opened, refs["train"]) == ["training"]
-    assert lines(opened, refs["evaluate"]) == ["evaluating"]
+    assert Launched(opened, refs["train"]).texts(0) == ["training"]
+    assert Launched(opened, refs["evaluate"]).texts(0) == ["evaluating"]
     assert [one["value"] for one in opened.runs.results(refs["evaluate"])] == ["good"]
-    again = pipeline().plan().plan
-    assert {change.action for change in again.changes} == {Action.NO_OP}
+    pipeline.assert_no_op()
 
 
 @pytest.mark.expensive
 def test_nothing_starts_after_a_failure_until_both_are_launched_again(
-    pipeline: Open, declare: Declare, runs: Runs
+    pipeline: Pipeline, declare: Declare
 ) -> None:
     declare({"args": {"fails": True}})
-    opened = pipeline()
-    refs = named(opened.apply(opened.plan()).launched)
 
-    train, evaluate = ended(opened, refs["train"], refs["evaluate"])
+    _, _, (train, evaluate) = pipeline.run()
 
     assert train.failure is FailureClass.EXCEPTION
     assert (evaluate.state, evaluate.failure) == (
@@ -185,66 +189,60 @@ def test_nothing_starts_after_a_failure_until_both_are_launched_again(
     assert evaluate.first_cause.summary == "train#1 failed, and this run comes after it"
 
     declare()
-    again = pipeline()
-    second = again.apply(again.plan()).launched
-    assert {str(ref) for ref in second} == {"train#2", "evaluate#2"}
-    assert [view.state for view in ended(again, *second)] == [AttemptState.SUCCEEDED] * 2
-    assert len(runs()) == 2
+    _, second, views = pipeline.run()
+    assert {str(ref) for ref in second.values()} == {"train#2", "evaluate#2"}
+    assert states(views) == BOTH
+    assert pipeline.bench.runs == 2
 
 
 @pytest.mark.expensive
 def test_a_waiting_run_says_so_is_cancelled_alone_and_holds_back_a_later_apply(
-    pipeline: Open, declare: Declare, tmp_path: Path
+    pipeline: Pipeline, declare: Declare, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     declare({"args": {"gate": str(gate)}})
-    opened = pipeline()
-    refs = named(opened.apply(opened.plan()).launched)
+    opened, refs = pipeline.launch()
     until(lambda: opened.runs.status(refs["train"]).state is AttemptState.RUNNING)
     waiting = opened.runs.status(refs["evaluate"])
     assert (waiting.state, waiting.waiting_for) == (AttemptState.QUEUED, "train#1")
 
     opened.runs.cancel(refs["evaluate"])
-    (evaluate,) = ended(opened, refs["evaluate"])
 
-    assert evaluate.state is AttemptState.CANCELLED
+    assert states(ended(opened, refs["evaluate"])) == [AttemptState.CANCELLED]
     assert opened.runs.status(refs["train"]).state is AttemptState.RUNNING
-    again = pipeline().plan(PlanOptions(rerun=("run.evaluate",)))
+    again = pipeline.open().plan(PlanOptions(rerun=("run.evaluate",)))
     assert "upstream_not_joined" in {one.code for one in again.plan.checks}
     gate.touch()
-    (train,) = ended(opened, refs["train"])
-    assert train.state is AttemptState.SUCCEEDED
+    assert states(ended(opened, refs["train"])) == [AttemptState.SUCCEEDED]
 
 
 @pytest.mark.expensive
 def test_what_the_workspace_refuses_is_not_there_and_can_be_applied_again(
-    pipeline: Open, runs: Runs, refused: None, tenant: Path
+    pipeline: Pipeline, tenant: Path
 ) -> None:
-    opened = pipeline()
+    pipeline.refuse_next()
+    opened = pipeline.open()
 
     applied = opened.apply(opened.plan())
 
     assert {address.name for address, _ in applied.failed} == {"train", "evaluate"}
     assert not list((tenant / "Workspace").rglob("submission.json"))
-    assert runs() == []
+    assert pipeline.bench.runs == 0
     refs = opened.apply(opened.plan()).launched
     assert {str(ref) for ref in refs} == {"train#1", "evaluate#1"}
-    assert [view.state for view in ended(opened, *refs)] == [AttemptState.SUCCEEDED] * 2
-    assert len(runs()) == 1
+    assert states(ended(opened, *refs)) == BOTH
+    assert pipeline.bench.runs == 1
 
 
 @pytest.mark.expensive
-def test_a_launch_alone_after_a_refusal_is_a_run_alone(
-    pipeline: Open, runs: Runs, refused: None
-) -> None:
-    opened = pipeline()
-    opened.apply(opened.plan())
+def test_a_launch_alone_after_a_refusal_is_a_run_alone(pipeline: Pipeline) -> None:
+    pipeline.refuse_next()
+    opened, _ = pipeline.launch()
 
     (ref,) = opened.apply(opened.plan(PlanOptions(select=("run.train",)))).launched
 
-    (train,) = ended(opened, ref)
-    assert train.state is AttemptState.SUCCEEDED
-    (run,) = runs()
+    assert states(ended(opened, ref)) == [AttemptState.SUCCEEDED]
+    (run,) = pipeline.bench.records.all()
     assert [task["task_key"] for task in run.tasks] == ["train"]
 
 
@@ -258,200 +256,150 @@ def folder_read(opened: Session, ref: AttemptRef) -> str:
 
 
 @pytest.mark.expensive
-def test_each_node_reads_the_output_of_the_run_before(
-    pipeline: Open, declare: Declare, runs: Runs
-) -> None:
+def test_each_node_reads_the_output_of_the_run_before(pipeline: Pipeline, declare: Declare) -> None:
     declare(MAKES, READS)
-    opened = pipeline()
-    refs = named(opened.apply(opened.plan()).launched)
 
-    views = ended(opened, refs["train"], refs["evaluate"])
+    opened, refs, views = pipeline.run()
 
-    assert [view.state for view in views] == [AttemptState.SUCCEEDED] * 2
+    assert states(views) == BOTH
     assert folder_read(opened, refs["evaluate"]).endswith("/train-1")
-    assert len(runs()) == 1
-    again = pipeline().plan().plan
-    assert {change.action for change in again.changes} == {Action.NO_OP}
+    assert pipeline.bench.runs == 1
+    pipeline.assert_no_op()
 
 
 @pytest.mark.expensive
 def test_a_later_apply_reads_an_output_until_gc_has_freed_it(
-    pipeline: Open, declare: Declare, runs: Runs
+    pipeline: Pipeline, declare: Declare
 ) -> None:
     declare(MAKES, READS)
-    opened = pipeline()
-    (train,) = opened.apply(opened.plan(PlanOptions(select=("run.train",)))).launched
-    ended(opened, train)
+    pipeline.run("run.train")
 
-    later = pipeline()
-    (evaluate,) = later.apply(later.plan()).launched
+    later, refs, views = pipeline.run()
 
-    (view,) = ended(later, evaluate)
-    assert view.state is AttemptState.SUCCEEDED
-    assert folder_read(later, evaluate).endswith("/train-1")
-    assert len(runs()) == 2
+    assert states(views) == [AttemptState.SUCCEEDED]
+    assert folder_read(later, refs["evaluate"]).endswith("/train-1")
+    assert pipeline.bench.runs == 2
 
-    pipeline().gc(keep_last=0, older_than=None, everything=True, dry_run=False)
-    last = pipeline()
+    pipeline.open().gc(keep_last=0, older_than=None, everything=True, dry_run=False)
     with pytest.raises(BackendError, match="`train#1`, which is gone") as raised:
-        last.apply(last.plan(PlanOptions(rerun=("run.evaluate",))))
+        pipeline.launch(rerun=("run.evaluate",))
     assert raised.value.code == "output_gone"
-    assert len(runs()) == 2
+    assert pipeline.bench.runs == 2
 
 
 @pytest.mark.expensive
 def test_nodes_that_come_after_a_lost_one_read_the_output_anew(
-    pipeline: Open, declare: Declare, server: WorkspaceServer, token: str
+    pipeline: Pipeline, declare: Declare
 ) -> None:
     pause = {**READS["args"], "pause": 2}
     declare(MAKES, {**READS, "args": pause, "retry": {"max": 1, "backoff": "0s"}})
-    opened = pipeline()
-    (train,) = opened.apply(opened.plan(PlanOptions(select=("run.train",)))).launched
-    ended(opened, train)
-    server.faults.add(
-        Fault(pattern="POST */runs/submit", effect=Effect.HOOK, hook="lose_node",
-              arguments={"node": 0, "after_lines": 1}),
-        tenant=server.tenants.of_token(token).key,
-    )  # fmt: skip
+    pipeline.run("run.train")
+    pipeline.bench.hook("lose_node", node=0, after_lines=1)
 
-    later = pipeline()
-    (evaluate,) = later.apply(later.plan()).launched
+    later, refs, (view,) = pipeline.run()
 
-    (view,) = ended(later, evaluate)
     assert (view.state, view.restart) == (AttemptState.SUCCEEDED, 1)
-    folder_read(later, evaluate)
+    folder_read(later, refs["evaluate"])
 
 
 @pytest.mark.expensive
-def test_an_output_is_read_that_is_staged_in_a_volume(
-    pipeline: Open, declare: Declare, server: WorkspaceServer, token: str
-) -> None:
-    volume = server.tenants.of_token(token).tree("Volumes") / "main" / "ml" / "sgpu"
-    volume.mkdir(parents=True)
+def test_an_output_is_read_that_is_staged_in_a_volume(pipeline: Pipeline, declare: Declare) -> None:
+    (pipeline.bench.tenant.tree("Volumes") / "main" / "ml" / "sgpu").mkdir(parents=True)
     block = {"backend": {"kind": "databricks", "staging": "/Volumes/main/ml/sgpu/here"}}
     declare({**MAKES, **block}, {**READS, **block})
-    opened = pipeline()
-    refs = named(opened.apply(opened.plan()).launched)
 
-    views = ended(opened, refs["train"], refs["evaluate"])
+    opened, refs, views = pipeline.run()
 
-    assert [view.state for view in views] == [AttemptState.SUCCEEDED] * 2
+    assert states(views) == BOTH
     folder_read(opened, refs["evaluate"])
 
 
 def test_runs_that_differ_in_what_belongs_to_both_are_refused_at_their_place(
-    pipeline: Open, declare: Declare
+    pipeline: Pipeline, declare: Declare
 ) -> None:
     declare({"budget": POLICY})
-    (found,) = [one for one in pipeline().plan().plan.checks if one.code == "cannot_join"]
+    (found,) = [one for one in pipeline.open().plan().plan.checks if one.code == "cannot_join"]
     assert found.summary.startswith("`train` and `evaluate` differ in `budget`")
     assert found.place is not None
 
 
 def test_what_cannot_be_staged_leaves_nothing_of_the_others(
-    pipeline: Open, runs: Runs, refused: None, server: WorkspaceServer, token: str, tenant: Path
+    pipeline: Pipeline, tenant: Path
 ) -> None:
-    key = server.tenants.of_token(token).key
-    pipeline().apply(pipeline().plan())  # shared objects are there now
-    sent = [path for path in uploads(server, key) if "/objects/" not in path]
+    bench = pipeline.bench
+    pipeline.refuse_next()
+    pipeline.launch()  # shared objects are there now
+    sent = [path for path in bench.uploads() if "/objects/" not in path]
     first, second, *_ = [at for at, path in enumerate(sent) if path.endswith(MARKER)]
     assert "/train/" in sent[first]
     assert "/evaluate/" in sent[second]
-    server.faults.add(
-        Fault(pattern="POST */workspace/import", effect=Effect.STATUS, after=second,
-              status_code=403, body={"error_code": "PERMISSION_DENIED", "message": "not yours"}),
-        tenant=key,
-    )  # fmt: skip
-    server.recording.clear(key)
-    opened = pipeline()
+    bench.refuse("POST */workspace/import", 403, "PERMISSION_DENIED", "not yours", after=second)
+    bench.forget_requests()
+    opened = pipeline.open()
 
     applied = opened.apply(opened.plan())
 
-    assert uploads(server, key)[-1] == sent[second]
-    assert len(uploads(server, key)) == second + 1
+    assert bench.uploads()[-1] == sent[second]
+    assert len(bench.uploads()) == second + 1
     assert {(address.name, error.code) for address, error in applied.failed} == {
         ("train", "permission_denied"),
         ("evaluate", "permission_denied"),
     }
-    assert runs() == []
+    assert bench.runs == 0
     assert not list((tenant / "Workspace").rglob(MARKER))
     refs = opened.apply(opened.plan()).launched
     assert {str(ref) for ref in refs} == {"train#1", "evaluate#1"}
-    assert len(runs()) == 1
-    opened.runs.cancel(named(refs)["train"])
+    assert bench.runs == 1
+    opened.runs.cancel(next(ref for ref in refs if ref.address.name == "train"))
 
 
 @pytest.mark.expensive
-def test_a_lost_answer_is_one_run(
-    pipeline: Open, runs: Runs, server: WorkspaceServer, token: str
-) -> None:
-    fault = Fault(pattern="POST */runs/submit", effect=Effect.LOSE_ANSWER)
-    server.faults.add(fault, tenant=server.tenants.of_token(token).key)
-    opened = pipeline()
-    opened.apply(opened.plan())
+def test_a_lost_answer_is_one_run(pipeline: Pipeline) -> None:
+    pipeline.bench.fault("POST */runs/submit", Effect.LOSE_ANSWER)
+    pipeline.launch()
 
-    again = pipeline()
-    again.apply(again.plan())
+    again, _ = pipeline.launch()
 
-    refs = again.runs.find("train#1", "evaluate#1")
-    assert [view.state for view in ended(again, *refs)] == [AttemptState.SUCCEEDED] * 2
-    assert len(runs()) == 1
+    assert states(ended(again, *again.runs.find("train#1", "evaluate#1"))) == BOTH
+    assert pipeline.bench.runs == 1
 
 
 @pytest.mark.expensive
 @pytest.mark.parametrize("step", strided(STEPS, 3))
-def test_killed_at_a_step_and_applied_again_there_is_one_run(
-    pipeline: Open, project: Path, runs: Runs, step: str
-) -> None:
-    died = subprocess.run(
-        dying(step, "apply", "-y", "--detach", "sgpu.yml"),
-        cwd=project,
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+def test_killed_at_a_step_and_applied_again_there_is_one_run(pipeline: Pipeline, step: str) -> None:
+    pipeline.killed(step, "-y", "--detach", "sgpu.yml")
 
-    opened = pipeline()
+    opened = pipeline.open()
     applied = opened.apply(opened.plan())
 
     found = (*opened.runs.find("train"), *opened.runs.find("evaluate"))
     refs = tuple(dict.fromkeys((*applied.launched, *applied.adopted, *found)))
-    states = {str(ref): view.state for ref, view in zip(refs, ended(opened, *refs), strict=True)}
-    assert states == dict.fromkeys(("train#1", "evaluate#1"), AttemptState.SUCCEEDED)
-    assert len(runs()) == 1
-    again = pipeline().plan().plan
-    assert {change.action for change in again.changes} == {Action.NO_OP}
+    ends = {str(ref): view.state for ref, view in zip(refs, ended(opened, *refs), strict=True)}
+    assert ends == dict.fromkeys(("train#1", "evaluate#1"), AttemptState.SUCCEEDED)
+    assert pipeline.bench.runs == 1
+    pipeline.assert_no_op()
 
 
 @pytest.mark.expensive
 def test_a_pipeline_whose_apply_was_killed_while_it_was_replaced_is_one_run_of_the_next(
-    pipeline: Open, declare: Declare, project: Path, runs: Runs, tmp_path: Path
+    pipeline: Pipeline, declare: Declare, tmp_path: Path
 ) -> None:
     declare({"args": {"gate": str(tmp_path / "gate")}})
-    opened = pipeline()
-    first = named(opened.apply(opened.plan()).launched)
-    log = opened.runs.logs(first["train"], ranks=(0,), follow=True)
-    next(item for item in log if item is not None)
+    opened, first = pipeline.launch()
+    Launched(opened, first["train"]).up()
     declare()
-    planned = pipeline()
+    planned = pipeline.open()
     both = PlanOptions(rerun=("evaluate",), on_active="replace")
-    planned.save(planned.plan(both), project / "saved.plan")
-    step = "sgpu_decl.runs.project_runs,ProjectRuns,wait,before,1"
-    died = subprocess.run(
-        dying(step, "apply", "--detach", "saved.plan"),
-        cwd=project,
-        capture_output=True,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    planned.save(planned.plan(both), pipeline.bench.project / "saved.plan")
+    wait = "sgpu_decl.runs.project_runs,ProjectRuns,wait,before,1"
+    pipeline.killed(wait, "--detach", "saved.plan")
 
-    again = pipeline()
-    again.apply(again.plan())
+    again, _ = pipeline.launch()
 
     old, train, evaluate = ended(again, first["train"], *again.runs.find("train#2", "evaluate#2"))
     assert old.state is AttemptState.CANCELLED
-    assert [train.state, evaluate.state] == [AttemptState.SUCCEEDED] * 2
+    assert states([train, evaluate]) == BOTH
     assert old.ended_at is not None
     assert train.started_at is not None
     assert old.ended_at <= train.started_at
-    assert len(runs()) == 2
+    assert pipeline.bench.runs == 2

@@ -3,19 +3,16 @@
 import hashlib
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sgpu_decl.agent.node.node_report import REPORT, read_report, seal
-from sgpu_decl.api import Session
 from sgpu_decl.errors import BackendError, NotFound
-from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
-from tests.support import PATIENCE
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.rank_output import Output
+from tests.backends.databricks.bench import DatabricksBench, Launched
 
 CODE = """\
 import os, pathlib
@@ -30,33 +27,6 @@ def main(n):
 LARGE = bytes(range(250)) * 70_000  # three parts
 
 
-@pytest.fixture
-def ended(session: Callable[[], Session], project: Path) -> Session:
-    (project / "train.py").write_text(CODE)
-    opened = session()
-    (ref,) = opened.apply(opened.plan()).launched
-    with pytest.raises(BackendError) as early:
-        opened.runs.output(ref)
-    assert early.value.code == "nothing_yet"
-    opened.runs.wait([ref], timeout=PATIENCE)
-    return opened
-
-
-@pytest.fixture
-def ended_with(session: Callable[[], Session], project: Path) -> Callable[[str], AttemptRef]:
-    """Run a `train.py` to its end."""
-
-    def run(code: str) -> AttemptRef:
-        (project / "train.py").write_text(code)
-        opened = session()
-        (ref,) = opened.apply(opened.plan()).launched
-        opened.runs.wait([ref], timeout=PATIENCE)
-        assert opened.runs.status(ref).state is AttemptState.SUCCEEDED
-        return ref
-
-    return run
-
-
 class Told:
     def __init__(self) -> None:
         self.steps: list[tuple[str, int, int]] = []
@@ -65,30 +35,55 @@ class Told:
         self.steps.append((phase, done, total))
 
 
+@pytest.fixture
+def run(bench: DatabricksBench) -> Launched:
+    """One that has ended, with files of both nodes."""
+    bench.code(CODE)
+    run = bench.launch()
+    with pytest.raises(BackendError) as early:
+        run.session.runs.output(run.ref)
+    assert early.value.code == "nothing_yet"
+    return run.ended()
+
+
+def ran(bench: DatabricksBench, code: str) -> Launched:
+    bench.code(code)
+    run = bench.run()
+    assert run.status.state is AttemptState.SUCCEEDED
+    return run
+
+
+def output(run: Launched, *told: Told) -> Output:
+    return run.session.runs.output(run.ref, *told)
+
+
+def names(kept: Output) -> set[str]:
+    """The files that were brought here."""
+    files = (path for path in kept.folder.rglob("*") if path.is_file())
+    return {path.relative_to(kept.folder).as_posix() for path in files}
+
+
+def exports(bench: DatabricksBench) -> list[str]:
+    """The paths of files that were read."""
+    return [one.query["path"] for one in bench.requests("/workspace/export")]
+
+
+def parts(bench: DatabricksBench) -> list[str]:
+    """Parts that were read."""
+    return sorted(path.rpartition("/parts/")[2] for path in exports(bench) if "/parts/" in path)
+
+
 def test_files_of_all_nodes_come_into_one_folder_once(
-    ended: Session, server: WorkspaceServer, token: str
+    run: Launched, bench: DatabricksBench
 ) -> None:
-    (ref,) = ended.runs.find("hello")
     told = Told()
 
-    kept = ended.runs.output(ref, told)
+    kept = output(run, told)
 
-    names = {
-        path.relative_to(kept.folder).as_posix()
-        for path in kept.folder.rglob("*")
-        if path.is_file()
-    }
-    assert names == {
-        "shards/0.bin",
-        "shards/1.bin",
-        "shards/large.bin",
-        "log.txt",
-        "node_1/log.txt",
-    }
-    assert [(kept.folder / item).read_text() for item in ("log.txt", "node_1/log.txt")] == [
-        "0",
-        "1",
-    ]
+    shards = {f"shards/{name}.bin" for name in ("0", "1", "large")}
+    assert names(kept) == {*shards, "log.txt", "node_1/log.txt"}
+    texts = [(kept.folder / item).read_text() for item in ("log.txt", "node_1/log.txt")]
+    assert texts == ["0", "1"]
     assert (kept.folder / "shards/1.bin").read_bytes() == b"x" * 100_000
     assert (kept.folder / "shards/large.bin").read_bytes() == LARGE
     assert (kept.files, kept.bytes, kept.lacking) == (5, 17_700_002, ())
@@ -96,61 +91,44 @@ def test_files_of_all_nodes_come_into_one_folder_once(
     assert done == sorted(done)
     assert 0 < done[len(done) // 2] < 17_700_002
     assert told.steps[-1] == ("fetching", 17_700_002, 17_700_002)
-    assert kept.folder.parent == ended.runs.output(ref).folder.parent
-    key = server.tenants.of_token(token).key
-    asked = [item for item in server.recording.all(key) if item.path.endswith("/workspace/export")]
-    read = [item.query["path"] for item in asked if item.query["path"].partition("/back/")[2]]
+    assert kept.folder.parent == output(run).folder.parent
+    read = [path for path in exports(bench) if path.partition("/back/")[2]]
     assert len(read) == len(set(read)), "each file and each part once"
     assert not list((kept.folder.parent / ".fetching").iterdir())
 
 
 def test_of_a_launch_folder_that_was_deleted_what_is_here_is_shown_or_the_rest_reported_gone(
-    ended: Session, tenant: Path
+    run: Launched, bench: DatabricksBench
 ) -> None:
-    (ref,) = ended.runs.find("hello")
-    kept = ended.runs.output(ref)
-    for launch in tenant.glob("Workspace/Users/*/.sgpu/runs/*/hello/*"):
+    kept = output(run)
+    for launch in bench.staging.glob("runs/*/hello/*"):
         shutil.rmtree(launch)
 
-    assert ended.runs.output(ref) == kept
+    assert output(run) == kept
 
     next(path for path in kept.folder.rglob("*") if path.is_file()).unlink()
     with pytest.raises(NotFound) as gone:
-        ended.runs.output(ref)
+        output(run)
 
     assert gone.value.code == "attempt_freed"
     assert f"Files that were fetched before are in `{kept.folder}`." in (gone.value.hint or "")
 
 
-def exports(server: WorkspaceServer, key: str) -> list[str]:
-    """Parts that were read."""
-    found = [item for item in server.recording.all(key) if item.path.endswith("/workspace/export")]
-    return sorted(
-        item.query["path"].rpartition("/parts/")[2] for item in found if "/parts/" in str(item)
-    )
-
-
 def test_a_fetch_that_broke_off_goes_on_with_the_part_that_is_missing(
-    ended: Session, server: WorkspaceServer, token: str
+    run: Launched, bench: DatabricksBench
 ) -> None:
-    (ref,) = ended.runs.find("hello")
-    key = server.tenants.of_token(token).key
-    gone: dict[str, Json] = {"error_code": "PERMISSION_DENIED", "message": "not now"}
-    server.faults.add(
-        Fault(pattern="GET */workspace/export?*parts%2F0%2F1*", effect=Effect.STATUS,
-              status_code=403, body=gone),
-        tenant=key,
-    )  # fmt: skip
+    part = "GET */workspace/export?*parts%2F0%2F1*"
+    bench.refuse(part, 403, "PERMISSION_DENIED", "not now")
 
-    first = ended.runs.output(ref)
-    read = exports(server, key)
-    server.recording.clear(key)
-    second, told = ended.runs.output(ref, (watching := Told())), watching.steps
+    first = output(run)
+    read = parts(bench)
+    bench.forget_requests()
+    second, told = output(run, (watching := Told())), watching.steps
 
     assert (first.files, first.lacking) == (4, ("shards/large.bin",))
     assert "not now" in first.why
     assert read == ["0/0", "0/1", "0/2"]
-    assert exports(server, key) == ["0/1"]
+    assert parts(bench) == ["0/1"]
     assert (second.folder / "shards/large.bin").read_bytes() == LARGE
     assert (second.files, second.lacking) == (5, ())
     assert told[0][1] > 9_000_000, "what was fetched before counts"
@@ -158,14 +136,11 @@ def test_a_fetch_that_broke_off_goes_on_with_the_part_that_is_missing(
 
 
 @pytest.mark.expensive
-def test_a_part_that_somebody_changed_is_told(
-    ended: Session, server: WorkspaceServer, token: str
-) -> None:
-    (ref,) = ended.runs.find("hello")
-    (part,) = server.tenants.of_token(token).folder.glob("**/parts/0/2")
+def test_a_part_that_somebody_changed_is_told(run: Launched, tenant: Path) -> None:
+    (part,) = tenant.glob("**/parts/0/2")
     part.write_bytes(bytes(part.stat().st_size))
 
-    kept = ended.runs.output(ref)
+    kept = output(run)
 
     assert kept.lacking == ("shards/large.bin",)
     assert "not what the node wrote" in kept.why
@@ -173,11 +148,10 @@ def test_a_part_that_somebody_changed_is_told(
 
 @pytest.mark.expensive
 def test_a_file_that_is_there_whole_and_too_large_is_told(
-    ended: Session, project: Path, server: WorkspaceServer, token: str
+    run: Launched, project: Path, tenant: Path
 ) -> None:
     """As a mount that takes larger files than it gives would have it."""
-    (ref,) = ended.runs.find("hello")
-    (folder,) = server.tenants.of_token(token).folder.glob("**/back/0/node_0/output")
+    (folder,) = tenant.glob("**/back/0/node_0/output")
     (folder / "whole.bin").write_bytes(bytes(11_000_000))
     report: dict[str, Any] = read_report(str(folder.parent)) or {}
     file = {"bytes": 11_000_000, "sha256": hashlib.sha256(bytes(11_000_000)).hexdigest()}
@@ -186,7 +160,7 @@ def test_a_file_that_is_there_whole_and_too_large_is_told(
     for kept_here in project.glob(f".sgpu/**/{REPORT}"):
         kept_here.unlink()
 
-    kept = ended.runs.output(ref)
+    kept = output(run)
 
     assert kept.lacking == ("whole.bin",)
     assert "10 MiB" in kept.why
@@ -194,35 +168,27 @@ def test_a_file_that_is_there_whole_and_too_large_is_told(
 
 
 @pytest.mark.expensive
-def test_a_large_value_comes_back_in_parts(
-    session: Callable[[], Session],
-    ended_with: Callable[[str], AttemptRef],
-    server: WorkspaceServer,
-    token: str,
-) -> None:
-    ref = ended_with("def main(n):\n    return 'x' * 11_000_000\n")
-    opened = session()
+def test_a_large_value_comes_back_in_parts(bench: DatabricksBench) -> None:
+    run = ran(bench, "def main(n):\n    return 'x' * 11_000_000\n")
+    again = Launched(bench.open(), run.ref)
 
-    for _ in range(2):  # fetched, and from here
-        values = opened.runs.results(ref)
-        assert [str(value["value"]) == "x" * 11_000_000 for value in values] == [True, True]
-    read = exports(server, server.tenants.of_token(token).key)
-    assert read == ["0/0", "0/0", "0/1", "0/1"], "of two nodes"
+    for _ in ("fetched", "from here"):
+        assert [str(one["value"]) == "x" * 11_000_000 for one in again.results] == [True, True]
+    assert parts(bench) == ["0/0", "0/0", "0/1", "0/1"], "of two nodes"
 
 
 @pytest.mark.expensive
-def test_a_checkpoint_of_200_mb_is_fetched(
-    session: Callable[[], Session], ended_with: Callable[[str], AttemptRef]
-) -> None:
-    ref = ended_with(
+def test_a_checkpoint_of_200_mb_is_fetched(bench: DatabricksBench) -> None:
+    run = ran(
+        bench,
         "import os, pathlib, random\n"
         "def main(n):\n"
         "    if os.environ['RANK'] == '0':\n"
         "        folder = pathlib.Path(os.environ['SGPU_OUTPUT_DIR'])\n"
-        "        (folder / 'model.pt').write_bytes(random.Random(0).randbytes(200_000_000))\n"
+        "        (folder / 'model.pt').write_bytes(random.Random(0).randbytes(200_000_000))\n",
     )
 
-    kept = session().runs.output(ref)
+    kept = output(Launched(bench.open(), run.ref))
 
     assert (kept.folder / "model.pt").read_bytes() == random.Random(0).randbytes(200_000_000)
     assert (kept.files, kept.bytes, kept.lacking) == (1, 200_000_000, ())
@@ -242,22 +208,12 @@ def main(n):
 
 
 @pytest.mark.expensive
-def test_names_that_clash_or_are_long_are_all_brought(
-    session: Callable[[], Session], project: Path
-) -> None:
-    (project / "train.py").write_text(CLASHING)
-    opened = session()
-    (ref,) = opened.apply(opened.plan()).launched
-    opened.runs.wait([ref], timeout=PATIENCE)
+def test_names_that_clash_or_are_long_are_all_brought(bench: DatabricksBench) -> None:
+    run = ran(bench, CLASHING)
 
-    kept = opened.runs.output(ref)
+    kept = output(run)
 
-    found = {
-        path.relative_to(kept.folder).as_posix()
-        for path in kept.folder.rglob("*")
-        if path.is_file()
-    }
-    assert found == {"best", "x" * 250, "node_1/best/model"}
+    assert names(kept) == {"best", "x" * 250, "node_1/best/model"}
     assert (kept.folder / "best").read_text() == "a file"
     assert (kept.files, kept.lacking) == (3, ())
-    assert opened.runs.output(ref) == kept
+    assert output(run) == kept

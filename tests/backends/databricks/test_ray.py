@@ -1,14 +1,12 @@
 """Runs with a Ray cluster of their own on a workspace: launched by a job, and started again."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.api import Session
 from sgpu_decl.model.attempt import AttemptState
+from tests.backends.databricks.bench import DatabricksBench
 from tests.backends.databricks.test_job_runs import Shop, shop
-from tests.backends.databricks.test_runs import ended
 
 __all__ = ["shop"]
 
@@ -73,49 +71,34 @@ def with_ray(folder: Path, file: str, mark: Path, nodes: int = 1) -> None:
     (folder / "train.py").write_text(CODE)
 
 
-def test_a_lost_raylet_is_followed_by_a_new_cluster(
-    session: Callable[[], Session], project: Path, tmp_path: Path
-) -> None:
-    (project / "run.yaml").write_text((project / "run.yaml").read_text() + "retry: {max: 1}\n")
-    with_ray(project, "run.yaml", tmp_path / "mark")
-    opened = session()
-    ref = ended(opened)
-    status = opened.runs.status(ref)
-    assert (status.state, status.restart) == (AttemptState.SUCCEEDED, 1)
-    assert [result["value"] for result in opened.runs.results(ref)] == [[3, 2.0]]
+def test_a_lost_raylet_is_followed_by_a_new_cluster(bench: DatabricksBench, tmp_path: Path) -> None:
+    bench.declare(more="retry: {max: 1}\n")
+    with_ray(bench.project, "run.yaml", tmp_path / "mark")
+    run = bench.run()
+    assert (run.status.state, run.status.restart) == (AttemptState.SUCCEEDED, 1)
+    assert [result["value"] for result in run.results] == [[3, 2.0]]
 
 
-def test_a_command_may_be_the_driver(
-    session: Callable[[], Session], project: Path, tmp_path: Path
-) -> None:
-    with_ray(project, "run.yaml", tmp_path / "mark")
-    file = project / "run.yaml"
-    text = file.read_text().replace("args: {n: 3}\n", "")
-    file.write_text(text.replace("entrypoint: train.py:main", "command: [python, train.py]"))
-    (project / "train.py").write_text(
-        "import ray\nray.init()\nprint('CPUs:', ray.cluster_resources()['CPU'])\n"
-    )
-    opened = session()
-    ref = ended(opened)
-    assert opened.runs.status(ref).state is AttemptState.SUCCEEDED
-    lines = [log.text for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
-    assert "CPUs: 2.0" in lines
+def test_a_command_may_be_the_driver(bench: DatabricksBench, tmp_path: Path) -> None:
+    with_ray(bench.project, "run.yaml", tmp_path / "mark")
+    bench.declare("args: {n: 3}\n", "")
+    bench.declare("entrypoint: train.py:main", "command: [python, train.py]")
+    bench.code("import ray\nray.init()\nprint('CPUs:', ray.cluster_resources()['CPU'])\n")
+    run = bench.run()
+    assert run.status.state is AttemptState.SUCCEEDED
+    assert "CPUs: 2.0" in run.texts()
 
 
-def test_the_nodes_of_a_task_make_one_cluster(
-    session: Callable[[], Session], project: Path, tmp_path: Path
-) -> None:
-    with_ray(project, "run.yaml", tmp_path / "mark", nodes=2)
-    (project / "train.py").write_text(ON_EACH_NODE)
-    (project / "place.py").write_text(PLACE)
-    opened = session()
+def test_the_nodes_of_a_task_make_one_cluster(bench: DatabricksBench, tmp_path: Path) -> None:
+    with_ray(bench.project, "run.yaml", tmp_path / "mark", nodes=2)
+    bench.code(ON_EACH_NODE)
+    (bench.project / "place.py").write_text(PLACE)
 
-    ref = ended(opened)
+    run = bench.run()
 
-    status = opened.runs.status(ref)
-    assert (status.state, len(status.ranks)) == (AttemptState.SUCCEEDED, 1)
+    assert (run.status.state, len(run.status.ranks)) == (AttemptState.SUCCEEDED, 1)
     no_rank = [3, [None, None]]
-    assert [one["value"] for one in opened.runs.results(ref)] == [[4.0, [no_rank] * 2, no_rank]]
+    assert [one["value"] for one in run.results] == [[4.0, [no_rank] * 2, no_rank]]
 
 
 def test_a_job_launches_its_driver_with_a_cluster(shop: Shop, tmp_path: Path) -> None:

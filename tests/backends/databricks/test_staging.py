@@ -1,7 +1,6 @@
 """What is brought to a workspace: to a volume, with an environment, after broken uploads."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from venv import create
 
@@ -10,8 +9,8 @@ import pytest
 from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
-from tests.support import PATIENCE
+from sgpu_decl.testing.workspace import Effect
+from tests.backends.databricks.bench import DatabricksBench, Launched
 
 
 class Told:
@@ -24,41 +23,24 @@ class Told:
         self.phases.setdefault(phase, []).append((done, total))
 
 
-def uploads(server: WorkspaceServer, key: str, api: str = "/workspace/import") -> list[str]:
-    """The paths of files that were sent."""
-    asked = [item for item in server.recording.all(key) if item.path.endswith(api)]
-    return [str(item.json["path"]) for item in asked if isinstance(item.json, dict)]
-
-
-def succeeded(opened: Session) -> bool:
-    plan = opened.plan(for_apply=True)
-    (ref,) = opened.apply(plan).launched
-    opened.runs.wait([ref], timeout=PATIENCE)
-    opened.record_ended()
-    assert opened.runs.status(ref).state is AttemptState.SUCCEEDED, [
-        log.text for log in opened.runs.logs(ref, ranks=None, follow=False) if log
-    ]
-    return len(opened.runs.results(ref)) == 2
-
-
-def stage_in_a_volume(server: WorkspaceServer, project: Path, token: str) -> Path:
-    tenant = server.tenants.of_token(token)
-    volume = tenant.tree("Volumes") / "main" / "ml" / "sgpu"
-    volume.mkdir(parents=True)
-    run = (project / "run.yaml").read_text()
-    staged = "backend: {kind: databricks, staging: /Volumes/main/ml/sgpu/here}"
-    (project / "run.yaml").write_text(run.replace("backend: databricks", staged))
-    return volume
+def succeeded(bench: DatabricksBench, session: Session | None = None) -> Launched:
+    """A run to its end, of both of whose ranks there is a result."""
+    opened = session or bench.open()
+    (ref,) = opened.apply(opened.plan(for_apply=True)).launched
+    run = Launched(opened, ref).ended()
+    assert run.status.state is AttemptState.SUCCEEDED, run.texts()
+    assert len(run.results) == 2
+    return run
 
 
 @pytest.mark.parametrize("volume", [False, True])
 def test_how_far_the_upload_of_code_has_come_is_told_meanwhile(
-    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str, volume: bool
+    bench: DatabricksBench, volume: bool
 ) -> None:
     if volume:
-        stage_in_a_volume(server, project, token)
-    (project / "data.bin").write_bytes(os.urandom(1_000_000))
-    opened, told = session(), Told()
+        bench.stage_in_a_volume()
+    (bench.project / "data.bin").write_bytes(os.urandom(1_000_000))
+    opened, told = bench.open(), Told()
 
     opened.stage(opened.plan(for_apply=True), progress=told)
 
@@ -80,107 +62,80 @@ def main(n):
 
 @pytest.mark.expensive
 def test_on_a_volume_lie_objects_and_what_comes_back_and_no_command(
-    session: Callable[[], Session],
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    tenant: Path,
+    bench: DatabricksBench, tenant: Path
 ) -> None:
-    volume = stage_in_a_volume(server, project, token)
-    (project / "train.py").write_text(LEAVES_MUCH)
-    opened = session()
+    volume = bench.stage_in_a_volume()
+    bench.code(LEAVES_MUCH)
 
-    assert succeeded(opened)
+    run = succeeded(bench)
 
     assert len(list(volume.glob("here/objects/code/*.tar.gz"))) == 1
     (marker,) = volume.glob("here/runs/*/hello/1-*/submitted.json")
     (command,) = tenant.glob("Workspace/Users/*/.sgpu/commands/*/hello/1-*/command.sh")
     assert not (marker.parent / "command.sh").exists()
     assert (marker.parent / "back/0/node_0/output/large").stat().st_size == 11_000_000, "whole"
-    (ref,) = opened.runs.find("hello")
-    assert (opened.runs.output(ref).folder / "large").stat().st_size == 11_000_000
-    opened.apply(opened.plan(PlanOptions(destroy=True)))
+    kept = run.session.runs.output(run.ref)
+    assert (kept.folder / "large").stat().st_size == 11_000_000
+    run.session.apply(run.session.plan(PlanOptions(destroy=True)))
     assert not command.parent.exists()
     assert (marker.parent / "back").exists()
 
 
 @pytest.mark.expensive
-def test_a_captured_environment_goes_along_and_once(
-    session: Callable[[], Session], project: Path, tmp_path: Path, tenant: Path
-) -> None:
+def test_a_captured_environment_goes_along_and_once(bench: DatabricksBench, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     create(venv, symlinks=True)
     (package,) = venv.glob("lib/python*/site-packages")
     (package / "carried.py").write_text("WORD = 'carried along'\n")
     (package / "data.bin").write_bytes(os.urandom(1_000_000))
-    run = (project / "run.yaml").read_text()
-    declared = f"env: {{base: gpu-6, snapshot: true, python: {venv}/bin/python}}"
-    (project / "run.yaml").write_text(run.replace("env: {base: gpu-6}", declared))
-    (project / "train.py").write_text("import carried\ndef main(n):\n    return carried.WORD\n")
-    opened, told = session(), Told()
+    bench.declare("{base: gpu-6}", f"{{base: gpu-6, snapshot: true, python: {venv}/bin/python}}")
+    bench.code("import carried\ndef main(n):\n    return carried.WORD\n")
+    opened, told = bench.open(), Told()
     opened.stage(opened.plan(for_apply=True), progress=told)
     sent = [done for done, _ in told.phases["sending"]]
     (total,) = {phase for _, phase in told.phases["sending"]}
     assert sent == sorted(sent)
     assert sent[0] < total // 2 < sent[-1] == total, "in one pack"
 
-    assert succeeded(opened)
+    run = succeeded(bench, opened)
 
-    packs = list(tenant.glob("Workspace/Users/*/.sgpu/objects/packs/*"))
-    kinds = {pack.suffix for pack in packs}
-    assert kinds == {".pack", ".packs", ".manifest"}
-    assert opened.runs.results(opened.runs.find("hello")[0])[0]["value"] == "carried along"
+    packs = list(bench.staging.glob("objects/packs/*"))
+    assert {pack.suffix for pack in packs} == {".pack", ".packs", ".manifest"}
+    assert run.results[0]["value"] == "carried along"
 
 
 @pytest.mark.expensive
 @pytest.mark.parametrize("effect", [Effect.CUT, Effect.LOSE_ANSWER])
-def test_an_upload_that_breaks_off_is_tried_again(
-    session: Callable[[], Session],
-    project: Path,
-    server: WorkspaceServer,
-    token: str,
-    effect: Effect,
-) -> None:
-    server.faults.add(
-        Fault(pattern="POST */workspace/import", effect=effect, after=2),
-        tenant=server.tenants.of_token(token).key,
-    )
+def test_an_upload_that_breaks_off_is_tried_again(bench: DatabricksBench, effect: Effect) -> None:
+    bench.fault("POST */workspace/import", effect, after=2)
 
-    assert succeeded(session())
+    succeeded(bench)
 
 
 @pytest.mark.expensive
 def test_a_refused_upload_leaves_no_run_and_goes_on_where_it_stopped(
-    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
+    bench: DatabricksBench,
 ) -> None:
-    key = server.tenants.of_token(token).key
-    server.faults.add(
-        Fault(pattern="POST */workspace/import", effect=Effect.STATUS, after=3, status_code=403,
-              body={"error_code": "PERMISSION_DENIED", "message": "not yours"}),
-        tenant=key,
-    )  # fmt: skip
-    opened = session()
+    bench.refuse("POST */workspace/import", 403, "PERMISSION_DENIED", "not yours", after=3)
+    opened = bench.open()
 
     ((_, error),) = opened.apply(opened.plan()).failed
 
     assert error.code == "permission_denied"
     assert "/runs/" in error.message, "after what is shared"
-    server.recording.clear(key)
-    assert succeeded(session())
-    again = uploads(server, key)
+    bench.forget_requests()
+    succeeded(bench)
+    again = bench.uploads()
     assert again
     assert not [path for path in again if "/objects/" in path]
 
 
-def test_a_folder_where_an_object_should_be_is_said(
-    session: Callable[[], Session], server: WorkspaceServer, token: str
-) -> None:
-    opened = session()
+def test_a_folder_where_an_object_should_be_is_said(bench: DatabricksBench) -> None:
+    opened = bench.open()
     plan = opened.plan()
     (digest,) = {change.code.digest for change in plan.plan.changes if change.code}
     name = digest.removeprefix("sha256:") + ".tar.gz"
-    tenant = server.tenants.of_token(token)
-    home = tenant.tree("Workspace") / tenant.home[1:]
+    home = bench.tenant.tree("Workspace") / bench.tenant.home[1:]
     (home / ".sgpu/objects/code" / name).mkdir(parents=True)
 
     with pytest.raises(SgpuError) as caught:
@@ -198,67 +153,45 @@ TOO_LARGE = {
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize("answer", [(404, NOT_THERE), (400, TOO_LARGE)])
+@pytest.mark.parametrize(("status", "body"), [(404, NOT_THERE), (400, TOO_LARGE)])
 def test_a_workspace_whose_import_takes_no_files_is_sent_them_by_the_older_api(
-    session: Callable[[], Session],
-    server: WorkspaceServer,
-    token: str,
-    answer: tuple[int, dict[str, str]],
+    bench: DatabricksBench, status: int, body: dict[str, str]
 ) -> None:
-    key = server.tenants.of_token(token).key
-    status, body = answer
-    server.faults.add(
-        Fault(pattern="POST */workspace/import", effect=Effect.STATUS, times=0, status_code=status,
-              body=dict(body)),
-        tenant=key,
-    )  # fmt: skip
+    bench.fault("POST */workspace/import", times=0, status_code=status, body=dict(body))
 
-    assert succeeded(session())
+    succeeded(bench)
 
-    older = [item for item in server.recording.all(key) if "/import-file/" in item.path]
+    older = bench.requests("/import-file/")
     assert {item.status for item in older} == {200}
     assert any("objects%2Fcode" in item.path for item in older)
 
 
 @pytest.mark.expensive
-def test_files_are_sent_as_the_clients_of_the_platform_send_them(
-    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
-) -> None:
+def test_files_are_sent_as_the_clients_of_the_platform_send_them(bench: DatabricksBench) -> None:
     """In one form each, read as it is sent, with code of more than the 10 MiB of a JSON body."""
-    (project / "data.bin").write_bytes(os.urandom(11_000_000))
-    key = server.tenants.of_token(token).key
+    (bench.project / "data.bin").write_bytes(os.urandom(11_000_000))
 
-    assert succeeded(session())
+    succeeded(bench)
 
-    sent = uploads(server, key)
-    assert [item for item in sent if "/objects/code/" in item]
-    assert not [item for item in server.recording.all(key) if "/import-file/" in item.path]
+    assert [item for item in bench.uploads() if "/objects/code/" in item]
+    assert bench.requests("/import-file/") == []
 
 
 @pytest.mark.expensive
-def test_parameters_lie_beside_the_code_on_nodes(
-    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
-) -> None:
-    run = (project / "run.yaml").read_text()
-    (project / "run.yaml").write_text(f"{run}parameters: {{lr: 1e-5, layers: [1, 2]}}\n")
-    (project / "train.py").write_text(
+def test_parameters_lie_beside_the_code_on_nodes(bench: DatabricksBench) -> None:
+    bench.declare(more="parameters: {lr: 1e-5, layers: [1, 2]}\n")
+    bench.code(
         "import os\ndef main(n):\n    return open(os.environ['HYPERPARAMETERS_PATH']).read()\n"
     )
-    opened = session()
 
-    assert succeeded(opened)
+    found = {result["value"] for result in succeeded(bench).results}
 
-    (ref,) = opened.runs.find("hello")
-    found = {result["value"] for result in opened.runs.results(ref)}
     assert found == {"layers:\n- 1\n- 2\nlr: 1.0e-05\n"}
 
 
-def test_no_file_that_is_sent_as_a_form_is_empty(
-    session: Callable[[], Session], server: WorkspaceServer, token: str, tenant: Path
-) -> None:
-    assert succeeded(session())
+def test_no_file_that_is_sent_as_a_form_is_empty(bench: DatabricksBench) -> None:
+    succeeded(bench)
 
-    files = [path for path in tenant.glob("Workspace/Users/*/.sgpu/**/*") if path.is_file()]
-    assert {
-        file.name for file in files if not file.stat().st_size and "back" not in file.parts
-    } == set()
+    files = [path for path in bench.staging.glob("**/*") if path.is_file()]
+    empty = {path.name for path in files if not path.stat().st_size and "back" not in path.parts}
+    assert empty == set()

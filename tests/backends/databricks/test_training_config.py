@@ -1,14 +1,12 @@
 """The readable file of a launch folder, which `air get` shows."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 from databricks.sdk import WorkspaceClient
 
-from sgpu_decl.api import Session
-from tests.support import PATIENCE
+from tests.backends.databricks.bench import DatabricksBench, Launched
 
 MORE = """\
 parameters: {lr: 1e-3, layers: [1, 2]}
@@ -19,22 +17,18 @@ tags: {team: vision}
 
 
 def test_a_launch_folder_says_what_ran_in_the_words_of_air(
-    session: Callable[[], Session], project: Path, tenant: Path
+    bench: DatabricksBench, tenant: Path
 ) -> None:
     client = WorkspaceClient()
     client.secrets.create_scope("ml")
     client.secrets.put_secret("ml", "hf", string_value="s3cr3t-value")
-    text = (project / "run.yaml").read_text() + MORE
-    secrets = "env: {base: gpu-6, variables: {LR: '1'}, secrets: {HF: 'databricks:ml/hf'}}"
-    (project / "run.yaml").write_text(text.replace("env: {base: gpu-6}", secrets))
-    opened = session()
+    secrets = "{base: gpu-6, variables: {LR: '1'}, secrets: {HF: 'databricks:ml/hf'}}"
+    bench.declare("{base: gpu-6}", secrets, MORE)
+    opened = bench.open()
 
     plan = opened.plan()
-    (ref,) = opened.apply(plan).launched
+    Launched(opened, *opened.apply(plan).launched).cancelled()
 
-    opened.runs.cancel(ref)
-    opened.runs.wait([ref], timeout=PATIENCE)
-    opened.record_ended()
     (file,) = tenant.rglob("training_config.yaml")
     assert file.with_name("command.sh").is_file(), "beside the command, where `air` looks for it"
     assert "s3cr3t" not in file.read_text()
