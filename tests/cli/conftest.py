@@ -91,6 +91,31 @@ class Shell:
         assert "internal error" not in err.getvalue(), err.getvalue()
         return Answer(code, out.getvalue(), err.getvalue())
 
+    def exits(self, code: int, *arguments: str, cwd: Path | None = None) -> Answer:
+        """`here`, where the command ends with this exit code."""
+        answer = self.here(*arguments, cwd=cwd)
+        assert answer.code == code, answer.out + answer.err
+        return answer
+
+    def done(self, *arguments: str, cwd: Path | None = None) -> Answer:
+        """`here`, where the command succeeds."""
+        return self.exits(0, *arguments, cwd=cwd)
+
+    def data(self, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
+        """What the command says as JSON."""
+        data: dict[str, Any] = self.here(*arguments, "-o", "json", cwd=cwd).json["data"]
+        return data
+
+    def error(self, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
+        """The error that the command says as JSON."""
+        error: dict[str, Any] = self.here(*arguments, "-o", "json", cwd=cwd).json["error"]
+        return error
+
+    def refusal(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str]:
+        """The exit code and the error's code of a command that is refused."""
+        answer = self.here(*arguments, "-o", "json", cwd=cwd)
+        return answer.code, answer.json["error"]["code"]
+
     def kill_at(self, step: str, *arguments: str) -> None:
         """Have a command killed at a step, see `dying`."""
         died = subprocess.run(

@@ -23,7 +23,7 @@ def environment(home: Path, *files: str) -> Path:
 
 
 def warnings(sgpu: Shell) -> list[dict[str, Any]]:
-    checks = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+    checks = sgpu.data("plan")["checks"]
     return [check for check in checks if check["severity"] == "warning"]
 
 

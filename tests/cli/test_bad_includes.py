@@ -60,7 +60,7 @@ def not_utf8(shell: Shell) -> str:
 
 def saved_plan(shell: Shell) -> str:
     shell.write("good/sgpu.yml", "project: {name: p}\nruns: {}\n")
-    assert shell.here("plan", "good/sgpu.yml", "--out", "saved.json").code == 0
+    shell.done("plan", "good/sgpu.yml", "--out", "saved.json")
     return "saved.json"
 
 

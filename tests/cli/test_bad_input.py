@@ -45,7 +45,7 @@ def test_a_folder_in_place_of_a_file(sgpu: Shell, command: str) -> None:
     message = refused(sgpu, command, "./dir", code=1)
     assert "`dir` is a folder" in message
     assert "`dir/run.yaml`" in message
-    assert sgpu.here(command, "./dir", "-o", "json").json["error"]["code"] == "unreadable"
+    assert sgpu.error(command, "./dir")["code"] == "unreadable"
 
 
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
@@ -80,7 +80,7 @@ def test_a_file_that_is_too_large_has_one_code_whoever_notices(
     assert f"error[file_too_large]: the file has {words}\n  --> {name}:1:1\n" in refused(
         sgpu, "plan", code=1
     )
-    error = sgpu.here("validate", "-o", "json").json["error"]
+    error = sgpu.error("validate")
     assert error["code"] == "invalid_input"
     assert [found["code"] for found in error["diagnostics"]] == ["file_too_large"]
 
@@ -90,7 +90,7 @@ def test_several_mistakes_are_shown_at_once_with_their_places(sgpu: Shell) -> No
     message = refused(sgpu, "validate", code=1)
     assert "run.yaml:2:1" in message
     assert "did you mean `gpus`?" in message
-    found = sgpu.here("validate", "-o", "json").json["error"]["diagnostics"]
+    found = sgpu.error("validate")["diagnostics"]
     assert len(found) >= 2
     assert {"code", "severity", "summary", "file", "line", "column", "hint", "related"} == set(
         found[0]
@@ -104,7 +104,7 @@ def test_a_state_folder_that_cannot_be_made(sgpu: Shell) -> None:
         message = refused(sgpu, *command, code=1)
         assert f"`{sgpu.folder}/.sgpu` is not a folder" in message
         assert "move it away" in message
-    assert sgpu.here("status", "-o", "json").json["error"]["code"] == "state_unreachable"
+    assert sgpu.error("status")["code"] == "state_unreachable"
     assert (sgpu.folder / ".sgpu").read_text() == "a file"
 
 
@@ -114,7 +114,7 @@ def test_a_state_folder_that_may_not_be_written(sgpu: Shell) -> None:
     message = refused(sgpu, "apply", "-y", code=1)
     assert re.search(rf"E\w+ on mkdir of `{sgpu.folder}/.sgpu/default` \(", message)
     assert f"make `{sgpu.folder}/.sgpu` readable and writable for you" in message
-    assert sgpu.here("apply", "-y", "-o", "json").json["error"]["code"] == "state_unreachable"
+    assert sgpu.error("apply", "-y")["code"] == "state_unreachable"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -128,15 +128,14 @@ def test_a_state_folder_that_may_not_be_looked_into(sgpu: Shell) -> None:
             message = refused(sgpu, *command, code=1)
             assert "cannot be used: permission denied" in message
             assert f"make `{folder}` readable and writable for you" in message
-            error = sgpu.here(*command, "-o", "json").json["error"]
-            assert error["code"] == "state_unreachable"
+            assert sgpu.error(*command)["code"] == "state_unreachable"
     finally:
         folder.rmdir()
 
 
 def test_an_address_that_matches_nothing_names_the_nearest(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     for command in ("logs", "results", "wait", "cancel", "show"):
         assert "did you mean `hello`?" in refused(sgpu, command, "helo", code=1)
 
@@ -164,7 +163,7 @@ def test_a_rerun_that_is_left_out_of_the_plan(sgpu: Shell) -> None:
     for left_out in (("--select", "cmd"), ("--exclude", "grid")):
         message = refused(sgpu, "plan", "--rerun", "grid", *left_out, code=64)
         assert ": `--rerun grid` names nothing of this plan\n" in message
-    assert sgpu.here("plan", "--rerun", "*", "--select", "cmd").code == 0
+    sgpu.done("plan", "--rerun", "*", "--select", "cmd")
 
 
 def test_a_name_without_any_run_yet(sgpu: Shell) -> None:
@@ -175,25 +174,25 @@ def test_a_name_without_any_run_yet(sgpu: Shell) -> None:
 
 def test_a_name_that_was_applied_with_another_target(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
-    assert sgpu.here("apply", "-y", "-t", "old").code == 0
+    sgpu.done("apply", "-y", "-t", "old")
     for more in ((), ("-t", "new")):
         hint = "hint: something was applied with `-t old`: look there\n"
         assert hint in refused(sgpu, "logs", "hello", *more, code=1)
         assert sgpu.here("status", *more).err == hint
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     assert "with `-t default` and with `-t old`" in sgpu.here("status", "-t", "new").err
 
 
 def test_a_plan_that_was_cut_off(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("plan", "--out", "p").code == 0
+    sgpu.done("plan", "--out", "p")
     whole = (sgpu.folder / "p").read_text()
     sgpu.write("p", whole[: len(whole) // 2])
     message = refused(sgpu, "apply", "p", code=1)
     assert "error[truncated_plan]: `p` is cut off before its end\n  --> p:1:" in message
     assert message.count("hint: ") == 1
     for command in ("apply", "show"):
-        error = sgpu.here(command, "p", "-o", "json").json["error"]
+        error = sgpu.error(command, "p")
         assert (error["code"], error["diagnostics"][0]["file"]) == ("invalid_input", "p")
     assert not (sgpu.folder / ".sgpu").exists()
 
@@ -205,7 +204,7 @@ def test_a_plan_that_is_not_json_shows_where(sgpu: Shell) -> None:
 
 def test_a_plan_of_a_newer_format(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("plan", "--out", "p").code == 0
+    sgpu.done("plan", "--out", "p")
     whole = (sgpu.folder / "p").read_text()
     sgpu.write("p", re.sub('"format_version": ?"1.[0-9]+"', '"format_version":"9.0"', whole))
     assert "9.0" in refused(sgpu, "apply", "p", code=1)
@@ -241,7 +240,7 @@ def test_saving_a_plan_overwrites_no_file_that_is_none(sgpu: Shell, name: str, t
         f"error[exists]: `{name}` exists and is no saved plan: it is not overwritten\n" in message
     )
     assert "give `--out` another name" in message
-    assert sgpu.here("plan", file, "--out", name, "-o", "json").json["error"]["code"] == "exists"
+    assert sgpu.error("plan", file, "--out", name)["code"] == "exists"
     assert (sgpu.folder / name).read_text() == text
 
 
@@ -255,22 +254,22 @@ def test_saving_a_plan_refuses_a_taken_name_before_it_reads_anything(sgpu: Shell
 def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write("p", "")
-    assert sgpu.here("plan", "--out", "p").code == 0
+    sgpu.done("plan", "--out", "p")
     first = (sgpu.folder / "p").read_text()
     sgpu.write("run.yaml", RUN.replace("true", "false"))
-    assert sgpu.here("plan", "--out", "p").code == 0
+    sgpu.done("plan", "--out", "p")
     assert (sgpu.folder / "p").read_text() != first
-    assert sgpu.here("show", "p").code == 0
+    sgpu.done("show", "p")
 
 
 @pytest.mark.parametrize("command", [["plan"], ["validate"], ["destroy", "-y"]], ids=" ".join)
 def test_a_saved_plan_in_place_of_a_run_file(sgpu: Shell, command: list[str]) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("plan", "--out", "a.plan").code == 0
+    sgpu.done("plan", "--out", "a.plan")
     message = refused(sgpu, *command, "a.plan", code=1)
     assert ": `a.plan` is a saved plan, not a run or project file\n" in message
     assert "hint: carry it out with `sgpu apply a.plan`, or look at it with " in message
-    error = sgpu.here(*command, "a.plan", "-o", "json").json["error"]
+    error = sgpu.error(*command, "a.plan")
     assert (error["code"], error["diagnostics"]) == ("invalid_input", [])
 
 
@@ -288,8 +287,7 @@ def test_an_empty_file_may_have_been_either(sgpu: Shell) -> None:
 def test_a_project_folder_that_is_not_there(sgpu: Shell, command: str) -> None:
     message = refused(sgpu, command, "--project", "nowhere", code=1)
     assert "project folder `nowhere` does not exist" in message
-    error = sgpu.here(command, "--project", "nowhere", "-o", "json").json["error"]
-    assert error["code"] == "not_found"
+    assert sgpu.error(command, "--project", "nowhere")["code"] == "not_found"
 
 
 @pytest.mark.parametrize(
@@ -351,7 +349,7 @@ def test_a_current_folder_that_was_deleted(sgpu: Shell, command: list[str]) -> N
 
 def test_an_address_that_is_none(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     refused(sgpu, "state", "mv", "run.hello", "not an address", code=1)
     refused(sgpu, "state", "show", "run.nothing", code=1)
     refused(sgpu, "state", "unlock", "0", code=1)
@@ -371,7 +369,7 @@ def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu: Shell) -> None:
         "  --> sub/run.yaml:4:13\n   |\n 4 | entrypoint: train.py:main\n   |             ^\n"
     ) in message
     assert sgpu.here("apply", "sub/run.yaml", "-y").err in message
-    found = sgpu.here("plan", "sub/run.yaml", "-o", "json").json["error"]
+    found = sgpu.error("plan", "sub/run.yaml")
     assert (found["code"], found["hint"]) == ("plan_has_errors", found["diagnostics"][0]["hint"])
 
 
@@ -399,13 +397,13 @@ def test_an_unknown_target_is_told_with_the_known_ones(sgpu: Shell, command: lis
 
 def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
-    assert sgpu.here("apply", "-y", "-t", "old").code == 0
+    sgpu.done("apply", "-y", "-t", "old")
     sgpu.write("run.yaml", RUN + "targets: {new: {}}\n")
     assert "hello#1" in sgpu.here("status", "-t", "old").out
     assert sgpu.here("status", "-t", "new").out == "no runs yet\n"
     (sgpu.folder / "deep").mkdir()
     assert sgpu.here("status", "-t", "new", cwd=sgpu.folder / "deep").out == "no runs yet\n"
-    error = sgpu.here("status", "-t", "unheard", "-o", "json").json["error"]
+    error = sgpu.error("status", "-t", "unheard")
     assert error["code"] == "unknown_target"
     assert error["hint"] == "`run.yaml` declares `new`; `.sgpu/` knows `old`"
     sgpu.write("run.yaml", "targets: [")
@@ -439,8 +437,7 @@ def test_a_near_miss_of_a_reference_is_a_warning_where_no_shell_reads_it(
     sgpu: Shell, command: str
 ) -> None:
     sgpu.write("run.yaml", NEAR)
-    answer = sgpu.here(command)
-    assert answer.code == 0
+    answer = sgpu.done(command)
     told = answer.err + answer.out
     assert told.count("warning[near_reference]") == 3
     meant = {"vars.lr": "var.lr", " var.lr ": "var.lr", "{ env.HOME }": "env.HOME"}
@@ -463,18 +460,17 @@ def test_a_near_miss_of_a_reference_in_arguments_is_an_error(sgpu: Shell, args: 
 @pytest.mark.parametrize("version", ["3.{}", "{}.1", "3.1.{}"])
 def test_a_version_of_python_with_very_many_digits_is_none(sgpu: Shell, version: str) -> None:
     sgpu.write("run.yaml", f"{RUN}env: {{python: '{version.format('9' * 5000)}'}}\n")
-    answer = sgpu.here("plan", "-o", "json")
-    assert (answer.code, answer.json["error"]["code"]) == (1, "plan_has_errors")
+    assert sgpu.refusal("plan") == (1, "plan_has_errors")
 
 
 def test_a_near_miss_in_a_project_is_told_by_the_field_of_its_run(sgpu: Shell) -> None:
     run = "{gpus: 1, type: CPU, command: 'echo 1', tags: {a: '${matrx.a}'}}"
     sgpu.write("sgpu.yml", f"runs:\n  a: {run}\n")
-    (found,) = sgpu.here("validate", "-o", "json").json["data"]["diagnostics"]
+    (found,) = sgpu.data("validate")["diagnostics"]
     assert (found["code"], found["severity"], found["line"]) == ("near_reference", "warning", 2)
     run = run.replace("command: 'echo 1'", "entrypoint: a.py:f, args: {a: '${vars.a}'}")
     sgpu.write("sgpu.yml", f"runs:\n  a: {run}\n")
-    found = sgpu.here("validate", "-o", "json").json["error"]["diagnostics"]
+    found = sgpu.error("validate")["diagnostics"]
     assert [item["severity"] for item in found] == ["error", "warning"]
 
 
@@ -482,13 +478,11 @@ def test_a_malformed_tracking_uri_where_a_saved_plan_is_applied_launches_nothing
     sgpu: Shell,
 ) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: 'true'\n")
-    assert sgpu.here("plan", "--out", "a.plan").code == 0
+    sgpu.done("plan", "--out", "a.plan")
     there = replace(sgpu, environ={**sgpu.environ, "MLFLOW_TRACKING_URI": "http://[server"})
 
-    applied = there.here("apply", "a.plan", "-o", "json")
-
-    assert (applied.code, applied.json["error"]["code"]) == (1, "bad_tracking_uri")
-    assert sgpu.here("status", "-o", "json").json["data"]["runs"] == []
+    assert there.refusal("apply", "a.plan") == (1, "bad_tracking_uri")
+    assert sgpu.data("status")["runs"] == []
 
 
 @pytest.mark.parametrize(
@@ -524,7 +518,7 @@ env: {variables: {PATH: "$HOME/bin:$PATH"}}
 def test_what_a_shell_would_fill_in_is_a_warning_where_no_shell_reads_it(sgpu: Shell) -> None:
     sgpu.write("a.py", "")
     sgpu.write("run.yaml", SHELLED)
-    found = sgpu.here("validate", "-o", "json").json["data"]["diagnostics"]
+    found = sgpu.data("validate")["diagnostics"]
     told = [(item["summary"], item["hint"]) for item in found if item["code"] == "shell_reference"]
     where = "for the value that it has where sgpu is called"
     text = "from the environment in your program, or write a text `command`"
@@ -540,8 +534,7 @@ def test_what_a_shell_would_fill_in_is_a_warning_where_no_shell_reads_it(sgpu: S
         ("no shell reads this: `$HOME` stays as it is", f"write `${{env.HOME}}` {where}"),
     ]
     assert {item["severity"] for item in found} == {"warning"}
-    plan = sgpu.here("plan")
-    assert plan.code == 0
+    plan = sgpu.done("plan")
     assert "warning[shell_reference]: run.hello: no shell reads this: `$HOME`" in plan.out
 
 
@@ -564,8 +557,7 @@ def test_a_dollar_that_is_no_reference_of_a_shell_is_left_alone(sgpu: Shell, lin
         sgpu.write("run.yaml", "{name: hello, gpus: 1, type: CPU, " + lines[1:])
     else:
         sgpu.write("run.yaml", f"name: hello\ngpus: 1\ntype: CPU\n{lines}\n")
-    found = sgpu.here("validate", "-o", "json")
-    assert "shell_reference" not in found.out
+    assert "shell_reference" not in sgpu.here("validate", "-o", "json").out
 
 
 @pytest.mark.parametrize(
@@ -576,8 +568,7 @@ def test_a_dollar_that_is_no_reference_of_a_shell_is_left_alone(sgpu: Shell, lin
 def test_a_secret_is_not_taken_as_a_plain_value(sgpu: Shell, name: str) -> None:
     sgpu.write("run.yaml", RUN + f"env: {{variables: {{A: 'x ${{env.{name}}}'}}}}\n")
     sgpu.environ[name] = "hunter2-the-value"
-    answer = sgpu.here("plan")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "plan")
     assert "error[secret_reference]" in answer.err
     assert f"write `env: {{secrets: {{{name}: env:{name}}}}}`" in answer.err
     assert "run.yaml:6:22" in answer.err
@@ -592,7 +583,7 @@ def test_a_secret_is_not_taken_as_a_plain_value(sgpu: Shell, name: str) -> None:
 def test_what_only_sounds_like_a_secret_is_a_value_as_any(sgpu: Shell, name: str) -> None:
     sgpu.write("run.yaml", RUN + f"env: {{variables: {{A: '${{env.{name}}}'}}}}\n")
     sgpu.environ[name] = "1"
-    assert sgpu.here("validate").code == 0
+    sgpu.done("validate")
 
 
 @pytest.mark.parametrize(
@@ -634,7 +625,7 @@ def test_an_option_given_twice_with_two_values_is_refused(sgpu: Shell, option: s
     sgpu.write("run.yaml", RUN)
     twice = (option, "gpus=1", option, "gpus=2")
     assert "`gpus` is given twice, with two values" in refused(sgpu, "plan", *twice, code=64)
-    assert sgpu.here("plan", "--set", "gpus=1", "--set", "gpus=1").code == 0
+    sgpu.done("plan", "--set", "gpus=1", "--set", "gpus=1")
 
 
 @pytest.mark.parametrize(
@@ -676,15 +667,14 @@ def test_durations_of_options_are_written_as_those_of_the_file(sgpu: Shell) -> N
 def test_refusals_name_the_cause(sgpu: Shell, arguments: tuple[str, ...], words: str) -> None:
     sgpu.write("run.yaml", RUN)
     if arguments[0] in ("show", "state"):
-        assert sgpu.here("apply", "-y").code == 0
+        sgpu.done("apply", "-y")
     refusal = sgpu.here(*arguments)
     assert refusal.code in (1, 64)
     assert words in refusal.err
 
 
 def test_commands_that_are_printed_can_be_run(sgpu: Shell) -> None:
-    started = sgpu.here("init", "my first run")
-    assert "  sgpu plan 'my first run/run.yaml'\n" in started.out
+    assert "  sgpu plan 'my first run/run.yaml'\n" in sgpu.here("init", "my first run").out
     sgpu.write("run.yaml", RUN)
     assert "`sgpu apply 'my plan'`" in sgpu.here("plan", "--out", "my plan").err
 
@@ -692,7 +682,7 @@ def test_commands_that_are_printed_can_be_run(sgpu: Shell) -> None:
 def test_what_an_active_run_has_not_left_yet(sgpu: Shell) -> None:
     waits = "command: [python3, -c, 'import time; time.sleep(300)']\ngrace: 500ms\n"
     sgpu.write("run.yaml", RUN.replace("command: ['true']\n", waits))
-    assert sgpu.here("apply", "-y", "--detach").code == 0
+    sgpu.done("apply", "-y", "--detach")
     assert "`hello#1` has returned a value yet; its state is " in sgpu.here("results", "hello").err
     assert "its ranks may still write" in sgpu.here("fetch", "hello").err
     assert sgpu.here("cancel", "hello").err.splitlines()[-1] == "hello#1 cancelled"
@@ -720,8 +710,7 @@ TARGET_RUN = RUN + "targets: {prod: {}}\nvariables: {v: 1}\n"
 def test_a_wrong_option_is_not_called_a_wrong_file(sgpu: Shell, options: tuple[str, str]) -> None:
     sgpu.write("run.yaml", TARGET_RUN)
     for command in ("plan", "validate"):
-        refused = sgpu.here(command, *options)
-        assert refused.code == 1
+        refused = sgpu.exits(1, command, *options)
         assert "error[invalid_input]: the options of this command do not fit `run.yaml`" in (
             refused.err
         )
@@ -732,8 +721,7 @@ def test_a_wrong_option_is_not_called_a_wrong_file(sgpu: Shell, options: tuple[s
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
 def test_a_python_file_is_called_one(sgpu: Shell, command: str) -> None:
     sgpu.write("h.py", "x = 1\n")
-    refused = sgpu.here(command, "h.py")
-    assert refused.code == 1
+    refused = sgpu.exits(1, command, "h.py")
     assert refused.err.startswith(
         "error[invalid_input]: `h.py` is a Python file, not a run or project file\nhint: "
     )
@@ -769,8 +757,8 @@ def test_nothing_to_do_is_said_once(sgpu: Shell) -> None:
 
 def test_a_saved_plan_with_the_name_of_a_run_is_shown_and_the_run_named(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("apply", "-y").code == 0
-    assert sgpu.here("plan", "--rerun", "hello", "--out", "hello").code == 0
+    sgpu.done("apply", "-y")
+    sgpu.done("plan", "--rerun", "hello", "--out", "hello")
     shown = sgpu.here("show", "hello")
     assert shown.out.startswith("Plan: 1 to create")
     assert shown.err == (

@@ -43,8 +43,7 @@ GIVEN = ("-t", "prod", "--set", "runs.train.args.lr=5e-4", "--var", "steps=7")
 
 def test_each_field_names_its_chain(project: Shell) -> None:
     for _ in range(2):  # read, and then remembered
-        planned = project.here("plan", "--blame", *GIVEN)
-        assert planned.code == 0, planned.err
+        planned = project.done("plan", "--blame", *GIVEN)
         lines = {line.strip() for line in planned.out.splitlines()}
         assert (
             "args.lr = 0.0005   --set runs.train.args.lr   over sgpu.yml:9:26 (target prod)   "
@@ -86,8 +85,7 @@ def test_replaced_values_of_variables_and_references_to_mappings_are_named(
 ) -> None:
     project.write("sgpu.yml", "project: {name: demo}\n" + VALUES)
     told = replace(project, environ={**project.environ, "SGPU_VAR_steps": "8"})
-    planned = told.here("plan", "--blame", "-t", "prod")
-    assert planned.code == 0, planned.err
+    planned = told.done("plan", "--blame", "-t", "prod")
     lines = [line.strip() for line in planned.out.splitlines()]
     assert (
         "parameters.warm = 8   sgpu.yml:20:13   from SGPU_VAR_steps   "
@@ -111,14 +109,13 @@ def test_a_whole_list_names_the_variable_that_holds_it(project: Shell) -> None:
 
 def test_without_the_option_a_plan_is_as_before(project: Shell) -> None:
     plain = project.here("plan", *GIVEN)
-    blamed = project.here("plan", "--blame", *GIVEN)
-    assert blamed.out.startswith(plain.out)
-    (change,) = project.here("plan", "-o", "json", *GIVEN).json["data"]["changes"]
+    assert project.here("plan", "--blame", *GIVEN).out.startswith(plain.out)
+    (change,) = project.data("plan", *GIVEN)["changes"]
     assert not any("origins" in field for field in change["fields"])
 
 
 def test_json_has_the_chain_as_origins(project: Shell) -> None:
-    data = project.here("plan", "--blame", "-o", "json", *GIVEN).json["data"]
+    data = project.data("plan", "--blame", *GIVEN)
     jsonschema.validate(data, documents()["plan"])
     (change,) = data["changes"]
     origins = {field["path"]: field["origins"] for field in change["fields"]}
@@ -145,6 +142,5 @@ def test_the_cells_of_a_matrix_share_the_chain_of_their_run(project: Shell) -> N
 
 
 def test_markdown_has_no_room_for_it(project: Shell) -> None:
-    refused = project.here("plan", "--blame", "-o", "markdown")
-    assert refused.code == 64
+    refused = project.exits(64, "plan", "--blame", "-o", "markdown")
     assert "`--blame` is for text and JSON: leave it or `-o markdown` out" in refused.err

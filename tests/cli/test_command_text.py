@@ -158,5 +158,5 @@ def test_text_that_only_looks_like_that_is_none(sgpu: Shell, text: str) -> None:
 
 def sgpu_checks(sgpu: Shell, text: str) -> list[dict[str, str]]:
     sgpu.write("run.yaml", f"{HEAD}command: {json.dumps(text)}\n")
-    checks: list[dict[str, str]] = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+    checks: list[dict[str, str]] = sgpu.data("plan")["checks"]
     return checks

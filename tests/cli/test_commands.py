@@ -81,14 +81,11 @@ def test_a_run_from_plan_to_gc(hello: Shell) -> None:
     assert applied.out.endswith("hello from 0\n")
     assert "hello#1 succeeded" in applied.err
 
-    again = hello.here("plan", "--detailed-exitcode", "-o", "json")
-    assert again.code == 0
-    (change,) = again.json["data"]["changes"]
+    (change,) = hello.done("plan", "--detailed-exitcode", "-o", "json").json["data"]["changes"]
     assert (change["action"], change["reason"]) == ("no_op", "up_to_date")
 
-    table = hello.here("status")
-    assert "hello#1" in table.out
-    (run,) = hello.here("status", "-o", "json").json["data"]["runs"]
+    assert "hello#1" in hello.here("status").out
+    (run,) = hello.data("status")["runs"]
     assert (run["address"], run["attempt"], run["state"]) == ("run.hello", 1, "succeeded")
 
     assert hello.here("results", "hello").out.startswith('rank 0: {"rank": 0, "n": 3}\n')
@@ -97,20 +94,20 @@ def test_a_run_from_plan_to_gc(hello: Shell) -> None:
         True,
         "the ranks of `hello#1` wrote no file to SGPU_OUTPUT_DIR\n",
     )
-    results = hello.here("results", "run.hello", "-o", "json").json["data"]["results"]
+    results = hello.data("results", "run.hello")["results"]
     assert results == [{"rank": r, "value": {"rank": r, "n": 3}} for r in (0, 1)]
 
     assert hello.here("logs", "hello").out == "hello from 0\n"
     everyone = hello.here("logs", "hello#1", "--rank", "all").out.splitlines()
     assert sorted(everyone) == ["[hello 0] hello from 0", "[hello 1] hello from 1"]
     assert hello.here("logs", "hello", "-f", "--rank", "1").out == "hello from 1\n"
-    lines = hello.here("logs", "hello", "-o", "json").json["data"]["lines"]
+    lines = hello.data("logs", "hello")["lines"]
     assert lines == [{"run": "hello#1", "rank": 0, "stream": "stdout", "text": "hello from 0"}]
 
-    assert hello.here("wait", "hel*", "--timeout", "2m").code == 0
+    hello.done("wait", "hel*", "--timeout", "2m")
     assert hello.here("cancel", "hello").err == "hello#1 had ended already: succeeded\n"
 
-    shown = hello.here("show", "hello", "-o", "json").json["data"]
+    shown = hello.data("show", "hello")
     assert shown["spec"]["args"] == {"n": 3}
     assert len(shown["history"]) == 1
     assert "history:" in hello.here("show", "hello").out
@@ -120,66 +117,57 @@ def test_a_run_from_plan_to_gc(hello: Shell) -> None:
     assert hello.here("state", "list").out == "run.hello\n"
     assert json.loads(hello.here("state", "show", "hello").out)["attempt"] == 1
     pulled = json.loads(hello.here("state", "pull").out)
-    assert pulled == hello.here("state", "pull", "-o", "json").json["data"]
-    assert hello.here("state", "mv", "run.hello", "run.other").code == 0
+    assert pulled == hello.data("state", "pull")
+    hello.done("state", "mv", "run.hello", "run.other")
     assert "run.other" in hello.here("state", "list").out.splitlines()
-    assert hello.here("state", "mv", "run.other", "run.hello").code == 0
+    hello.done("state", "mv", "run.other", "run.hello")
 
-    freed = hello.here("gc", "-y", "--all", "--keep-last", "0", "--dry-run", "-o", "json").json[
-        "data"
-    ]
+    freed = hello.data("gc", "-y", "--all", "--keep-last", "0", "--dry-run")
     assert len(freed["attempts"]) == 1
-    assert hello.here("gc", "-y", "--all", "--keep-last", "0").code == 0
+    hello.done("gc", "-y", "--all", "--keep-last", "0")
 
-    unattended = hello.here("destroy", "-o", "json")
-    assert unattended.code == 1
-    error = unattended.json["error"]
+    error = hello.exits(1, "destroy", "-o", "json").json["error"]
     assert (error["code"], error["hint"]) == (
         "not_approved",
         "if that is what you want, give `-y`",
     )
-    assert hello.here("destroy", "-y").code == 0
-    assert hello.here("destroy", "-y").code == 0
-    assert hello.here("state", "rm", "hello").code == 0
+    hello.done("destroy", "-y")
+    hello.done("destroy", "-y")
+    hello.done("state", "rm", "hello")
     assert hello.here("state", "list").out == "run.hello (gone)\n"
 
 
 def test_a_saved_plan_is_applied_once(hello: Shell) -> None:
-    assert hello.here("plan", "--out", "hello.plan").code == 0
+    hello.done("plan", "--out", "hello.plan")
     assert "run.hello" in hello.here("show", "hello.plan").out
-    applied = hello.here("apply", "hello.plan", "-o", "json")
-    assert applied.code == 0, applied.out
+    applied = hello.done("apply", "hello.plan", "-o", "json")
     assert applied.json["data"]["attempts"] == ["hello#1"]
     assert "hello from 0" in applied.err
-    twice = hello.here("apply", "hello.plan", "-o", "json")
-    assert twice.code == 3
-    assert "error" in twice.json
-    options = hello.here("apply", "hello.plan", "--set", "gpus=3")
-    assert options.code == 64
+    assert "error" in hello.exits(3, "apply", "hello.plan", "-o", "json").json
+    hello.exits(64, "apply", "hello.plan", "--set", "gpus=3")
 
 
 @pytest.mark.parametrize("name", ["run.json", "run.yaml"])
 def test_a_run_file_that_begins_with_a_brace_is_applied(sgpu: Shell, name: str) -> None:
     run = '{"name": "hello", "gpus": 1, "type": "CPU", "command": ["true"], '
     sgpu.write(name, run + '"mlflow": {"enabled": false}}')
-    assert sgpu.here("apply", "-y", name).code == 0
-    assert sgpu.here("plan", "--detailed-exitcode", name).code == 0
+    sgpu.done("apply", "-y", name)
+    sgpu.done("plan", "--detailed-exitcode", name)
 
 
 def test_a_saved_plan_may_have_the_name_of_a_run_file(hello: Shell) -> None:
-    assert hello.here("plan", "run.yaml", "--out", "plan.json").code == 0
+    hello.done("plan", "run.yaml", "--out", "plan.json")
     whole = (hello.folder / "plan.json").read_text()
     hello.write("cut.json", whole[: len(whole) // 2])
     assert "truncated_plan" in hello.here("apply", "cut.json").err
-    assert hello.here("apply", "plan.json").code == 0
+    hello.done("apply", "plan.json")
 
 
 def test_a_saved_plan_of_a_subfolder_is_applied_from_above(sgpu: Shell) -> None:
     sgpu.write("sub/run.yaml", HELLO)
     sgpu.write("sub/train.py", TRAIN)
-    assert sgpu.here("plan", "sub/run.yaml", "--out", "p").code == 0
-    applied = sgpu.here("apply", "p")
-    assert applied.code == 0, applied.err
+    sgpu.done("plan", "sub/run.yaml", "--out", "p")
+    sgpu.done("apply", "p")
     assert (sgpu.folder / "sub" / ".sgpu").is_dir()
 
 
@@ -192,11 +180,11 @@ def test_the_file_of_the_project_is_found_from_a_subfolder(sgpu: Shell, name: st
     deep = sgpu.folder / "deep" / "er"
     deep.mkdir(parents=True)
     assert sgpu.here("validate", cwd=deep).out == f"../../{name} is valid: 1 run\n"
-    planned = sgpu.here("plan", "-o", "json", cwd=deep).json["data"]
+    planned = sgpu.data("plan", cwd=deep)
     assert [change["address"] for change in planned["changes"]] == ["run.hello"]
-    assert sgpu.here("apply", "-y", cwd=deep).code == 0
+    sgpu.done("apply", "-y", cwd=deep)
     assert "hello#1" in sgpu.here("status", cwd=deep).out
-    assert sgpu.here("destroy", "-y", cwd=deep).code == 0
+    sgpu.done("destroy", "-y", cwd=deep)
     assert list(deep.iterdir()) == []
 
     sgpu.write(name, "nme: x\n")
@@ -231,32 +219,29 @@ def test_a_linked_run_file_has_its_code_and_state_where_it_is_named(
     sgpu.write("b/train.py", TRAIN)
     (sgpu.folder / "b" / "run.yaml").symlink_to("../a/run.yaml")
     (sgpu.folder / "linked").symlink_to("b")
-    assert sgpu.here("plan", named, "--out", "p").code == 0
+    sgpu.done("plan", named, "--out", "p")
     saved = json.loads((sgpu.folder / "p").read_text())
     assert saved["project"] == str(sgpu.folder / "b")
     assert [change["launch"]["owner"] for change in saved["changes"]] == ["run.yaml"]
     (sgpu.folder / "b" / "train.py").write_text(TRAIN.replace("hello", "changed"))
-    applied = sgpu.here("apply", named, "-y", "-o", "json")
-    assert applied.code == 0, applied.out
-    assert "changed from 0" in applied.err
+    assert "changed from 0" in sgpu.done("apply", named, "-y", "-o", "json").err
     assert (sgpu.folder / "b" / ".sgpu").is_dir()
     assert not (sgpu.folder / "a" / ".sgpu").exists()
-    again = sgpu.here("plan", named, "-o", "json").json["data"]["changes"]
+    again = sgpu.data("plan", named)["changes"]
     assert [change["action"] for change in again] == ["no_op"]
     shutil.rmtree(Path(sgpu.environ["XDG_DATA_HOME"]))  # the code of a plan, from its own folder
     sgpu.write("b/notes.md", "other bytes")
-    assert sgpu.here("plan", named, "--out", "q").code == 0
+    sgpu.done("plan", named, "--out", "q")
     shutil.rmtree(Path(sgpu.environ["XDG_DATA_HOME"]))
-    assert sgpu.here("apply", "q").code == 0
+    sgpu.done("apply", "q")
 
 
 def test_a_plan_of_another_project_is_refused(hello: Shell) -> None:
-    assert hello.here("plan", "--out", "hello.plan").code == 0
+    hello.done("plan", "--out", "hello.plan")
     other = hello.folder.parent / "other"
     other.mkdir()
     (other / "run.yaml").write_text(HELLO.replace("hello", "other"))
-    refused = hello.here("apply", str(hello.folder / "hello.plan"), "-o", "json", cwd=other)
-    assert refused.code == 3
+    refused = hello.exits(3, "apply", str(hello.folder / "hello.plan"), "-o", "json", cwd=other)
     assert refused.json["error"]["code"] == "other_project"
     assert not (other / ".sgpu").exists()
     assert not (hello.folder / ".sgpu").exists()
@@ -264,19 +249,16 @@ def test_a_plan_of_another_project_is_refused(hello: Shell) -> None:
 
 def test_a_failed_run_is_5_with_its_traceback_and_stays_failed(hello: Shell) -> None:
     hello.write("train.py", BROKEN)
-    applied = hello.here("apply", "-y", "-o", "json")
-    assert applied.code == 5
+    applied = hello.exits(5, "apply", "-y", "-o", "json")
     assert applied.json["error"]["code"] == "run_failed"
     (run,) = applied.json["data"]["runs"]
     assert run["first_cause"]["class"] == "exception"
     assert "no such luck" in run["first_cause"]["traceback"]
 
-    left = hello.here("apply", "-y")
-    assert left.code == 5
+    left = hello.exits(5, "apply", "-y")
     assert "not launched again, because the last attempt failed: `hello#1`" in left.err
-    assert hello.here("wait", "hello").code == 5
-    retried = hello.here("apply", "-y", "--retry-failed")
-    assert retried.code == 5
+    hello.exits(5, "wait", "hello")
+    retried = hello.exits(5, "apply", "-y", "--retry-failed")
     assert "hello#2 failed" in retried.err
     assert "no such luck" in retried.err
 
@@ -289,19 +271,15 @@ def test_one_signal_off_a_terminal_detaches_and_the_run_goes_on(sgpu: Shell) -> 
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "detached: the run goes on" in err
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     assert run["state"] == "running"
 
-    waited = sgpu.here("wait", "sleepy", "--timeout", "100ms", "-o", "json")
-    assert waited.code == 1
-    error = waited.json["error"]
+    error = sgpu.exits(1, "wait", "sleepy", "--timeout", "100ms", "-o", "json").json["error"]
     assert (error["code"], error["retryable"]) == ("wait_timeout", True)
 
-    changed = sgpu.here("plan", "--set", "grace=1s", "--set", "gpus=2", "-o", "json")
-    assert changed.code == 1
+    changed = sgpu.exits(1, "plan", "--set", "grace=1s", "--set", "gpus=2", "-o", "json")
     assert changed.json["data"]["applyable"] is False
-    replacing = sgpu.here("apply", "--set", "gpus=2", "--on-active", "replace", "-y")
-    assert replacing.code == 1
+    replacing = sgpu.exits(1, "apply", "--set", "gpus=2", "--on-active", "replace", "-y")
     assert "`-y` does not cover that" in replacing.err
 
     with sgpu.start("apply", "-y") as process:
@@ -315,15 +293,14 @@ def test_one_signal_off_a_terminal_detaches_and_the_run_goes_on(sgpu: Shell) -> 
 
 def test_detached_apply_returns_at_once(sgpu: Shell) -> None:
     sgpu.write("run.yaml", SLEEPING)
-    applied = sgpu.here("apply", "-y", "--detach", "-o", "json")
-    assert applied.code == 0
+    applied = sgpu.done("apply", "-y", "--detach", "-o", "json")
     assert applied.json["data"]["attempts"] == ["sleepy#1"]
-    assert sgpu.here("destroy", "-y").code == 0
-    assert sgpu.here("status", "-o", "json").json["data"]["runs"] == []
+    sgpu.done("destroy", "-y")
+    assert sgpu.data("status")["runs"] == []
 
 
 def test_a_reader_that_goes_away_is_no_error_message(hello: Shell) -> None:
-    assert hello.here("apply", "-y").code == 0
+    hello.done("apply", "-y")
     with hello.start("state", "pull") as process:
         process.stdout.close()
         err = process.stderr.read()
@@ -331,29 +308,26 @@ def test_a_reader_that_goes_away_is_no_error_message(hello: Shell) -> None:
 
 
 def test_what_init_writes_plans_and_applies(sgpu: Shell) -> None:
-    assert sgpu.here("init", "--name", "first").code == 0
-    assert sgpu.here("validate").code == 0
-    applied = sgpu.here("apply", "-y", "--set", "mlflow.enabled=false")
-    assert applied.code == 0, applied.err
-    assert "rank 0 of 2: step 5" in applied.out
+    sgpu.done("init", "--name", "first")
+    sgpu.done("validate")
+    assert "rank 0 of 2: step 5" in sgpu.done("apply", "-y", "--set", "mlflow.enabled=false").out
 
 
 def test_schema_lists_prints_and_writes_schemas(sgpu: Shell) -> None:
     names = sgpu.here("schema").out.split()
     assert {"run", "project", "plan"} <= set(names)
-    assert list(sgpu.here("schema", "-o", "json").json["data"]) == names
-    refused = sgpu.here("schema", "run.gpus")
-    assert (refused.code, "hint: `sgpu explain run.gpus` does" in refused.err) == (64, True)
-    assert sgpu.here("schema", "--write", "here").code == 0
+    assert list(sgpu.data("schema")) == names
+    assert "hint: `sgpu explain run.gpus` does" in sgpu.exits(64, "schema", "run.gpus").err
+    sgpu.done("schema", "--write", "here")
     assert (sgpu.folder / "here" / "run.v1.schema.json").is_file()
 
 
 def test_project_is_found_from_a_folder_below(hello: Shell) -> None:
     hello.write("sgpu.yml", f"project: {{name: p}}\nruns:\n  hello:\n{_indented(HELLO)}")
     os.mkdir(hello.folder / "deep")
-    assert hello.here("apply", "-y", "--detach").code == 0
+    hello.done("apply", "-y", "--detach")
     below: Path = hello.folder / "deep"
-    assert hello.here("wait", "hello", cwd=below).code == 0
+    hello.done("wait", "hello", cwd=below)
 
 
 def _indented(text: str) -> str:
@@ -361,7 +335,7 @@ def _indented(text: str) -> str:
 
 
 def test_status_prints_the_command_that_shows_metrics(hello: Shell) -> None:
-    assert hello.here("apply", "-y").code == 0
+    hello.done("apply", "-y")
     uri = f"sqlite:///{hello.folder}/.sgpu/mlflow.db"
     hello.write(".sgpu/default/runs/hello/1/mlflow.json", json.dumps({"tracking_uri": uri}))
     status = hello.here("status")
@@ -376,8 +350,7 @@ def test_several_runs_are_prefixed_and_each_ending_is_told(sgpu: Shell) -> None:
         "  good: {gpus: 1, type: CPU, command: [echo, fine], mlflow: {enabled: false}}\n"
         "  bad: {gpus: 1, type: CPU, command: [sh, -c, 'exit 3'], mlflow: {enabled: false}}\n",
     )
-    applied = sgpu.here("apply", "-y")
-    assert applied.code == 5
+    applied = sgpu.exits(5, "apply", "-y")
     assert "[good 0] fine\n" in applied.out
     assert applied.err.count("good#1 succeeded") == 1
     assert "good#1 succeeded after" in applied.err
@@ -393,8 +366,7 @@ def test_launches_are_told_in_the_order_of_the_plan(sgpu: Shell) -> None:
         "name: many\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
         "command: [echo, '${matrix.n}']\nmatrix: {n: [1, 2, 3, 4, 5, 6, 7, 8, 9]}\n",
     )
-    applied = sgpu.here("apply", "-y", "--detach")
-    assert applied.code == 0
+    applied = sgpu.done("apply", "-y", "--detach")
     told = [line for line in applied.err.splitlines() if line.endswith(" launched")]
     assert told == [f'many["n={n}"]#1 launched' for n in range(1, 10)]
     assert "9 runs: " in applied.err
@@ -402,7 +374,7 @@ def test_launches_are_told_in_the_order_of_the_plan(sgpu: Shell) -> None:
     going_on = "all have ended" if ended else r"(?:they|\d of them) go on"
     assert re.search(going_on + r": see `sgpu status`, and `sgpu logs -f many`", applied.err)
     assert "n=1" not in applied.err.splitlines()[-1]
-    assert sgpu.here("wait", "many").code == 0
+    sgpu.done("wait", "many")
 
 
 def test_a_command_in_a_message_names_the_target(sgpu: Shell) -> None:
@@ -410,14 +382,13 @@ def test_a_command_in_a_message_names_the_target(sgpu: Shell) -> None:
                "command: [echo, hello]\ntargets: {prod: {}}\n")  # fmt: skip
     applied = sgpu.here("apply", "-y", "--detach", "-t", "prod")
     assert "follow with `sgpu logs -f one -t prod`" in applied.err
-    assert sgpu.here("wait", "one", "-t", "prod").code == 0
+    sgpu.done("wait", "one", "-t", "prod")
 
 
 def test_a_run_that_waits_for_the_one_before_it_is_queued(sgpu: Shell) -> None:
     sgpu.write("run.yaml", SLEEPING)
     assert "sleepy#1 launched\n" in sgpu.here("apply", "-y", "--detach").err
-    queued = sgpu.here("apply", "-y", "--detach", "--set", "gpus=2", "--on-active", "queue")
-    assert queued.code == 0
+    queued = sgpu.done("apply", "-y", "--detach", "--set", "gpus=2", "--on-active", "queue")
     assert "sleepy#2 queued: it starts when sleepy#1 has ended\n" in queued.err
     assert "launched" not in queued.err
     shown = sgpu.here("show", "sleepy").out
@@ -429,12 +400,12 @@ def test_arguments_that_look_like_fields_are_none(hello: Shell) -> None:
     waits = f"def main(until, on_active):\n    open({str(hello.folder / 'pipe')!r}).read()\n"
     hello.write("train.py", waits)
     hello.write("run.yaml", HELLO.replace("{n: 3}", "{until: always, on_active: parallel}"))
-    assert hello.here("apply", "-y", "--detach").code == 0
+    hello.done("apply", "-y", "--detach")
     runs = Session.open(Location(project=hello.folder)).runs
     assert [str(ref) for ref in runs.current()] == ["hello#1"]
     assert runs.active_calls("local") == 0
-    assert hello.here("cancel", "hello").code == 0
-    assert hello.here("wait", "hello").code == 5
+    hello.done("cancel", "hello")
+    hello.exits(5, "wait", "hello")
     assert "because: a rerun was requested" in hello.here("plan", "--rerun", "hello").out
     hello.write("run.yaml", HELLO + "until: always\n")
     assert "(`until: always`)" in hello.here("plan").out
@@ -442,17 +413,15 @@ def test_arguments_that_look_like_fields_are_none(hello: Shell) -> None:
 
 def test_a_run_is_no_call_whatever_its_fields_are(sgpu: Shell) -> None:
     sgpu.write("run.yaml", SLEEPING + "until: always\non_active: parallel\n")
-    assert sgpu.here("apply", "-y", "--detach").code == 0
+    sgpu.done("apply", "-y", "--detach")
     assert Session.open(Location(project=sgpu.folder)).runs.active_calls("local") == 0
-    assert sgpu.here("cancel", "sleepy").code == 0
+    sgpu.done("cancel", "sleepy")
 
 
 def test_a_rank_that_is_not_there_is_an_error(sgpu: Shell) -> None:
     sgpu.write("run.yaml", COMMAND_RUN.replace("hello", "few"))
-    assert sgpu.here("apply", "-y").code == 0
-    refused = sgpu.here("logs", "few", "--rank", "9")
-    assert refused.code == 1
-    assert "the ranks are 0 to 0" in refused.err
+    sgpu.done("apply", "-y")
+    assert "the ranks are 0 to 0" in sgpu.exits(1, "logs", "few", "--rank", "9").err
 
 
 def test_logs_show_one_restart_and_no_secret(sgpu: Shell) -> None:
@@ -466,8 +435,7 @@ def test_logs_show_one_restart_and_no_secret(sgpu: Shell) -> None:
         "env: {secrets: {TOKEN: 'env:SECRET_SOURCE'}}\n"
         "retry: {max: 1, on: [error], backoff: 0s}\n",
     )
-    applied = sgpu.here("apply", "-y")
-    assert applied.code == 0, applied.err
+    applied = sgpu.done("apply", "-y")
     assert sgpu.here("logs", "again").out == "try 0 ***\ntry 1 ***\n"
     assert sgpu.here("logs", "again", "--restart", "1").out == "try 1 ***\n"
     assert "cannot be resolved" not in sgpu.here("logs", "again").err
@@ -495,7 +463,7 @@ def test_results_show_no_secret_and_say_which_hold_one(sgpu: Shell) -> None:
         "name: known\ngpus: 3\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: train.py:main\n"
         "env: {secrets: {ONE: 'env:FIRST', TWO: 'env:SECOND'}}\n",
     )
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     del sgpu.environ["FIRST"], sgpu.environ["SECOND"]  # they are not looked up once more
     shown = sgpu.here("results", "known")
     structured = sgpu.here("results", "known", "-o", "json")
@@ -565,7 +533,7 @@ def test_a_change_of_the_file_that_changes_nothing_launches_nothing(sgpu: Shell)
     run = "name: a\ngpus: 1\ntype: CPU\nentrypoint: a.py:f\nmlflow: {enabled: false}\n"
     sgpu.write("a.py", "def f(): pass\n")
     sgpu.write("run.yaml", run)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     for same in (
         "args: {}",
         "args: []",

@@ -29,8 +29,8 @@ def values(sgpu: Shell, *words: str) -> list[str]:
 @pytest.fixture
 def launched(sgpu: Shell) -> Shell:
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("apply", "-y").code == 0
-    assert sgpu.here("apply", "-y", "--rerun", "hello").code == 0
+    sgpu.done("apply", "-y")
+    sgpu.done("apply", "-y", "--rerun", "hello")
     return sgpu
 
 

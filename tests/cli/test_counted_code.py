@@ -30,7 +30,7 @@ def applied(sgpu: Shell) -> Shell:
 
 
 def actions(shell: Shell, *words: str) -> list[str]:
-    (change,) = shell.here("plan", *words, "-o", "json").json["data"]["changes"]
+    (change,) = shell.data("plan", *words)["changes"]
     return [change["action"], change["reason"]]
 
 
@@ -71,7 +71,7 @@ def test_plan_files_says_what_counts_and_why(applied: Shell) -> None:
     shown = applied.here("plan", "--files").out
     assert "A change of these files launches nothing:\n  tests/test_a.py  a test\n" in shown
     assert "NOTES.md  `helpers.py:1` opens it\n" in shown
-    (files,) = applied.here("plan", "--files", "-o", "json").json["data"]["files"]
+    (files,) = applied.data("plan", "--files")["files"]
     (counted,) = files["counted"]
     assert counted["uncounted"] == [{"path": "tests/test_a.py", "why": "a test"}]
     assert [one["path"] for one in counted["reached"]] == ["NOTES.md"]
@@ -139,7 +139,7 @@ def test_a_git_that_cannot_be_asked_launches_nothing(sgpu: Shell, tmp_path: Path
     assert actions(without) == KEPT
     index = sgpu.folder / ".git" / "index"
     index.write_text("damaged")
-    assert sgpu.here("plan").code == 1
+    sgpu.exits(1, "plan")
     (sgpu.folder / ".git" / "HEAD").unlink()
     assert actions(sgpu) == KEPT
     sgpu.write("train.py", "def main(): return 2\n")
@@ -168,7 +168,7 @@ def test_what_tools_left_and_older_versions_took_for_code_launches_nothing(
 @pytest.mark.expensive
 def test_a_saved_plan_launches_the_files_that_do_not_count_too(applied: Shell) -> None:
     applied.write("train.py", "import helpers\ndef main(): return open('NOTES.md').read()\n")
-    assert applied.here("plan", "--out", "p.plan").code == 0
+    applied.done("plan", "--out", "p.plan")
     applied.write("NOTES.md", "two\n")
     assert applied("apply", "p.plan").code == 0
     assert (

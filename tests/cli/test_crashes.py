@@ -40,7 +40,7 @@ def test_a_native_crash_is_told_with_its_stack_and_the_file_of_it(sgpu: Shell) -
 
     applied = sgpu("apply", "-y")
 
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     cause = run["first_cause"]
     assert (cause["rank"], cause["class"]) == (1, "signal_self")
     assert "Segmentation fault" in cause["traceback"]
@@ -64,7 +64,7 @@ def test_a_hang_is_told_with_the_stacks_of_all_ranks(sgpu: Shell) -> None:
 
     applied = sgpu("apply", "-y")
 
-    run = sgpu.here("show", "train", "-o", "json").json["data"]
+    run = sgpu.data("show", "train")
     cause = run["first_cause"]
     assert cause["class"] == "hung"
     assert [item["rank"] for item in cause["stacks"]] == [0, 1]
@@ -130,7 +130,7 @@ def test_output_that_a_full_disk_dropped_is_told_though_the_disk_stays_full(
         finally:
             sgpu.write("mounted", "")  # where none could be mounted, the rank ends too
 
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     assert run["state"] == "succeeded"
     dropped = run["ranks"][0]["dropped_bytes"]
     assert 1_900_000 < dropped < 3_000_010
@@ -181,7 +181,7 @@ def test_a_rank_that_is_killed_for_memory_is_told_with_limit_and_peak(
 
     applied = sgpu("apply", "-y")
 
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     cause = run["first_cause"]
     assert (cause["rank"], cause["class"]) == (1, "oom")
     memory = cause["memory"]

@@ -112,8 +112,7 @@ def launched(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> Ite
             )
         words += [] if request.param == "local" else ["--detach"]
         sgpu.write("sgpu.yml", PROJECT.format(state=state, type=kind, more=more) + jobs)
-        applied = sgpu.here(*words)
-        assert applied.code == 0, applied.err
+        sgpu.done(*words)
         yield sgpu
 
 
@@ -167,7 +166,7 @@ def test_a_state_is_pushed_if_every_command_can_read_it(
     sgpu: Shell, tmp_path: Path, most: int
 ) -> None:
     sgpu.write("sgpu.yml", PROJECT.format(state="", type="CPU", more=LOCAL))
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     pulled = json.loads(sgpu.here("state", "pull").out)
     folder, kept = sgpu.folder / ".sgpu/default", tmp_path / "kept"
     shutil.copytree(folder, kept)
@@ -189,7 +188,7 @@ def test_a_state_is_pushed_if_every_command_can_read_it(
 def test_a_saved_plan_is_refused_or_shown_whatever_was_changed(sgpu: Shell, most: int) -> None:
     """Also where whoever changed it has written its checksum anew."""
     sgpu.write("sgpu.yml", PROJECT.format(state="", type="CPU", more=LOCAL))
-    assert sgpu.here("plan", "--out", "one.plan").code == 0
+    sgpu.done("plan", "--out", "one.plan")
     plan = json.loads((sgpu.folder / "one.plan").read_bytes())
     del plan["checksum"]
     for where, changed in some(list(mutations(plan)), most):
@@ -215,7 +214,7 @@ def test_the_files_of_an_attempt_are_shown_or_passed_over_whatever_they_hold(
     more = "entrypoint: train.py:main, mlflow: {enabled: false}"
     sgpu.write("sgpu.yml", PROJECT.format(state="", type="CPU", more=more))
     sgpu.write("train.py", CODE)
-    assert sgpu.here("apply", "-y").code == 5
+    sgpu.exits(5, "apply", "-y")
     folder, kept = sgpu.folder / ".sgpu/default", tmp_path / "kept"
     shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("agent.log"))
     ways = list(mutations(json.loads((kept / "runs/hello/1" / name).read_bytes())))
@@ -232,7 +231,7 @@ def test_the_files_of_an_attempt_are_shown_or_passed_over_whatever_they_hold(
 def test_an_attempt_with_a_config_that_is_not_known_here_is_shown_as_recorded(sgpu: Shell) -> None:
     """A newer sgpu may have launched it, with a field that this one does not know."""
     sgpu.write("sgpu.yml", PROJECT.format(state="", type="CPU", more=LOCAL))
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     pulled = json.loads(sgpu.here("state", "pull").out)
     (resource,) = pulled["resources"]
     spec = {**resource["spec"], "backend": {"kind": "ray", "storage": "/s"}, "sharding": "new"}
@@ -241,7 +240,7 @@ def test_an_attempt_with_a_config_that_is_not_known_here_is_shown_as_recorded(sg
     attempt |= {"backend": "ray", "state": "running", "reference": "/s/runs/hello/1"}
     attempt |= {"ended_at": None, "exit_code": None}
     sgpu.write("pushed.json", json.dumps(pulled))
-    assert sgpu.here("state", "push", "pushed.json").code == 0
+    sgpu.done("state", "push", "pushed.json")
 
     status = sgpu.here("status")
 

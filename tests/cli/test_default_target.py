@@ -27,7 +27,7 @@ def project(sgpu: Shell) -> Shell:
 
 
 def planned_target(shell: Shell, *words: str) -> str | None:
-    data = shell.here("plan", "-o", "json", *words).json["data"]
+    data = shell.data("plan", *words)
     (change,) = data["changes"]
     (command,) = (field["after"] for field in change["fields"] if field["path"] == "command")
     assert command[-1] == f"echo {data['target'] or 'default'}"
@@ -46,11 +46,10 @@ def test_the_option_wins_over_the_variable_and_that_over_the_file(project: Shell
 
 
 def test_every_command_is_about_the_same_target(project: Shell) -> None:
-    applied = project.here("apply", "-y", "-o", "json")
-    assert applied.code == 0, applied.err
+    project.done("apply", "-y", "-o", "json")
     assert (project.folder / ".sgpu" / "dev").is_dir()
     assert "dev" in project.here("logs", "train").out
-    (run,) = project.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = project.data("status")["runs"]
     assert run["state"] == "succeeded"
     assert json.loads(project.here("plan", "-o", "json").out)["data"]["summary"]["no_op"] == 1
     none = project.here("status", "-t", "default")
@@ -58,9 +57,8 @@ def test_every_command_is_about_the_same_target(project: Shell) -> None:
 
 
 def test_a_plan_without_a_target_is_applied_without_one(project: Shell) -> None:
-    assert project.here("plan", "-t", "default", "--out", "x.plan").code == 0
-    applied = project.here("apply", "x.plan")
-    assert applied.code == 0, applied.err
+    project.done("plan", "-t", "default", "--out", "x.plan")
+    project.done("apply", "x.plan")
     assert (project.folder / ".sgpu" / "default").is_dir()
     assert not (project.folder / ".sgpu" / "dev").exists()
 
@@ -68,16 +66,14 @@ def test_a_plan_without_a_target_is_applied_without_one(project: Shell) -> None:
 def test_a_command_in_a_hint_names_the_base_where_another_target_is_the_default(
     project: Shell,
 ) -> None:
-    started = project.here("apply", "-y", "--detach", "-t", "default")
-    assert started.code == 0, started.err
+    started = project.done("apply", "-y", "--detach", "-t", "default")
     assert "-t default`" in started.err + started.out
-    assert project.here("wait", "train", "-t", "default").code == 0
+    project.done("wait", "train", "-t", "default")
 
 
 def test_a_run_of_the_command_line_has_no_target(project: Shell) -> None:
     words = ("--gpus", "1", "--type", "CPU", "--set", "mlflow.enabled=false", "true")
-    ran = project.here("run", "-y", *words)
-    assert ran.code == 0, ran.err
+    project.done("run", "-y", *words)
     assert (project.folder / ".sgpu" / "default").is_dir()
 
 
@@ -90,18 +86,15 @@ def test_validate_checks_all_targets_and_counts_the_runs_of_the_default(project:
 
 def test_a_variable_that_names_no_target_is_refused(project: Shell) -> None:
     told = replace(project, environ={**project.environ, "SGPU_TARGET": "prd"})
-    refused = told.here("status")
-    assert refused.code == 1
+    refused = told.exits(1, "status")
     assert "there is no target `prd`" in refused.err
     assert "did you mean `prod`?" in refused.err
 
 
 def test_a_file_that_is_no_yaml_is_said_by_commands_that_read_none(project: Shell) -> None:
     project.write("sgpu.yml", PROJECT + "  x: [\n")
-    refused = project.here("status")
-    assert refused.code == 1
-    assert "yaml_syntax" in refused.err
-    assert project.here("status", "-t", "default").code == 0
+    assert "yaml_syntax" in project.exits(1, "status").err
+    project.done("status", "-t", "default")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +145,5 @@ def test_a_wrong_target_of_the_environment_is_said_to_come_from_there(sgpu: Shel
     for target in ("prd", "a b"):
         shell = replace(sgpu, environ={**sgpu.environ, "SGPU_TARGET": target})
         for command in ("plan", "validate", "status", "show a"):
-            refused = shell.here(*command.split())
-            assert refused.code == 1
-            assert "which `SGPU_TARGET` names" in refused.err, command
+            assert "which `SGPU_TARGET` names" in shell.exits(1, *command.split()).err, command
     assert "SGPU_TARGET" not in sgpu.here("plan", "-t", "prd").err

@@ -30,19 +30,18 @@ def twice(sgpu: Shell) -> Shell:
     sgpu.write("lib.py", "FACTOR = 2\n")
     sgpu.write("old.txt", "old\n")
     (sgpu.folder / "data.bin").write_bytes(b"\0\1")
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     sgpu.write("run.yaml", RUN.replace("LR", "2").replace("[a, b]", "[a, c]"))
     sgpu.write("lib.py", "FACTOR = 3\x1b[31m".replace("\x1b[31m", "  # \x1b[31m") + "\n")
     sgpu.write("train.py", CODE.replace(', "gone": 1', ', "new": [1]'))
     (sgpu.folder / "data.bin").write_bytes(b"\0\2")
     (sgpu.folder / "old.txt").unlink()
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     return sgpu
 
 
 def test_two_attempts_are_compared_in_every_part(twice: Shell) -> None:
-    shown = twice.here("diff", "train")
-    assert shown.code == 0
+    shown = twice.done("diff", "train")
     assert "\x1b" not in shown.out
     lines = [line.strip() for line in shown.out.splitlines()]
     assert lines[0].startswith("- train#1 succeeded, ")
@@ -65,7 +64,7 @@ def test_two_attempts_are_compared_in_every_part(twice: Shell) -> None:
 
 
 def test_the_same_as_json(twice: Shell) -> None:
-    data = twice.here("diff", "train#2", "train#1", "-o", "json").json["data"]
+    data = twice.data("diff", "train#2", "train#1")
     assert (data["before"]["attempt"], data["after"]["attempt"]) == (2, 1)
     assert data["fields"][0] == {"path": "args.lr", "before": 2, "after": 1}
     files = {file["path"]: (file["change"], file["note"]) for file in data["files"]}
@@ -84,17 +83,15 @@ def test_the_same_as_json(twice: Shell) -> None:
 def test_an_attempt_is_compared_with_the_one_before(twice: Shell) -> None:
     twice.write("run.yaml", RUN.replace("LR", "3"))
     assert twice("apply", "-y").code == 0
-    data = twice.here("diff", "train#2", "-o", "json").json["data"]
+    data = twice.data("diff", "train#2")
     assert (data["before"]["attempt"], data["after"]["attempt"]) == (1, 2)
-    refused = twice.here("diff", "train#1")
-    assert (refused.code, "`train#1` is the first attempt of its run" in refused.err) == (1, True)
+    assert "`train#1` is the first attempt of its run" in twice.exits(1, "diff", "train#1").err
 
 
 def test_a_file_stands_alone(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     for words in (("run.yaml", "other"), ("other", "run.yaml")):
-        refused = sgpu.here("diff", *words)
-        assert refused.code == 64
+        refused = sgpu.exits(64, "diff", *words)
         assert "`run.yaml` is a file: name two runs, or the file alone" in refused.err
 
 

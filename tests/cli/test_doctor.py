@@ -57,8 +57,7 @@ def doctor(shell: Shell) -> Answer:
 
 def applied(shell: Shell, text: str = COMMAND_RUN) -> None:
     shell.write("run.yaml", text)
-    answer = shell.here("apply", "-y")
-    assert answer.code == 0, answer.err
+    shell.done("apply", "-y")
 
 
 def wrapped(shell: Shell, *program: str, **options: Any) -> Answer:
@@ -93,8 +92,7 @@ def test_a_project_in_order(sgpu: Shell) -> None:
         "processes",
     }  # fmt: skip
     assert lines(answer, "file") == ["ok: `run.yaml` is valid; number of runs: 1 | None"]
-    text = sgpu.here("doctor")
-    assert text.code == 0
+    text = sgpu.done("doctor")
     assert "ok    interpreter" in text.out
     assert "checks: " in text.err
 
@@ -109,7 +107,7 @@ def test_outside_of_a_project_it_says_what_it_leaves_out(sgpu: Shell) -> None:
 
 def test_a_project_whose_file_has_another_name(sgpu: Shell) -> None:
     sgpu.write("mine.yaml", COMMAND_RUN)
-    assert sgpu.here("apply", "-y", "mine.yaml").code == 0
+    sgpu.done("apply", "-y", "mine.yaml")
     (line,) = lines(doctor(sgpu), "file")
     assert line.endswith("no `run.yaml`: the needs of its runs are not checked | None")
     assert "resources: 1" in lines(doctor(sgpu), "state")[0]
@@ -117,8 +115,7 @@ def test_a_project_whose_file_has_another_name(sgpu: Shell) -> None:
 
 def test_a_failure_is_exit_code_1_in_text_too(sgpu: Shell) -> None:
     sgpu.write("run.yaml", COMMAND_RUN.replace("gpus: 1", "gpus: one"))
-    told = sgpu.here("doctor")
-    assert told.code == 1
+    told = sgpu.exits(1, "doctor")
     assert "fail  file" in told.out
     assert "`sgpu validate run.yaml` shows all of it" in told.out
     assert "1 check failed: `file`" in told.err
@@ -130,9 +127,7 @@ def test_a_failure_is_exit_code_1_in_text_too(sgpu: Shell) -> None:
 
 def test_a_target_that_nobody_knows_is_refused(sgpu: Shell) -> None:
     applied(sgpu)
-    answer = sgpu.here("doctor", "-t", "absent")
-    assert answer.code == 1
-    assert "there is no target `absent`" in answer.err
+    assert "there is no target `absent`" in sgpu.exits(1, "doctor", "-t", "absent").err
 
 
 # Interpreters and torch
@@ -616,7 +611,7 @@ def test_a_corrupt_state(sgpu: Shell) -> None:
 
 def test_the_state_of_another_target_is_looked_at_too(sgpu: Shell) -> None:
     applied(sgpu, f"{COMMAND_RUN}targets: {{laptop: {{gpus: 1}}}}\n")
-    assert sgpu.here("apply", "-y", "-t", "laptop").code == 0
+    sgpu.done("apply", "-y", "-t", "laptop")
     state_of(sgpu, "laptop").write_bytes(b"gone" * 2000)
     (mine, other) = lines(doctor(sgpu), "state")
     assert mine.startswith("ok: ")

@@ -150,8 +150,7 @@ def test_the_profile_makes_the_emulator_what_was_measured(sgpu: Shell, serve: Se
     assert (answer.code, "profile: `prod.yml`" in answer.err) == (0, True)
     text = (sgpu.folder / "prod.yml").read_text()
     assert "# expected: 10485760\nread-limit: 5242880\n" in text
-    again = sgpu.here("doctor", "-t", "prod", "--profile", "prod.yml", "-o", "json")
-    assert (again.code, again.json["error"]["code"]) == (1, "exists")
+    assert sgpu.refusal("doctor", "-t", "prod", "--profile", "prod.yml") == (1, "exists")
     assert (sgpu.folder / "prod.yml").read_text() == text
     from sgpu_decl.doctor.profile_file import load_profile
 
@@ -172,8 +171,7 @@ def test_a_profile_that_could_not_be_written_is_refused_before_the_workspace_is_
 
 def test_a_report_of_a_target_that_is_not_there_names_those_that_are(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    answer = sgpu.here("doctor", "report", "-t", "prd")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "doctor", "report", "-t", "prd")
     assert "there is no target `prd`" in answer.err
     assert "`prod`" in answer.err
 
@@ -343,8 +341,7 @@ def test_a_backend_that_has_nothing_to_measure_says_so(sgpu: Shell) -> None:
 
 
 def test_profile_without_a_platform_is_refused(sgpu: Shell) -> None:
-    answer = sgpu.here("doctor", "--profile", "x.yml", "-o", "json")
-    assert (answer.code, answer.json["error"]["code"]) == (64, "usage")
+    assert sgpu.refusal("doctor", "--profile", "x.yml") == (64, "usage")
 
 
 def test_a_file_without_targets_is_checked_by_its_platform(sgpu: Shell, serve: Serve) -> None:
@@ -365,14 +362,13 @@ def test_what_a_killed_check_left_is_deleted_later(sgpu: Shell, serve: Serve) ->
         for folder in (old, fresh):
             folder.mkdir(parents=True)
             (folder / "form").write_text("left")
-        assert sgpu.here("doctor", "-t", "prod").code == 0
+        sgpu.done("doctor", "-t", "prod")
         assert (old.exists(), fresh.exists()) == (False, True)
 
 
 def test_options_before_report_are_not_ignored(sgpu: Shell) -> None:
     for options in (("-t", "prod"), ("--project", "."), ("-o", "json")):
-        answer = sgpu.here("doctor", *options, "report")
-        assert answer.code == 64
+        answer = sgpu.exits(64, "doctor", *options, "report")
         assert "follow its name" in answer.out + answer.err
 
 
@@ -434,9 +430,7 @@ def test_a_report_has_no_names(sgpu: Shell, serve: Serve) -> None:
 
 def test_a_report_of_nothing_says_what_to_do(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    answer = sgpu.here("doctor", "report", "-t", "prod")
-    assert answer.code == 1
-    assert "sgpu doctor -t TARGET" in answer.err
+    assert "sgpu doctor -t TARGET" in sgpu.exits(1, "doctor", "report", "-t", "prod").err
 
 
 def test_the_answers_of_a_check_are_not_those_that_plans_remember(

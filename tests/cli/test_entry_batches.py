@@ -50,7 +50,7 @@ def test_intents_of_a_window_are_one_entry_and_what_has_ended_meanwhile_is_anoth
         patched.setattr(FileJournal, "append", slow)
         answer = sgpu.here("apply", "-y", "--detach", "--parallelism", "2")
     assert answer.code == 0, answer.err
-    entries = sgpu.here("state", "log", "-o", "json").json["data"]["entries"]
+    entries = sgpu.data("state", "log")["entries"]
     done = [[change["op"] for change in entry["changes"]] for entry in reversed(entries)]
     begun = [ops for ops in done if "begin" in ops]
     closed = [ops for ops in done if "launched" in ops]

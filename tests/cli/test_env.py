@@ -13,8 +13,7 @@ NEW = "torch==2.13.0\nnumpy==2.1.3\npeft==0.17.1\n"
 
 
 def test_bases_are_listed(sgpu: Shell) -> None:
-    shown = sgpu.here("env", "bases")
-    assert shown.code == 0
+    shown = sgpu.done("env", "bases")
     assert [line.split()[0] for line in shown.out.splitlines()] == [
         "BASE",
         "gpu-4",
@@ -24,7 +23,7 @@ def test_bases_are_listed(sgpu: Shell) -> None:
         "gpu-6",
         "ai-6",
     ]
-    bases = sgpu.here("env", "bases", "-o", "json").json["data"]["bases"]
+    bases = sgpu.data("env", "bases")["bases"]
     assert bases[0]["platform"]["environment_version"] == "4"
     assert bases[3]["platform"]["base_environment"].endswith("/databricks_ai_v5")
     assert bases[4]["python"] is None
@@ -33,12 +32,11 @@ def test_bases_are_listed(sgpu: Shell) -> None:
 def test_what_differs_between_two_locks(sgpu: Shell) -> None:
     sgpu.write("old.txt", OLD)
     sgpu.write("new.txt", NEW)
-    shown = sgpu.here("env", "diff", "old.txt", "new.txt")
-    assert shown.code == 0
+    shown = sgpu.done("env", "diff", "old.txt", "new.txt")
     assert shown.out == (
         "+ peft 0.17.1\n- six 1.16.0\n~ torch 2.7.1 -> 2.13.0\n+1 ~1 -1 packages\n"
     )
-    data = sgpu.here("env", "diff", "old.txt", "new.txt", "-o", "json").json["data"]
+    data = sgpu.data("env", "diff", "old.txt", "new.txt")
     assert data["added"] == [{"name": "peft", "version": "0.17.1"}]
     assert data["removed"] == [{"name": "six", "version": "1.16.0"}]
     assert data["changed"] == [{"name": "torch", "before": "2.7.1", "after": "2.13.0"}]
@@ -55,7 +53,7 @@ def test_bases_differ_in_python_and_cuda_too(sgpu: Shell) -> None:
 
 
 def test_this_is_the_interpreter_that_runs_sgpu(sgpu: Shell) -> None:
-    data = sgpu.here("env", "show", "this", "-o", "json").json["data"]
+    data = sgpu.data("env", "show", "this")
     assert (data["kind"], data["python"]) == ("interpreter", platform.python_version())
     assert "click" in {item["name"] for item in data["packages"]}
     assert sgpu.here("env", "diff", "this", "this").out == "+0 ~0 -0 packages\n"
@@ -76,13 +74,12 @@ def test_a_base_is_shown_with_its_source(sgpu: Shell) -> None:
 
 
 def test_requirements_of_a_base(sgpu: Shell) -> None:
-    printed = sgpu.here("env", "requirements", "gpu-4")
-    assert printed.code == 0
+    printed = sgpu.done("env", "requirements", "gpu-4")
     assert "\ntorch==2.7.1\n" in printed.out
     sgpu.write("base.txt", printed.out)
-    changes = sgpu.here("env", "diff", "base.txt", "gpu-4", "-o", "json").json["data"]
+    changes = sgpu.data("env", "diff", "base.txt", "gpu-4")
     assert changes["changed"] == changes["removed"] == []
-    left_out = sgpu.here("env", "requirements", "gpu-4", "-o", "json").json["data"]["left_out"]
+    left_out = sgpu.data("env", "requirements", "gpu-4")["left_out"]
     assert {change["name"] for change in changes["added"]} == left_out.keys()
 
 
@@ -93,9 +90,8 @@ def test_an_attempt_is_compared_by_what_its_ranks_found(sgpu: Shell) -> None:
         1,
         "error[not_found]: no run matches `a`",
     )
-    assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
-    commanded = sgpu.here("env", "show", "a#1")
-    assert commanded.code == 1
+    sgpu.done("apply", "-y", "--set", "mlflow.enabled=false")
+    commanded = sgpu.exits(1, "env", "show", "a#1")
     assert "which packages the ranks of `a#1` found is not known" in commanded.err
 
 
@@ -112,17 +108,14 @@ def test_an_attempt_is_compared_by_what_its_ranks_found(sgpu: Shell) -> None:
 def test_what_names_nothing_says_what_could_be_named(
     sgpu: Shell, arguments: list[str], code: str, hint: str
 ) -> None:
-    refused = sgpu.here("env", *arguments, "-o", "json")
-    assert refused.code == 1
-    error = refused.json["error"]
+    error = sgpu.exits(1, "env", *arguments, "-o", "json").json["error"]
     assert error["code"] == code
     assert error["hint"].startswith(hint)
 
 
 def test_a_broken_lock_is_shown_with_its_line(sgpu: Shell) -> None:
     sgpu.write("r.txt", "a==1\ntorch>=2.6\n")
-    refused = sgpu.here("env", "diff", "r.txt", "this")
-    assert refused.code == 1
+    refused = sgpu.exits(1, "env", "diff", "r.txt", "this")
     assert (
         "error[lock_unpinned]: `torch` is not pinned to one version\n  --> r.txt:2:1" in refused.err
     )
@@ -130,5 +123,5 @@ def test_a_broken_lock_is_shown_with_its_line(sgpu: Shell) -> None:
 
 
 def test_wrong_usage(sgpu: Shell, tmp_path: Path) -> None:
-    assert sgpu.here("env", "diff", "this").code == 64
+    sgpu.exits(64, "env", "diff", "this")
     assert "did you mean `diff`?" in sgpu.here("env", "dif").err

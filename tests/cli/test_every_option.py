@@ -148,7 +148,7 @@ def test_every_option_reaches_its_command() -> None:
 def test_a_wrong_value_of_an_option_is_refused(sgpu: Shell, name: str, option: str) -> None:
     sgpu.write("run.yaml", COMMAND_RUN)
     if name in ARGUMENTS and name != "adopt":
-        assert sgpu.here("apply", "-y").code == 0
+        sgpu.done("apply", "-y")
     before = sgpu.written()
     refused = sgpu.here(*name.split(), option, WRONG[option], *ARGUMENTS.get(name, ()))
     assert refused.code in (1, 64), f"{option} {WRONG[option]} was taken: {refused.out}"
@@ -174,33 +174,26 @@ def test_options_that_do_not_go_with_what_is_named(
     sgpu: Shell, arguments: tuple[str, ...], words: str
 ) -> None:
     sgpu.write("run.yaml", COMMAND_RUN)
-    refused = sgpu.here(*arguments)
-    assert refused.code == 64
+    refused = sgpu.exits(64, *arguments)
     assert words in refused.err + refused.out
     assert not (sgpu.folder / ".sgpu").exists()
 
 
 @pytest.mark.parametrize("words", GONE)
 def test_what_is_gone_names_the_way_out(sgpu: Shell, words: str) -> None:
-    refused = sgpu.here(*words.split()[1:])
-    assert refused.code == 64
-    assert f"hint: {GONE[words]}" in refused.err
+    assert f"hint: {GONE[words]}" in sgpu.exits(64, *words.split()[1:]).err
 
 
 def test_a_saved_plan_is_shown_as_it_is(sgpu: Shell) -> None:
     sgpu.write("run.yaml", COMMAND_RUN)
-    assert sgpu.here("plan", "--out", "x.plan").code == 0
-    assert sgpu.here("show", "x.plan").code == 0
+    sgpu.done("plan", "--out", "x.plan")
+    sgpu.done("show", "x.plan")
     for option in (("-t", "prod"), ("--project", ".")):
-        refused = sgpu.here("show", "x.plan", *option)
-        assert refused.code == 64
-        assert "names its own project and target" in refused.err
+        assert "names its own project and target" in sgpu.exits(64, "show", "x.plan", *option).err
 
 
 def test_overrides_without_a_file_are_refused(sgpu: Shell) -> None:
     sgpu.write("exp.yaml", COMMAND_RUN)
-    assert sgpu.here("apply", "-y", "exp.yaml").code == 0
-    refused = sgpu.here("destroy", "-y", "--set", "gpus=2")
-    assert refused.code == 64
-    assert "there is no file here" in refused.err
+    sgpu.done("apply", "-y", "exp.yaml")
+    assert "there is no file here" in sgpu.exits(64, "destroy", "-y", "--set", "gpus=2").err
     assert "hello#1" in sgpu.here("status").out

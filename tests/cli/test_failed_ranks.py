@@ -34,10 +34,8 @@ def test_ranks_that_failed_beside_the_first_are_listed(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write("train.py", FAILS)
 
-    applied = sgpu.here("apply", "-y")
-
-    assert applied.code == 5
-    (run,) = sgpu.here("status", "pair", "-o", "json").json["data"]["runs"]
+    applied = sgpu.exits(5, "apply", "-y")
+    (run,) = sgpu.data("status", "pair")["runs"]
     first = run["first_cause"]["rank"]
     others = [rank for rank in run["ranks"] if rank["state"] == "failed" and rank["rank"] != first]
     # The exception of rank 1 came first, though rank 2 ended first.

@@ -37,16 +37,15 @@ def test_check_writes_nothing_and_ends_with_1(sgpu: Shell) -> None:
     assert (checked.code, checked.out) == (1, "would format run.yaml\n")
     assert (sgpu.folder / "run.yaml").read_text() == WILD
     (sgpu.folder / "run.yaml").write_text(TIDY)
-    assert sgpu.here("fmt", "--check").code == 0
+    sgpu.done("fmt", "--check")
 
 
 def test_the_diff_is_one_that_patch_takes(sgpu: Shell) -> None:
-    diff = sgpu.here("fmt", "--diff")
-    assert diff.code == 0
+    diff = sgpu.done("fmt", "--diff")
     assert (sgpu.folder / "run.yaml").read_text() == WILD
     subprocess.run(["git", "apply", "-"], input=diff.out, text=True, cwd=sgpu.folder, check=True)
     assert (sgpu.folder / "run.yaml").read_text() == TIDY
-    assert sgpu.here("fmt", "--diff", "--check").code == 0
+    sgpu.done("fmt", "--diff", "--check")
 
 
 def test_standard_input_is_printed_in_the_format(
@@ -66,7 +65,7 @@ def test_standard_input_is_printed_in_the_format(
         else:
             assert answer.out == out
     assert (sgpu.folder / "run.yaml").read_text() == WILD
-    assert sgpu.here("fmt", "-", "run.yaml").code == 64
+    sgpu.exits(64, "fmt", "-", "run.yaml")
 
 
 def test_of_a_folder_only_files_of_sgpu_are_written(sgpu: Shell) -> None:
@@ -104,14 +103,12 @@ def test_a_file_keeps_its_mode_and_its_link(sgpu: Shell) -> None:
 
 def test_a_file_that_is_not_yaml_is_named_and_the_others_are_written(sgpu: Shell) -> None:
     (sgpu.folder / "bad.yaml").write_text("a: [1\nb: 2\n")
-    answer = sgpu.here("fmt", "bad.yaml", "run.yaml")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "fmt", "bad.yaml", "run.yaml")
     assert answer.out == "formatted run.yaml\n"
     assert "bad.yaml:2:2" in answer.err
     assert "error[invalid_input]: `bad.yaml` cannot be formatted" in answer.err
     assert (sgpu.folder / "bad.yaml").read_text() == "a: [1\nb: 2\n"
-    answer = sgpu.here("fmt", "bad.yaml", "run.yaml", "-o", "json")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "fmt", "bad.yaml", "run.yaml", "-o", "json")
     assert [file["file"] for file in answer.json["data"]["files"]] == ["bad.yaml", "run.yaml"]
     assert answer.json["error"]["diagnostics"][0]["code"] == "yaml_syntax"
 
@@ -139,8 +136,8 @@ def test_what_cannot_be_formatted_is_refused(
 
 def test_what_init_writes_is_in_the_format(sgpu: Shell) -> None:
     for folder, options in (("one", []), ("many", ["--project"])):
-        assert sgpu.here("init", folder, *options).code == 0
-        assert sgpu.here("fmt", "--check", folder).code == 0
+        sgpu.done("init", folder, *options)
+        sgpu.done("fmt", "--check", folder)
 
 
 def test_the_examples_are_in_the_format(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_its_file_and_line_are_named(sgpu: Shell, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("six\nroot:x:0\n")
     sgpu.write("run.yaml", f"{RUN}env: {{requirements: {outside}}}\n")
-    (found,) = sgpu.here("plan", "-o", "json").json["error"]["diagnostics"]
+    (found,) = sgpu.error("plan")["diagnostics"]
     assert (found["code"], found["file"], found["line"]) == ("bad_requirement", "run.yaml", 6)
     assert found["summary"].startswith(f"line 2 of `{outside}`, which lies outside of the project")
 
@@ -59,8 +59,7 @@ def test_a_lock_outside_of_the_project_is_not_shown_either(sgpu: Shell, tmp_path
     outside = tmp_path / "settings.toml"
     outside.write_text("[one]\ntoken = hunter2\n")
     sgpu.write("run.yaml", f"{RUN}env: {{lock: {outside}}}\n")
-    answer = sgpu.here("plan")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "plan")
     assert "not valid TOML" in answer.err
     assert "hunter2" not in answer.out + answer.err
 
@@ -71,7 +70,6 @@ def test_a_file_of_values_outside_of_the_folder_is_not_shown_either(
     outside = tmp_path / "values"
     outside.write_text("hunter2\n")
     sgpu.write("run.yaml", RUN)
-    answer = sgpu.here("plan", "--var-file", str(outside))
-    assert answer.code == 1
+    answer = sgpu.exits(1, "plan", "--var-file", str(outside))
     assert f"{outside}:1:1" in answer.err
     assert "hunter2" not in answer.out + answer.err

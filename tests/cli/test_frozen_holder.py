@@ -58,14 +58,14 @@ def stopped(sgpu: Shell, step: str, *words: str) -> "subprocess.Popen[str]":
     locked = sgpu.here("gc", "-y", "--lock-timeout", "0s")
     found = re.search(r"sgpu state unlock (\S+?)`", locked.err)
     assert found is not None, locked.err
-    assert sgpu.here("state", "unlock", found[1]).code == 0
+    sgpu.done("state", "unlock", found[1])
     return holder
 
 
 @pytest.mark.expensive
 def test_a_gc_whose_lock_was_taken_over_deletes_no_more(shell: Shell) -> None:
     user = having(shell)
-    assert user.here("apply", "-y").code == 0
+    user.done("apply", "-y")
     folders = (".sgpu/default/runs/a/1", ".sgpu/default/runs/b/1")
     step = "sgpu_decl.backends.local.local_storage,LocalStorage,free,after,1"
     holder = stopped(shell, step, "gc", "-y", "--all", "--keep-last", "0")
@@ -97,10 +97,10 @@ def launches(sgpu: Shell) -> list[str]:
 @pytest.mark.parametrize("step", sampled(STEPS, quick=1))
 def test_what_the_next_apply_gave_up_is_not_launched(shell: Shell, step: str) -> None:
     holder = stopped(shell, step)
-    assert shell.here("apply", "-y").code == 1  # it cannot resolve the secret
+    shell.exits(1, "apply", "-y")  # it cannot resolve the secret
     assert "unlocked by hand" in going_on(holder)
     assert launches(shell) == []
-    assert having(shell).here("apply", "-y").code == 0
+    having(shell).done("apply", "-y")
     assert launches(shell) == ["a", "b"]
 
 
@@ -110,9 +110,8 @@ def test_what_the_next_apply_gave_up_is_not_launched(shell: Shell, step: str) ->
 )
 def test_what_the_next_apply_finished_is_launched_once(shell: Shell, step: str) -> None:
     holder = stopped(shell, step)
-    assert having(shell).here("apply", "-y", "--detach").code == 0
+    having(shell).done("apply", "-y", "--detach")
     going_on(holder)
     assert launches(shell) == ["a", "b"]
-    again = having(shell).here("apply", "-y")
-    assert again.code == 0, again.err
+    having(shell).done("apply", "-y")
     assert launches(shell) == ["a", "b"]

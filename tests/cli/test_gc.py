@@ -75,7 +75,7 @@ def test_no_gc_takes_what_later_launches_find(project: Shell) -> None:
     write(project, "good", 9)
     before = found(project)
     assert before[0] == ["it finds the output of `train#2` in SGPU_PREVIOUS_OUTPUT_DIR"]
-    shown = project.here("gc", "--keep-last", "0", "--dry-run", "-o", "json").json["data"]
+    shown = project.data("gc", "--keep-last", "0", "--dry-run")
     assert shown["attempts"] == ["train#3", "train#4", "train#5", "train#6"]
     assert shown["kept"] == [
         {"attempt": "evaluate#1", "reason": "success"},
@@ -84,26 +84,24 @@ def test_no_gc_takes_what_later_launches_find(project: Shell) -> None:
     ]
     assert shown["bytes"] == sum(one["bytes"] for one in shown["freed"]) > 0
     for words in options():
-        assert project.here("gc", "-y", *words).code == 0
+        project.done("gc", "-y", *words)
         assert found(project) == before
         assert {"1", "2"} <= set(folders(project))
         assert folders(project, "evaluate") == ["1"]
     assert folders(project) == ["1", "2"]
-    assert project.here("gc", "-y", "--all", "--keep-last", "0").code == 0
+    project.done("gc", "-y", "--all", "--keep-last", "0")
     assert (folders(project), folders(project, "evaluate")) == ([], [])
 
 
 def test_gc_lists_what_goes_with_sizes_and_deletes_it_once_somebody_said_yes(
     project: Shell, at_terminal: AtTerminal
 ) -> None:
-    refused = project.here("gc")
-    assert refused.code == 1
+    refused = project.exits(1, "gc")
     assert "train#3  " in refused.out
     assert "kept: train#2: `resume` finds its output" in refused.out
     assert "cannot ask for approval: stdin or stderr is not a terminal" in refused.err
     assert "give `-y`" in refused.err
-    error = project.here("gc", "-o", "json").json["error"]
-    assert error["code"] == "not_approved"
+    assert project.error("gc")["code"] == "not_approved"
     everything = folders(project)
 
     with at_terminal("gc") as terminal:
@@ -130,11 +128,11 @@ def test_gc_makes_room_on_a_disk_that_is_full(sgpu: Shell, tmp_path: Path) -> No
         text = "name: hello\ngpus: 1\ntype: CPU\nuntil: always\nmlflow: {enabled: false}\n"
         shell.write("run.yaml", f"{text}command: 'echo 1 > $SGPU_OUTPUT_DIR/x; exit 1'\n")
         for _ in range(4):
-            assert shell.here("apply", "-y").code == 5
+            shell.exits(5, "apply", "-y")
         fill(disk / "filler")
         freed = shell.here("gc", "-y", "-o", "json")
         assert freed.json["data"]["attempts"] == ["hello#1"], freed.err
-        assert shell.here("status").code == 0
+        shell.done("status")
 
 
 def test_what_came_after_the_list_was_shown_does_not_go(project: Shell) -> None:
@@ -151,7 +149,7 @@ DRAFT = ".new-0123456789ab"
 
 def test_gc_deletes_what_killed_processes_left_half_written(sgpu: Shell) -> None:
     sgpu.write("run.yaml", HELLO)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     state, store, caches = (
         sgpu.folder / ".sgpu/default",
         Path(sgpu.environ["XDG_DATA_HOME"]) / "sgpu/store",
@@ -184,7 +182,7 @@ def test_gc_deletes_what_killed_processes_left_half_written(sgpu: Shell) -> None
                 os.utime(old, (0, 0))
         os.utime(path, (0, 0))
 
-    assert sgpu.here("gc", "-y").code == 0
+    sgpu.done("gc", "-y")
 
     assert [path for path in left if path.exists()] == []
     assert list((state / "runs/hello").glob("[23].*")) == []
@@ -195,11 +193,11 @@ def test_gc_goes_on_beside_a_damaged_list_of_code_and_names_it(sgpu: Shell) -> N
     sgpu.write("run.yaml", HELLO)
     sgpu.write("train.py", "")
     for _ in range(2):
-        assert sgpu.here("apply", "-y", "--rerun", "run.hello").code == 0
+        sgpu.done("apply", "-y", "--rerun", "run.hello")
     store = Path(sgpu.environ["XDG_DATA_HOME"]) / "sgpu/store"
     (manifest,) = (store / "manifests").iterdir()
     manifest.write_bytes(b"")  # as after a power cut
-    freed = sgpu.here("gc", "--keep-last", "1", "-y", "-o", "json").json["data"]
+    freed = sgpu.data("gc", "--keep-last", "1", "-y")
     assert freed["attempts"] == ["hello#1"]
     assert [problem["summary"] for problem in freed["problems"]] == [
         f"`{manifest}` is damaged, so it is not known what it needs"
@@ -209,13 +207,11 @@ def test_gc_goes_on_beside_a_damaged_list_of_code_and_names_it(sgpu: Shell) -> N
 def test_gc_goes_on_after_a_folder_that_cannot_be_deleted_and_says_it(sgpu: Shell) -> None:
     sgpu.write("run.yaml", HELLO)
     for _ in range(2):
-        assert sgpu.here("apply", "-y", "--rerun", "run.hello").code == 0
+        sgpu.done("apply", "-y", "--rerun", "run.hello")
     runs = sgpu.folder / ".sgpu/default/runs/hello"
     (runs / "1.discarded").write_text("a file where a folder has to be made")
 
-    freed = sgpu.here("gc", "-y", "--all", "--keep-last", "0")
-
-    assert freed.code == 0, freed.err
+    freed = sgpu.done("gc", "-y", "--all", "--keep-last", "0")
     assert "kept: hello#1: its place cannot be asked now" in freed.out
     assert "freed: 1 attempt, " in freed.out
     assert f"not freed: `{runs}/1` cannot be deleted: " in freed.err
@@ -226,7 +222,7 @@ def test_gc_deletes_temporary_folders_that_no_command_uses(sgpu: Shell, tmp_path
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     sgpu.write("run.yaml", HELLO)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     with patch.object(tempfile, "tempdir", os.fspath(temporary)), ExitStack() as used:
         held = [used.enter_context(scratch_folder(kind)) for kind in get_args(Kind)]
         left = [temporary / f"sgpu-{kind}-0a1b2c3d" for kind in get_args(Kind)]
@@ -239,9 +235,9 @@ def test_gc_deletes_temporary_folders_that_no_command_uses(sgpu: Shell, tmp_path
             os.utime(folder, (0, 0))
         (temporary / "sgpu-launch-aaaaaaaa").symlink_to(others[0])
 
-        assert sgpu.here("gc", "--dry-run").code == 0
+        sgpu.done("gc", "--dry-run")
         assert all(folder.exists() for folder in left)
-        assert sgpu.here("gc", "-y").code == 0
+        sgpu.done("gc", "-y")
 
         assert [folder for folder in left if folder.exists()] == []
         assert all((folder / "deep/code.tar.gz").exists() for folder in (*others, young))
@@ -277,7 +273,7 @@ def test_gc_goes_on_where_a_store_cannot_be_written_or_read_and_says_it(
 ) -> None:
     sgpu.write("run.yaml", HELLO)
     for _ in range(2):
-        assert sgpu.here("apply", "-y", "--rerun", "run.hello").code == 0
+        sgpu.done("apply", "-y", "--rerun", "run.hello")
     folder = Path(sgpu.environ["XDG_DATA_HOME"]) / "sgpu" / store
     (folder / "objects").mkdir(parents=True, exist_ok=True)
     (folder / "roots").mkdir(exist_ok=True)

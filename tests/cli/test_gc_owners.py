@@ -37,7 +37,7 @@ def _project(sgpu: Shell, name: str) -> Shell:
     shell = replace(sgpu, folder=folder)
     shell.write("run.yaml", RUN)
     shell.write("code.py", f"NAME = {name!r}\n")
-    assert shell.here("apply", "-y").code == 0
+    shell.done("apply", "-y")
     return shell
 
 
@@ -79,7 +79,7 @@ def _of_an_older_sgpu(sgpu: Shell, folder: Path) -> None:
 def test_a_project_that_is_there_keeps_its_code_for_ever(applied: Shell, other: Shell) -> None:
     for _ in range(2):
         _later(applied, days=400)
-        freed = other.here("gc", "-y", "-o", "json").json["data"]
+        freed = other.data("gc", "-y")
     assert freed["not_found"] == []
     assert _needed(applied)
 
@@ -94,9 +94,9 @@ def test_a_deleted_project_keeps_its_code_for_30_days(applied: Shell, other: She
     assert said.err.count("\n") == 1
     assert _needed(applied)
     _later(applied, days=31)
-    shown = other.here("gc", "--dry-run", "-o", "json").json["data"]["code_bytes"]
+    shown = other.data("gc", "--dry-run")["code_bytes"]
     assert _needed(applied)
-    assert other.here("gc", "-y", "-o", "json").json["data"]["code_bytes"] == shown > 0
+    assert other.data("gc", "-y")["code_bytes"] == shown > 0
     assert not _needed(applied)
 
 
@@ -114,10 +114,10 @@ def test_what_gc_says_of_a_deleted_project_frees_its_code_at_once(
 ) -> None:
     shutil.rmtree(applied.folder)
     _later(applied, days=1)
-    (found,) = other.here("gc", "-y", "-o", "json").json["data"]["not_found"]
+    (found,) = other.data("gc", "-y")["not_found"]
     Path(found["record"]).unlink()
     assert found["kept_until"].endswith("Z")
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert not _needed(applied)
 
 
@@ -125,9 +125,9 @@ def test_a_moved_project_keeps_its_code_once_it_referred_again(
     applied: Shell, other: Shell
 ) -> None:
     moved = replace(applied, folder=applied.folder.rename(applied.folder.with_name("moved")))
-    assert moved.here("gc", "-y").code == 0
+    moved.done("gc", "-y")
     _later(applied)
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert _needed(applied)
 
 
@@ -138,9 +138,9 @@ def test_a_new_project_in_the_place_of_a_moved_one_takes_nothing_from_it(
     applied.folder.mkdir()
     applied.write("run.yaml", RUN)
     applied.write("code.py", "NAME = 'new'\n")
-    assert applied.here("apply", "-y").code == 0
+    applied.done("apply", "-y")
     _later(applied, days=29)
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert _needed(applied)
 
 
@@ -148,9 +148,9 @@ def test_a_copied_project_takes_nothing_from_its_original(applied: Shell, other:
     copied = replace(applied, folder=applied.folder.with_name("copied"))
     shutil.copytree(applied.folder, copied.folder)
     copied.write("code.py", "NAME = 'copied'\n")
-    assert copied.here("apply", "-y").code == 0
+    copied.done("apply", "-y")
     _later(applied)
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert _needed(applied, "project")
     assert _needed(applied, "copied")
 
@@ -180,7 +180,7 @@ def test_a_project_whose_disk_is_not_mounted_keeps_its_code(sgpu: Shell, other: 
         pytest.skip("no mount may be made here")
     assert done.returncode == 0, done.stderr
     _later(sgpu, days=400)
-    (found,) = other.here("gc", "-y", "-o", "json").json["data"]["not_found"]
+    (found,) = other.data("gc", "-y")["not_found"]
     assert found["path"] == f"{disk}/project/.sgpu/default/state.db"
     assert found["kept_until"] is None
     assert _needed(sgpu)
@@ -190,7 +190,7 @@ def test_a_project_that_may_not_be_looked_into_keeps_its_code(applied: Shell, ot
     state = applied.folder / ".sgpu/default/state.db"
     state.write_bytes(b"no database, and long enough to look like one" * 100)
     _later(applied, days=400)
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert _needed(applied)
 
 
@@ -206,7 +206,7 @@ def test_a_state_of_a_newer_sgpu_or_in_a_store_of_another_kind_keeps_its_code(
     record.write_text(json.dumps({key: item for key, item in there.items() if key != "folders"}))
     shutil.rmtree(applied.folder)
     _later(applied, days=400)
-    (found,) = other.here("gc", "-y", "-o", "json").json["data"]["not_found"]
+    (found,) = other.data("gc", "-y")["not_found"]
     assert found["path"] == "postgresql://db.example/sgpu"
     assert _needed(applied)
 
@@ -216,7 +216,7 @@ def test_a_project_of_an_older_sgpu_keeps_its_code_wherever_it_is(
 ) -> None:
     _of_an_older_sgpu(applied, applied.folder)
     _later(applied, days=400)
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert _needed(applied)
     applied.folder.rename(applied.folder.with_name("moved"))
     _later(applied, days=400)
@@ -229,9 +229,9 @@ def test_what_an_older_sgpu_recorded_goes_once_a_newer_one_recorded_it(
 ) -> None:
     _of_an_older_sgpu(applied, applied.folder)
     applied.write("code.py", "NAME = 'changed'\n")
-    assert applied.here("apply", "-y").code == 0
+    applied.done("apply", "-y")
     _later(applied)
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert not _needed(applied, "project")
     assert _needed(applied, "changed")
 
@@ -247,8 +247,7 @@ def test_a_damaged_record_deletes_nothing(applied: Shell, other: Shell) -> None:
     record = _record(applied, applied.folder)
     record.write_text("{")
     _later(applied)
-    refused = other.here("gc", "-y", "-o", "json")
-    assert refused.code == 1
+    refused = other.exits(1, "gc", "-y", "-o", "json")
     assert refused.json["error"]["code"] == "store_record_damaged"
     assert str(record) in refused.json["error"]["message"]
     assert _needed(applied)
@@ -256,9 +255,9 @@ def test_a_damaged_record_deletes_nothing(applied: Shell, other: Shell) -> None:
 
 def test_gc_of_every_attempt_keeps_what_the_next_plan_compares_with(applied: Shell) -> None:
     _later(applied)
-    assert applied.here("gc", "-y", "--all", "--keep-last", "0").code == 0
+    applied.done("gc", "-y", "--all", "--keep-last", "0")
     applied.write("code.py", "NAME = 'changed'\n")
-    (change,) = applied.here("plan", "-o", "json").json["data"]["changes"]
+    (change,) = applied.data("plan")["changes"]
     assert change["code"]["changed"] == ["code.py"]
 
 
@@ -277,9 +276,9 @@ def test_a_launch_that_a_crash_interrupted_keeps_its_code(sgpu: Shell, other: Sh
         [sys.executable, "-c", dying], cwd=sgpu.folder, env=sgpu.environ, check=False
     )
     assert killed.returncode == 9
-    assert sgpu.here("gc", "-y").code == 0
+    sgpu.done("gc", "-y")
     _later(sgpu)
-    assert other.here("gc", "-y").code == 0
+    other.done("gc", "-y")
     assert _needed(sgpu)
 
 

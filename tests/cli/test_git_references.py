@@ -38,7 +38,7 @@ def checkout(sgpu: Shell) -> Shell:
 
 
 def facts(checkout: Shell) -> list[str]:
-    (change,) = checkout.here("plan", "-o", "json").json["data"]["changes"]
+    (change,) = checkout.data("plan")["changes"]
     return next(field["after"] for field in change["fields"] if field["path"] == "command")[1:]
 
 

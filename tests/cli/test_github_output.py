@@ -11,8 +11,7 @@ WRONG = "name: train\ngpus: 1\ntype: CPU\ncommand: 'true'\nmlflow: {enabled: fal
 def test_a_mistake_stands_at_its_line_and_fails_the_step(sgpu: Shell) -> None:
     sgpu.write("run.yaml", WRONG)
     for command in ("validate", "plan"):
-        told = sgpu.here(command, "-o", "github")
-        assert told.code == 1
+        told = sgpu.exits(1, command, "-o", "github")
         assert told.out.startswith("::error file=run.yaml,line=6,col=1,title=unknown_key::")
         assert told.out.count("\n") == 1
         assert "error[unknown_key]" in told.err
@@ -32,9 +31,7 @@ def test_a_valid_file_and_its_plan_have_a_line_of_counts(sgpu: Shell) -> None:
     sgpu.write("run.yaml", WRONG.replace("retries: 2\n", ""))
     told = sgpu.here("validate", "-o", "github")
     assert (told.code, told.out) == (0, "run.yaml is valid: 1 run\n")
-    told = sgpu.here("plan", "-o", "github")
-    assert told.code == 0
-    assert told.out.splitlines()[-1].startswith("Plan: 1 to create,")
+    assert sgpu.done("plan", "-o", "github").out.splitlines()[-1].startswith("Plan: 1 to create,")
 
 
 def test_checks_of_a_plan_are_those_of_its_json(sgpu: Shell) -> None:
@@ -56,7 +53,6 @@ def test_checks_of_a_plan_are_those_of_its_json(sgpu: Shell) -> None:
 
 
 def test_an_error_without_a_place_is_an_annotation_too(sgpu: Shell) -> None:
-    told = sgpu.here("validate", "-o", "github")
-    assert told.code == 1
+    told = sgpu.exits(1, "validate", "-o", "github")
     assert told.out.startswith("::error title=")
     assert "there is no `sgpu.yml` and no `run.yaml`" in told.out

@@ -29,7 +29,7 @@ def recorded(
 ) -> Shell:
     """Runs were launched elsewhere, by a state that another machine made; `hello#1` ran here."""
     sgpu.write("run.yaml", RUN)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     pulled = json.loads(sgpu.here("state", "pull").out)
     for number, name in enumerate(names):
         away = copy.deepcopy(pulled["resources"][0])
@@ -47,7 +47,7 @@ def recorded(
         pulled["resources"].append(away)
         sgpu.write(f"{name}.yaml", RUN.replace("hello", name) + block)
     sgpu.write("state.json", json.dumps(pulled))
-    assert sgpu.here("state", "push", "state.json").code == 0
+    sgpu.done("state", "push", "state.json")
     (sgpu.folder / "state.json").unlink()
     return sgpu
 
@@ -71,10 +71,10 @@ def orphaned(sgpu: Shell, request: pytest.FixtureRequest) -> Shell:
 
 
 def test_it_is_shown_as_recorded_beside_the_others(orphaned: Shell) -> None:
-    (away, hello) = orphaned.here("status", "-o", "json").json["data"]["runs"]
+    (away, hello) = orphaned.data("status")["runs"]
     assert (away["state"], hello["state"]) == ("running", "succeeded")
     assert f"`{GONE}` does not answer" in away["unavailable"]
-    assert orphaned.here("plan", "run.yaml").code == 0
+    orphaned.done("plan", "run.yaml")
 
 
 def test_whoever_cannot_reach_it_hears_how_to_let_go_of_it(orphaned: Shell) -> None:
@@ -91,15 +91,14 @@ def test_whoever_cannot_reach_it_hears_how_to_let_go_of_it(orphaned: Shell) -> N
 
 
 def test_whoever_waits_for_it_hears_that_nothing_answers(orphaned: Shell) -> None:
-    waited = orphaned.here("wait", "away", "--timeout", "0s")
-    assert waited.code == 1
+    waited = orphaned.exits(1, "wait", "away", "--timeout", "0s")
     assert f"`{GONE}` does not answer" in waited.err
     assert LETS_GO in waited.err
 
 
 def test_it_is_let_go_of_and_launched_again(orphaned: Shell) -> None:
-    assert orphaned.here("state", "rm", "away").code == 0
-    (change,) = orphaned.here("plan", "away.yaml", "-o", "json").json["data"]["changes"]
+    orphaned.done("state", "rm", "away")
+    (change,) = orphaned.data("plan", "away.yaml")["changes"]
     assert (change["action"], change["attempt"], change["unavailable"]) == ("create", 2, None)
 
 
@@ -110,8 +109,7 @@ def test_how_long_it_took_is_what_was_seen(orphaned: Shell) -> None:
 
 
 def test_a_plan_says_that_nobody_knows_whether_it_runs(orphaned: Shell) -> None:
-    planned = orphaned.here("plan", "away.yaml", "--out", "run.plan")
-    assert planned.code == 0
+    planned = orphaned.done("plan", "away.yaml", "--out", "run.plan")
     for text in (planned.out, orphaned.here("show", "run.plan").out):
         assert "= run.away  leave away#1 alone, no new GPUs" in text
         assert "because: away#1 was running as far as is known, and cannot be asked now" in text
@@ -120,18 +118,15 @@ def test_a_plan_says_that_nobody_knows_whether_it_runs(orphaned: Shell) -> None:
     assert "info[attempt_not_visible]: run.away: `away#1` cannot be asked now, recorded at" in said
     assert LETS_GO in said
 
-    data = orphaned.here("plan", "away.yaml", "-o", "json").json["data"]
+    data = orphaned.data("plan", "away.yaml")
     (change,) = data["changes"]
     assert (change["action"], change["reason"]) == ("adopt", "already_running")
     assert f"`{GONE}` does not answer" in change["unavailable"]
-    applied = orphaned.here("apply", "-y", "--detach", "run.plan")
-    assert applied.code == 0
-    assert "away#1 is left as it is: " in applied.err
+    assert "away#1 is left as it is: " in orphaned.done("apply", "-y", "--detach", "run.plan").err
 
 
 def test_a_change_of_it_is_refused_with_the_way_out(orphaned: Shell) -> None:
-    refused = orphaned.here("plan", "away.yaml", "--set", "command=echo")
-    assert refused.code == 1
+    refused = orphaned.exits(1, "plan", "away.yaml", "--set", "command=echo")
     assert "error[active_run]: `away#1` counts as active" in refused.err
     assert f"reached. If it is gone for good, {LETS_GO}" in refused.err
 
@@ -145,7 +140,7 @@ def test_a_plan_of_many_says_it_once(sgpu: Shell) -> None:
         for name in names
     )
     sgpu.write("sgpu.yml", f"project: {{name: p}}\nruns:\n{runs}")
-    checks = sgpu.here("plan", "sgpu.yml", "-o", "json").json["data"]["checks"]
+    checks = sgpu.data("plan", "sgpu.yml")["checks"]
     (check,) = (one for one in checks if one["id"] == "attempt_not_visible")
     assert check["summary"].startswith("`a#1`, `b#1` and 3 more cannot be asked now")
     assert sgpu.here("status").err.count("and stops nothing; so for the others") == 1
@@ -154,19 +149,17 @@ def test_a_plan_of_many_says_it_once(sgpu: Shell) -> None:
 def test_a_run_of_another_machine_is_no_run_that_goes_on(sgpu: Shell) -> None:
     place = {"host": "elsewhere", "id": "0" * 32, "project": "/home/ann/p"}
     recorded(sgpu, "away", backend="local", reference=place)
-    planned = sgpu.here("plan", "away.yaml")
-    assert planned.code == 0, planned.err
+    planned = sgpu.done("plan", "away.yaml")
     assert "was running as far as is known" in planned.out
     assert LETS_GO in planned.out + planned.err
     assert LETS_GO in sgpu.here("status").err
 
 
 def test_an_apply_that_cannot_follow_what_it_attached_to_does_not_end_well(orphaned: Shell) -> None:
-    applied = orphaned.here("apply", "-y", "away.yaml")
-    assert applied.code == 1
+    applied = orphaned.exits(1, "apply", "-y", "away.yaml")
     assert f"`{GONE}` does not answer" in applied.err
     assert LETS_GO in applied.err
-    assert orphaned.here("apply", "-y", "--detach", "away.yaml").code == 0
+    orphaned.done("apply", "-y", "--detach", "away.yaml")
 
 
 @pytest.mark.parametrize("orphaned", ["another"], indirect=True)
@@ -182,11 +175,8 @@ def test_a_finished_run_is_destroyed_though_nothing_can_be_deleted_there(sgpu: S
     remembered(sgpu, ended={"attempt": 1, "state": "succeeded", "ranks": ranks, "brought": 0})
 
     for command in ("logs", "fetch"):
-        refused = sgpu.here(command, "away")
-        assert refused.code == 1
+        refused = sgpu.exits(1, command, "away")
         assert "If that is gone for good, so are the files that were not fetched" in refused.err
-    destroyed = sgpu.here("destroy", "-y", "away")
-
-    assert destroyed.code == 0, destroyed.err
+    destroyed = sgpu.done("destroy", "-y", "away")
     assert "what was staged for `away#1` was not deleted: " in destroyed.err
     assert "`sgpu gc` deletes it once that answers" in destroyed.err

@@ -43,7 +43,7 @@ def sgpu(tmp_path: Path) -> Shell:
 
 def test_the_graph_shows_what_each_uses(sgpu: Shell) -> None:
     assert sgpu.here("graph").out == MERMAID
-    data = sgpu.here("graph", "-o", "json").json["data"]
+    data = sgpu.data("graph")
     assert [(node["address"], node["cells"], node["actions"]) for node in data["nodes"]] == [
         ("environment.gpu", 1, {}),
         ("run.prepare", 1, {}),
@@ -68,11 +68,8 @@ def test_the_actions_of_a_plan_are_added_on_request(sgpu: Shell) -> None:
     out = sgpu.here("graph", "--plan").out.splitlines()
     assert '  n0["run.prepare<br>create"]' in out
     assert '  n1["run.train<br>3 runs<br>3 create"]' in out
-    assert sgpu.here("apply", "prepare", "-y").code == 0
-    actions = {
-        node["address"]: node["actions"]
-        for node in sgpu.here("graph", "--plan", "-o", "json").json["data"]["nodes"]
-    }
+    sgpu.done("apply", "prepare", "-y")
+    actions = {node["address"]: node["actions"] for node in sgpu.data("graph", "--plan")["nodes"]}
     assert actions == {"run.prepare": {"no_op": 1}, "run.train": {"create": 3}}
     (sgpu.folder / "sgpu.yml").write_text("project: {name: demo}\nruns: {}\n")
     assert sgpu.here("graph").out == "flowchart LR\n"
@@ -81,17 +78,14 @@ def test_the_actions_of_a_plan_are_added_on_request(sgpu: Shell) -> None:
 
 def test_a_file_with_mistakes_has_no_graph(sgpu: Shell) -> None:
     (sgpu.folder / "sgpu.yml").write_text(PROJECT.replace("after: [prepare]", "after: [prepar]"))
-    answer = sgpu.here("graph")
-    assert answer.code == 1
-    assert "did you mean `prepare`?" in answer.err
+    assert "did you mean `prepare`?" in sgpu.exits(1, "graph").err
 
 
 @pytest.mark.expensive
 def test_a_plan_with_errors_is_drawn_and_refused(sgpu: Shell) -> None:
     refused = PROJECT.replace("type: CPU", "type: H100").replace("    env: gpu\n", "")
     (sgpu.folder / "sgpu.yml").write_text(refused)
-    answer = sgpu.here("graph", "--plan")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "graph", "--plan")
     assert answer.out.startswith("flowchart LR\n")
     assert "error[plan_has_errors]" in answer.err
 

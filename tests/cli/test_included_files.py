@@ -23,7 +23,7 @@ def project(sgpu: Shell) -> Shell:
 
 
 def changes(shell: Shell, *words: str) -> dict[str, Any]:
-    data = shell.here("plan", "-o", "json", *words).json["data"]
+    data = shell.data("plan", *words)
     assert {check["severity"] for check in data["checks"]} <= {"info"}
     return {change["address"]: change for change in data["changes"]}
 
@@ -37,7 +37,7 @@ def test_validate_counts_what_the_files_hold(project: Shell) -> None:
     assert project.here("validate").out == said
     project.write("runs/job.yml", "jobs: {nightly: {run: train, schedule: 0 0 3 * * ?}}\n")
     assert project.here("validate").out == "sgpu.yml is valid: 2 runs and 1 job in 4 files\n"
-    data = project.here("validate", "-o", "json").json["data"]
+    data = project.data("validate")
     assert data["jobs"] == ["job.nightly"]
     assert data["included"] == ["runs/job.yml", "runs/train.yml", "eval/run.yml"]
 
@@ -98,8 +98,7 @@ def test_one_file_and_several_give_the_same_plan(project: Shell) -> None:
 
 def test_a_mistake_is_shown_with_its_line(project: Shell) -> None:
     project.write("runs/train.yml", f"runs:\n  train: {RUN.replace('gpus', 'gpu')}\n")
-    refused = project.here("validate")
-    assert refused.code == 1
+    refused = project.exits(1, "validate")
     assert "runs/train.yml:2:11" in refused.err
     assert "gpu: 1" in refused.err
     assert "error[invalid_input]: `runs/train.yml` is not valid" in refused.err
@@ -110,8 +109,7 @@ def test_the_targets_of_included_files_are_targets_of_the_project(project: Shell
     project.write("sgpu.yml", "project: {name: demo}\ninclude: [runs/*.yml, targets.yml]\n")
     assert changes(project, "-t", "prod")["run.train"]["attempt"] == 1
     assert "checked for `prod`" in project.here("validate").out
-    refused = project.here("status", "-t", "prd")
-    assert "did you mean `prod`?" in refused.err
+    assert "did you mean `prod`?" in project.here("status", "-t", "prd").err
 
 
 def test_a_run_that_moves_into_an_included_file_is_not_in_dispute(project: Shell) -> None:
@@ -132,8 +130,7 @@ def test_a_secret_lies_beside_the_file_that_names_it(project: Shell) -> None:
     assert applied.code == 0, applied.err
     printed = project.here("logs", "eval", *there, cwd=deep).out
     assert printed.strip() == "***"
-    planned = project.here("plan", *there, cwd=deep)
-    assert "secret_missing" not in planned.out
+    assert "secret_missing" not in project.here("plan", *there, cwd=deep).out
 
 
 def test_a_saved_plan_finds_the_code_again_from_the_checkout(project: Shell) -> None:

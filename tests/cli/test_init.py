@@ -12,10 +12,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples/gitops"
 
 def test_a_project_of_init_has_two_targets_and_a_script_that_is_there(sgpu: Shell) -> None:
     sgpu.write("train.py", "def main(data: str, lr: float = 0.1) -> str:\n    return data\n")
-    made = sgpu.here("init", "--project", "--from", "train.py", "-o", "json").json["data"]
-    assert made["required"] == ["data"]
-    assert sgpu.here("validate").code == 0
-    plan = sgpu.here("plan", "-t", "dev", "-o", "json").json["data"]
+    assert sgpu.data("init", "--project", "--from", "train.py")["required"] == ["data"]
+    sgpu.done("validate")
+    plan = sgpu.data("plan", "-t", "dev")
     fields = {field["path"]: field["after"] for field in plan["changes"][0]["fields"]}
     assert (fields["type"], fields["gpus"]) == ("CPU", 2)
     assert (fields["args.data"], fields["args.lr"]) == ("CHANGE_ME", 0.1)
@@ -23,7 +22,7 @@ def test_a_project_of_init_has_two_targets_and_a_script_that_is_there(sgpu: Shel
 
 
 def test_the_template_is_the_example_under_another_name(sgpu: Shell) -> None:
-    made = sgpu.here("init", "--template", "gitops", "--name", "7", ".", "-o", "json").json["data"]
+    made = sgpu.data("init", "--template", "gitops", "--name", "7", ".")
     assert (made["name"], made["required"]) == ("7", [])
     written = {path for path in sgpu.folder.rglob("*") if path.is_file()}
     assert {str(path.relative_to(sgpu.folder)) for path in written} == set(made["written"])
@@ -32,24 +31,19 @@ def test_the_template_is_the_example_under_another_name(sgpu: Shell) -> None:
         cwd=EXAMPLE, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     assert {name for name in made["written"] if not name.startswith("schemas/")} == set(tracked)
-    validated = sgpu.here("validate", "--strict")
-    assert validated.code == 0, validated.err
-    assert "2 runs in 7 files" in validated.out
-    assert sgpu.here("fmt", "--check").code == 0
-    plan = sgpu.here("plan", "-o", "json").json["data"]
+    assert "2 runs in 7 files" in sgpu.done("validate", "--strict").out
+    sgpu.done("fmt", "--check")
+    plan = sgpu.data("plan")
     assert {one["address"]: one["code"]["files"] for one in plan["changes"]} == {
         "run.evaluate": 1, "run.train": 1,
     }  # fmt: skip
     readme = (sgpu.folder / "README.md").read_text()
     assert "sgpu init --template gitops --name 7\n" in readme
     assert "repo:YOUR-TEAM/7:environment:prod" in readme
-    again = sgpu.here("init", "--template", "gitops", ".")
-    assert again.code == 1
-    assert "there is a `" in again.err
+    assert "there is a `" in sgpu.exits(1, "init", "--template", "gitops", ".").err
 
 
 @pytest.mark.parametrize("option", ["--project", "--from=train.py"])
 def test_a_template_and_a_script_of_ones_own_exclude_each_other(sgpu: Shell, option: str) -> None:
-    refused = sgpu.here("init", "--template", "gitops", option)
-    assert refused.code == 64
+    refused = sgpu.exits(64, "init", "--template", "gitops", option)
     assert f"leave `{option.partition('=')[0]}` out" in refused.err

@@ -44,12 +44,12 @@ def elder(path: Path, version: str = "3.12.1", *, threads: str = "") -> Path:
 
 def shown(project: Shell, *said: str) -> str:
     """The words of a plan about its interpreter."""
-    checks = project.here("plan", "-o", "json", *said).json["data"]["checks"]
+    checks = project.data("plan", *said)["checks"]
     return next(check["summary"] for check in checks if check["id"] == "interpreter")
 
 
 def refused(project: Shell, *said: str) -> tuple[str, str]:
-    (found,) = project.here("plan", "-o", "json", *said).json["error"]["diagnostics"]
+    (found,) = project.error("plan", *said)["diagnostics"]
     return found["code"], f"{found['summary']}; {found['hint']}"
 
 
@@ -127,7 +127,7 @@ def test_ranks_are_started_with_a_python_that_is_truly_another_one(project: Shel
     declare(project, f"{{python: '{version}'}}")
     assert shown(project) == f"ranks use Python {version}, `{path}`"
     assert project("apply", "-y").code == 0
-    (result,) = project.here("results", "a", "-o", "json").json["data"]["results"]
+    (result,) = project.data("results", "a")["results"]
     assert result["value"]["repr"] == repr(tuple(map(int, version.split("."))))
 
 
@@ -168,14 +168,13 @@ def test_a_plan_runs_no_program_of_the_project_that_it_names_as_its_interpreter(
         assert "lies in the project, and a plan runs no program of the project" in said
         assert "`sgpu plan --trust-project`" in said
     else:
-        planned = project.here("plan")
-        assert planned.code == 0
+        planned = project.done("plan")
         assert "lies in the project: this plan did not run it\n  hint: `sgpu plan --trust-" in (
             planned.out
         )
-    assert project.here("validate").code == 0
+    project.done("validate")
     assert not ran.exists()
-    assert project.here("plan", "--trust-project").code == 0
+    project.done("plan", "--trust-project")
     assert ran.exists()
     ran.unlink()
 
@@ -205,7 +204,7 @@ def test_a_virtual_environment_of_the_project_is_planned_without_running_it(
     declare(project, "{python: .venv/bin/python, snapshot: true}")
 
     def digest(*said: str) -> str:
-        changes = project.here("plan", "-o", "json", *said).json["data"]["changes"]
+        changes = project.data("plan", *said)["changes"]
         return next(
             change["environment"]["digest"] for change in changes if change["kind"] == "environment"
         )
@@ -249,7 +248,7 @@ def test_a_name_that_is_neither_a_version_nor_a_path_is_refused_as_that(project:
 def test_a_command_is_told_that_its_python_is_that_of_the_path(project: Shell) -> None:
     head = "name: run\ngpus: 1\ntype: CPU\ncommand: [python, -V]\n"
     project.write("run.yaml", f"{head}env: {{python: '{sys.executable}'}}\n")
-    checks = project.here("plan", "-o", "json").json["data"]["checks"]
+    checks = project.data("plan")["checks"]
     (warning,) = [check for check in checks if check["id"] == "python_unused"]
     assert warning["severity"] == "warning"
     assert f"write `{sys.executable}` into the command" in warning["hint"]
@@ -273,8 +272,8 @@ def test_an_interpreter_that_prints_serves_at_plan_and_apply(project: Shell, env
     (site / "noise.pth").write_text(f"{NOISE}\n")
     project.environ["PATH"] += f":{Path(sys.executable).parent}"  # of uv
     declare(project, env)
-    assert project.here("plan").code == 0
-    assert project.here("plan", "--trust-project").code == 0
+    project.done("plan")
+    project.done("plan", "--trust-project")
     if "snapshot" in env or "requirements" in env:
         assert project("apply", "-y").code == 0
 
@@ -288,7 +287,7 @@ def test_what_others_print_is_no_part_of_an_answer(project: Shell, tmp_path: Pat
     shim = shell_program(tmp_path / "shim/python", f'echo "now: {{}}"; exec {copied} "$@"')
     for path in (copied, shim):
         declare(project, f"{{python: {path}, snapshot: true}}")
-        assert project.here("plan").code == 0
+        project.done("plan")
 
 
 @pytest.mark.parametrize(
@@ -306,7 +305,7 @@ def test_a_python_that_ranks_cannot_have_is_refused_by_the_plan(
     path = elder(tmp_path / "elder" / Path(named).name, "3.9.18")
     named = str(path) if "/" in named else named
     declare(project, f"{{python: '{named}'{more}}}")
-    answer = project.here("plan", "-o", "json").json["error"]["diagnostics"]
+    answer = project.error("plan")["diagnostics"]
     assert {item["code"] for item in answer} == {"python_too_old"}
     assert "ranks need Python 3.10 or newer" in answer[0]["summary"]
     assert answer[0]["line"] == 6
@@ -337,5 +336,5 @@ def test_ranks_have_the_oldest_python_that_they_can_have(project: Shell, env: st
     declare(project, f"{{python: {python}, {env}}}")
     applied = project("apply", "-y")
     assert applied.code == 0, applied
-    (result,) = project.here("results", "a", "-o", "json").json["data"]["results"]
+    (result,) = project.data("results", "a")["results"]
     assert result["value"]["repr"].startswith("(3, 10, ")

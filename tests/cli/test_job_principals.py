@@ -81,9 +81,7 @@ class Pair:
 
 def changed(shell: Shell, *options: str) -> dict[str, Any]:
     """The fields that a plan changes of the job, with their new values."""
-    answer = shell.here("plan", "-o", "json", *options)
-    assert answer.code == 0, answer.err
-    (change,) = answer.json["data"]["changes"]
+    (change,) = shell.done("plan", "-o", "json", *options).json["data"]["changes"]
     if change["action"] == "no_op":
         return {}
     return {field["path"]: field.get("after") for field in change["fields"]} or {"code": True}
@@ -91,7 +89,7 @@ def changed(shell: Shell, *options: str) -> dict[str, Any]:
 
 def warned(shell: Shell) -> list[str]:
     """What a plan says of files that move."""
-    checks = shell.here("plan", "-o", "json").json["data"]["checks"]
+    checks = shell.data("plan")["checks"]
     return [one["summary"] for one in checks if one["id"] == "job_staging_moves"]
 
 
@@ -263,7 +261,7 @@ def test_a_saved_plan_of_another_user_makes_a_job_of_whoever_applies_it(
     made = pair(staging)
     saved = str(tmp_path / "saved.plan")
     there = replace(made.bob, folder=made.ann.folder)  # the same checkout
-    assert there.here("plan", "--out", saved).code == 0
+    there.done("plan", "--out", saved)
     applied(made.ann, saved)
     task = made.task()
     assert BOB not in str(task)

@@ -180,12 +180,11 @@ def test_a_plan_that_does_the_same_is_shown_once(sgpu: Shell) -> None:
 
 def test_a_saved_plan_that_lost_the_race_is_refused(sgpu: Shell) -> None:
     first, second = declare(sgpu, "first"), declare(sgpu, "second")
-    assert sgpu.here("apply", first, "-y").code == 0
-    assert sgpu.here("plan", second, "--out", "saved.plan").code == 0
+    sgpu.done("apply", first, "-y")
+    sgpu.done("plan", second, "--out", "saved.plan")
     with locked(sgpu) as writer:
         writer.plan_applied("another")
-    refused = sgpu.here("apply", "saved.plan", "-o", "json")
-    assert (refused.code, refused.json["error"]["code"]) == (3, "stale_plan")
+    assert sgpu.refusal("apply", "saved.plan") == (3, "stale_plan")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ def test_every_command_that_writes_gives_up_in_time_and_names_the_holder(
     sgpu: Shell, command: tuple[str, ...]
 ) -> None:
     file = declare(sgpu, "train")
-    assert sgpu.here("apply", file, "-y").code == 0
+    sgpu.done("apply", file, "-y")
     declare(sgpu, "train", said="goodbye")
     with locked(sgpu):
         refused = sgpu.here(*command, "--lock-timeout", "0s", "-o", "json")
@@ -211,8 +210,7 @@ def test_every_command_that_writes_gives_up_in_time_and_names_the_holder(
         assert "locked by `gc` of " in refused.json["error"]["message"]
         assert "--lock-timeout" in refused.json["error"]["hint"]
         assert "waiting" not in refused.err
-        waited = sgpu.here(*command, "--lock-timeout", "100ms", "-o", "json")
-        assert waited.code == 3
+        waited = sgpu.exits(3, *command, "--lock-timeout", "100ms", "-o", "json")
         assert waited.err.count("waiting up to 0.1 s") == 1
 
 
@@ -228,6 +226,5 @@ def test_waiting_for_the_lock_is_interrupted(sgpu: Shell) -> None:
 
 def test_a_lock_timeout_that_is_no_duration_is_wrong_usage(sgpu: Shell) -> None:
     declare(sgpu, "train")
-    refused = sgpu.here("apply", "train.yaml", "-y", "--lock-timeout", "soon")
-    assert refused.code == 64
+    refused = sgpu.exits(64, "apply", "train.yaml", "-y", "--lock-timeout", "soon")
     assert "`soon` is not a duration" in refused.err

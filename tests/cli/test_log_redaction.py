@@ -44,9 +44,8 @@ def logs(sgpu: Shell, script: str, more: str = "") -> list[str]:
     sgpu.write("train.py", script)
     sgpu.write("token.txt", TOKEN + "\n")
     sgpu.write("key.pem", KEY + "\n")
-    applied = sgpu.here("apply", "-y")
-    assert applied.code == 0, applied.err
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    applied = sgpu.done("apply", "-y")
+    (run,) = sgpu.data("status")["runs"]
     ranks = Path(run["links"]["folder"]) / "ranks"
     for shown in (applied.out, applied.err, sgpu.here("logs", "train", "--rank", "all").out):
         assert TOKEN not in shown

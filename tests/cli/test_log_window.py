@@ -63,13 +63,13 @@ def test_lines_of_python_ranks_know_their_time(sgpu: Shell) -> None:
         "run.yaml",
         "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py\nmlflow: {enabled: false}\n",
     )
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     assert sgpu.here("logs", "--since", "1h").out == "hello\nagain\n"
     assert sgpu.here("logs", "--tail", "1").out == "again\n"
     assert sgpu.here("logs", "-f", "--tail", "1", "--since", "1h").out == "again\n"
     recent = sgpu.here("logs", "--since", "0s")
     assert (recent.code, recent.out) == (0, "")
-    answer = sgpu.here("logs", "--tail", "1", "-o", "json").json["data"]["lines"]
+    answer = sgpu.data("logs", "--tail", "1")["lines"]
     assert [line["text"] for line in answer] == ["again"]
 
 
@@ -77,7 +77,7 @@ def test_lines_of_commands_have_no_time(sgpu: Shell) -> None:
     sgpu.write(
         "run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: echo hi\nmlflow: {enabled: false}\n"
     )
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     shown = sgpu.here("logs", "a", "--since", "1h")
     assert shown.out == "hi\n"
     assert shown.err == "note: `a#1` wrote lines without a time: `--since` does not filter them\n"

@@ -29,21 +29,19 @@ def test_metrics_of_a_file_are_in_tables_diffs_and_status(sgpu: Shell) -> None:
     sgpu.write("t.py", CODE)
     more = "gpus: 2\nmatrix: {lr: [2, 1]}\nmlflow: {enabled: false}\n"
     sgpu.write("run.yaml", HEAD + more)
-    assert sgpu.here("apply", "-y").code == 0
-    rows = sgpu.here("results", "m", "--sort", "loss", "-o", "json").json["data"]["runs"]
+    sgpu.done("apply", "-y")
+    rows = sgpu.data("results", "m", "--sort", "loss")["runs"]
     assert [row["metrics"] for row in rows] == [
         {"loss": 0.05, "eval/acc": 1.0}, {"loss": 0.1, "eval/acc": 2.0},
     ]  # fmt: skip
     one, two = (row["address"] for row in rows)
     assert "loss  0.05 -> 0.1" in sgpu.here("diff", one, two).out
-    shown = sgpu.here("show", one)
-    assert "metrics:\n  loss: 0.05\n  eval/acc: 1\n" in shown.out
-    runs = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    assert "metrics:\n  loss: 0.05\n  eval/acc: 1\n" in sgpu.here("show", one).out
+    runs = sgpu.data("status")["runs"]
     assert {json.dumps(run["metrics"]) for run in runs} == {
         json.dumps(row["metrics"]) for row in rows
     }
-    unknown = sgpu.here("results", "m", "--sort", "los")
-    assert (unknown.code, "did you mean `loss`?" in unknown.err) == (1, True)
+    assert "did you mean `loss`?" in sgpu.exits(1, "results", "m", "--sort", "los").err
 
 
 @pytest.mark.mlflow

@@ -11,7 +11,7 @@ RUN = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
 
 def warnings(sgpu: Shell, text: str) -> list[dict[str, Any]]:
     sgpu.write("run.yaml", RUN + text)
-    checks = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+    checks = sgpu.data("plan")["checks"]
     return [check for check in checks if check["severity"] == "warning"]
 
 
@@ -58,6 +58,7 @@ def test_a_program_in_the_code(sgpu: Shell, mode: int | None, words: str | None)
 
 
 def test_run_warns_before_it_launches(sgpu: Shell) -> None:
-    done = sgpu.here("run", "-y", "--type", "CPU", "--set", "mlflow.enabled=false", "nosuchprog")
-    assert done.code == 5
+    done = sgpu.exits(
+        5, "run", "-y", "--type", "CPU", "--set", "mlflow.enabled=false", "nosuchprog"
+    )
     assert "warning[program_missing]: run.nosuchprog: there is no program `nosuchprog`" in done.out

@@ -54,6 +54,5 @@ def test_a_user_by_ssh_gets_the_command_of_a_tunnel(
 
 
 def test_nothing_was_tracked_yet(sgpu: Shell) -> None:
-    answer = sgpu.here("mlflow", "ui")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "mlflow", "ui")
     assert "no run of this project was tracked in its own store yet" in answer.err

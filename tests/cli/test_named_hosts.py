@@ -51,8 +51,7 @@ def shared(tmp_path: Path, sgpu: Shell) -> Shell:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared/.sgpu-state").touch()
     sgpu.write("sgpu.yml", PROJECT.format(shared=tmp_path / "shared"))
-    applied = sgpu.here("apply", "-y")
-    assert applied.code == 0, applied.err
+    sgpu.done("apply", "-y")
     return sgpu
 
 
@@ -69,8 +68,7 @@ def record(shell: Shell, block: dict[str, Any], state: str = "running", **facts:
         attempt["spec"] = spec
         attempt |= {"ended_at": ended, "exit_code": None if ended is None else 0}
     (shell.folder / "pulled.json").write_text(json.dumps(pulled))
-    pushed = shell.here("state", "push", "pulled.json")
-    assert pushed.code == 0, pushed.err
+    shell.done("state", "push", "pulled.json")
 
 
 def test_a_token_of_ray_is_not_sent_where_a_record_says(shared: Shell, stranger: Answers) -> None:
@@ -81,7 +79,7 @@ def test_a_token_of_ray_is_not_sent_where_a_record_says(shared: Shell, stranger:
         assert "no such command" not in answer.err.lower(), answer.err
         assert stranger.requests == [], command
         assert SECRET not in answer.out + answer.err
-    (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
+    (status,) = user.data("status", "hello")["runs"]
     assert f"only the record of the run names {stranger.url}" in status["unavailable"]
 
     named = {**user.environ, "RAY_API_SERVER_ADDRESS": stranger.url}
@@ -148,14 +146,13 @@ def test_a_cluster_that_an_option_named_at_apply_is_asked_by_later_commands(
     )
     sgpu.write("sgpu.yml", text)
     user = replace(sgpu, environ={**sgpu.environ, "RAY_AUTH_TOKEN": SECRET})
-    applied = user.here("apply", "-y", "--detach", "--var", f"host={cluster.url}")
-    assert applied.code == 0, applied.err
+    user.done("apply", "-y", "--detach", "--var", f"host={cluster.url}")
 
     for command in ("status", "wait hello --timeout 0.01s", "cancel hello --no-wait"):
         cluster.requests.clear()
         answer = user.here(*command.split())
         assert f"Bearer {SECRET}" in {token for _, token in cluster.requests}, answer
-    (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
+    (status,) = user.data("status", "hello")["runs"]
     assert status["state"] == "starting", status
 
     record(user, {"kind": "ray", "address": stranger.url}, address=stranger.url, session="one")
@@ -181,10 +178,9 @@ def test_a_workspace_that_an_option_named_at_apply_is_asked_by_later_commands(
         )
         sgpu.write("sgpu.yml", text)
         user = replace(sgpu, environ={**sgpu.environ, "DATABRICKS_CONFIG_FILE": str(profiles)})
-        applied = user.here("apply", "-y", "--detach", "--var", f"host={server.url}")
-        assert applied.code == 0, applied.err
+        user.done("apply", "-y", "--detach", "--var", f"host={server.url}")
 
-        (status,) = user.here("status", "hello", "-o", "json").json["data"]["runs"]
+        (status,) = user.data("status", "hello")["runs"]
         assert (status["state"], status.get("unavailable")) == ("queued", None)
 
 
@@ -230,8 +226,7 @@ def test_a_token_of_a_workspace_is_not_sent_where_the_record_of_a_job_says(
     }
     pulled["resources"].append(job)
     (shared.folder / "pulled.json").write_text(json.dumps(pulled))
-    pushed = shared.here("state", "push", "pulled.json")
-    assert pushed.code == 0, pushed.err
+    shared.done("state", "push", "pulled.json")
     user = with_profile(shared, tmp_path)
     commands = ("status", "show job.night", "plan", "gc -y", "destroy -y", "gc -y")
     for command in commands:

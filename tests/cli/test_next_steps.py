@@ -39,8 +39,7 @@ def test_a_failed_run_is_named_in_the_command_that_shows_its_output(
 ) -> None:
     failing(sgpu, "echo words of $RANK; exit 3")
     shell = Shell(tmp_path, sgpu.environ)
-    applied = shell.here("apply", "-y", *where, os.fspath(sgpu.folder / "run.yaml"))
-    assert applied.code == 5
+    applied = shell.exits(5, "apply", "-y", *where, os.fspath(sgpu.folder / "run.yaml"))
     (command,) = printed(applied.err)
     assert "'train#1'" in command
     shown = shell.here(*shlex.split(command)[1:])
@@ -53,15 +52,14 @@ def test_a_failed_run_is_named_in_the_command_that_shows_its_output(
 def test_detached_runs_are_followed_by_the_command_that_is_printed(sgpu: Shell) -> None:
     failing(sgpu, "true")
     (command,) = printed(sgpu.here("apply", "-y", "--detach", "-t", "dev").err)
-    assert sgpu.here(*shlex.split(command)[1:]).code == 0
+    sgpu.done(*shlex.split(command)[1:])
 
 
 def test_the_last_words_of_the_rank_that_failed_are_shown_if_its_output_was_not(
     sgpu: Shell,
 ) -> None:
     failing(sgpu, "if [ $RANK = 1 ]; then seq 1 40; echo no data >&2; exit 3; fi; sleep 60")
-    applied = sgpu.here("apply", "-y")
-    assert applied.code == 5
+    applied = sgpu.exits(5, "apply", "-y")
     told = applied.err.partition("the last lines of rank 1:\n")[2].splitlines()
     assert len(told[:-2]) == 10
     assert {"    no data", "    40"} <= set(told)
@@ -74,18 +72,16 @@ def test_the_last_words_of_the_rank_that_failed_are_shown_if_its_output_was_not(
 
 def test_globs_leave_out_what_was_destroyed(sgpu: Shell) -> None:
     failing(sgpu, "exit 3", "old")
-    assert sgpu.here("apply", "-y").code == 5
-    assert sgpu.here("destroy", "-y").code == 0
+    sgpu.exits(5, "apply", "-y")
+    sgpu.done("destroy", "-y")
     for command in ("wait", "cancel"):
-        refused = sgpu.here(command, "*")
-        assert refused.code == 1
+        refused = sgpu.exits(1, command, "*")
         assert "no run matches `*` but destroyed ones" in refused.err
         assert "such as `old`" in refused.err
-    assert sgpu.here("wait", "old").code == 5
+    sgpu.exits(5, "wait", "old")
     failing(sgpu, "true", "new")
-    assert sgpu.here("apply", "-y").code == 0
-    waited = sgpu.here("wait", "*")
-    assert (waited.code, "old" in waited.err) == (0, False)
+    sgpu.done("apply", "-y")
+    assert "old" not in sgpu.done("wait", "*").err
     assert "old" not in sgpu.here("cancel", "*").err
 
 
@@ -97,21 +93,20 @@ def test_hints_name_the_target_and_the_file_of_the_command_that_prints_them(sgpu
     again = sgpu.here("apply", "-y", "-t", "dev", "other.yaml")
     (command,) = printed(again.err)
     assert command == "sgpu apply other.yaml --retry-failed -t dev"
-    as_json = sgpu.here("apply", "-y", "-t", "dev", "other.yaml", "-o", "json").json["error"]
-    assert f"`{command}`" in as_json["hint"]
-    assert sgpu.here(*shlex.split(command)[1:], "-y").code == 5
+    assert f"`{command}`" in sgpu.error("apply", "-y", "-t", "dev", "other.yaml")["hint"]
+    sgpu.exits(5, *shlex.split(command)[1:], "-y")
 
     below = sgpu.folder / "elsewhere"
     below.mkdir()
     from_there = sgpu.here("apply", "-y", "-t", "dev", "../other.yaml", cwd=below)
     (command,) = printed(from_there.err)
     assert command == "sgpu apply ../other.yaml --retry-failed -t dev"
-    assert sgpu.here(*shlex.split(command)[1:], "-y", cwd=below).code == 5
+    sgpu.exits(5, *shlex.split(command)[1:], "-y", cwd=below)
 
 
 def test_hints_of_a_plan_are_complete_as_text_as_json_and_as_events(sgpu: Shell) -> None:
     failing(sgpu, "sleep 600")
-    assert sgpu.here("apply", "-y", "--detach", "-t", "dev").code == 0
+    sgpu.done("apply", "-y", "--detach", "-t", "dev")
     failing(sgpu, "sleep 600", "other")
     with (sgpu.folder / "run.yaml").open("a") as file:
         file.write("renamed_from: train\n")
@@ -121,7 +116,7 @@ def test_hints_of_a_plan_are_complete_as_text_as_json_and_as_events(sgpu: Shell)
     events = (sgpu.folder / "events.jsonl").read_text().splitlines()
     assert check["hint"] in [json.loads(line).get("diagnostic", {}).get("hint") for line in events]
     assert check["hint"] in sgpu.here("plan", "-t", "dev").err
-    assert sgpu.here("cancel", "train", "-t", "dev").code == 0
+    sgpu.done("cancel", "train", "-t", "dev")
 
 
 def test_a_command_about_a_cell_whose_key_holds_a_backtick_is_completed_at_its_end(
@@ -130,9 +125,7 @@ def test_a_command_about_a_cell_whose_key_holds_a_backtick_is_completed_at_its_e
     failing(sgpu, "exit 3")
     axis = "\nmatrix: {word: ['a`b']}\nenv: {variables: {WORD: '${matrix.word}'}}\n"
     sgpu.write("run.yaml", (sgpu.folder / "run.yaml").read_text() + axis)
-    applied = sgpu.here("apply", "-y", "-t", "dev")
-    assert applied.code == 5
-    assert applied.err.rstrip().endswith("--rank all -t dev`")
+    assert sgpu.exits(5, "apply", "-y", "-t", "dev").err.rstrip().endswith("--rank all -t dev`")
 
 
 def test_the_retry_of_a_chosen_run_chooses_it_again(sgpu: Shell) -> None:
@@ -142,11 +135,11 @@ def test_the_retry_of_a_chosen_run_chooses_it_again(sgpu: Shell) -> None:
         for name, command in {"fails": "exit 3", "other": "exit 3"}.items()
     )
     sgpu.write("sgpu.yml", f"project: {{name: p}}\ntargets: {{dev: {{}}}}\nruns:\n{runs}")
-    assert sgpu.here("apply", "-y", "fails", "other", "-t", "dev").code == 5
+    sgpu.exits(5, "apply", "-y", "fails", "other", "-t", "dev")
     again = sgpu.here("apply", "-y", "fails", "-t", "dev")
     assert printed(again.err) == ["sgpu apply --retry-failed --select fails -t dev"]
     words = shlex.split(printed(again.err)[0])[1:]
-    retried = sgpu.here(*words, "-y", "-o", "json").json["data"]["attempts"]
+    retried = sgpu.data(*words, "-y")["attempts"]
     assert retried == ["fails#2"]
 
 
@@ -154,10 +147,10 @@ def test_one_entrypoint_written_in_two_ways_is_one_spec(sgpu: Shell) -> None:
     sgpu.write("train.py", "def main():\n    return 1\n")
     text = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: "
     sgpu.write("run.yaml", text + "train.py:main\n")
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     for other in ("./train.py:main", ".//train.py:main"):
         sgpu.write("run.yaml", f"{text}{other}\n")
-        (change,) = sgpu.here("plan", "-o", "json").json["data"]["changes"]
+        (change,) = sgpu.data("plan")["changes"]
         assert (change["action"], change["reason"]) == ("no_op", "up_to_date")
 
 
@@ -198,30 +191,27 @@ def test_cancelling_what_is_followed_ends_a_supervisor_that_does_not_answer(
                 (known["pid"], known["start_time"]), *carriers(known["token"])
             ]:  # fmt: skip
                 send_signal(pid, started, signal.SIGKILL)
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     assert run["state"] == "cancelled"
 
 
 def test_runs_are_destroyed_by_their_names_whichever_file_they_are_of(sgpu: Shell) -> None:
     sgpu.write("run.yaml", FAILS.format(name="train", command="'true'"))
     sgpu.write("other.yaml", FAILS.format(name="eval", command="'true'"))
-    assert sgpu.here("apply", "-y").code == 0
-    assert sgpu.here("apply", "-y", "other.yaml").code == 0
+    sgpu.done("apply", "-y")
+    sgpu.done("apply", "-y", "other.yaml")
 
     for words in (["destroy", "run.yaml", "eval", "-y"], ["plan", "run.yaml", "--select", "eval"]):
-        of_another = sgpu.here(*words)
-        assert of_another.code == 64
-        assert "another one declares `run.eval`" in of_another.err
-    assert sgpu.here("destroy", "eval", "-y").code == 0
+        assert "another one declares `run.eval`" in sgpu.exits(64, *words).err
+    sgpu.done("destroy", "eval", "-y")
 
-    listed = sgpu.here("state", "list", "-o", "json").json["data"]["resources"]
+    listed = sgpu.data("state", "list")["resources"]
     assert {item["address"]: item["gone"] for item in listed} == {
         "run.eval": True,
         "run.train": False,
     }
-    unknown = sgpu.here("destroy", "trian", "-y")
-    assert (unknown.code, "did you mean `train`?" in unknown.err) == (1, True)
-    assert sgpu.here("destroy", "run.yaml", "other.yaml", "-y").code == 64
+    assert "did you mean `train`?" in sgpu.exits(1, "destroy", "trian", "-y").err
+    sgpu.exits(64, "destroy", "run.yaml", "other.yaml", "-y")
 
 
 def test_a_name_may_hold_a_backtick(sgpu: Shell) -> None:
@@ -230,11 +220,10 @@ def test_a_name_may_hold_a_backtick(sgpu: Shell) -> None:
         FAILS.format(name="a", command="[echo, '${matrix.mode}']")
         + 'matrix: {mode: ["it`s", b]}\n',
     )
-    assert sgpu.here("apply", "-y", "-t", "dev").code == 0
-    assert sgpu.here("destroy", "-y", "-t", "dev").code == 0
+    sgpu.done("apply", "-y", "-t", "dev")
+    sgpu.done("destroy", "-y", "-t", "dev")
     for words in ("status", "status a", "show a", "results a", "wait a", "logs a", "plan"):
-        told = sgpu.here(*words.split(), "-t", "dev")
-        assert (told.code, "internal" in told.err) == (0, False), told
+        assert "internal" not in sgpu.done(*words.split(), "-t", "dev").err
 
 
 def test_words_of_ranks_are_shown_as_they_are(sgpu: Shell) -> None:
@@ -245,10 +234,7 @@ def test_words_of_ranks_are_shown_as_they_are(sgpu: Shell) -> None:
         "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py\nmlflow: {enabled: false}\n"
         "targets: {dev: {}}\n",
     )
-    applied = sgpu.here("apply", "-y", "-t", "dev")
-    assert (applied.code, words in applied.err) == (5, True), applied.err
+    assert words in sgpu.exits(5, "apply", "-y", "-t", "dev").err
     for command in ("status", "show"):
-        told = sgpu.here(command, "a", "-t", "dev")
-        assert (told.code, words in told.out) == (0, True), told
-    waited = sgpu.here("wait", "a", "-t", "dev")
-    assert (waited.code, words in waited.err) == (5, True), waited.err
+        assert words in sgpu.done(command, "a", "-t", "dev").out
+    assert words in sgpu.exits(5, "wait", "a", "-t", "dev").err

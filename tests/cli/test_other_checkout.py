@@ -71,8 +71,7 @@ class Checkouts:
 
     def begin(self, *options: str) -> None:
         """Launch the run from the first checkout."""
-        applied = self.one.here("apply", "-y", "--detach", *options)
-        assert applied.code == 0, applied.err
+        self.one.done("apply", "-y", "--detach", *options)
         until(lambda: self.launches)
 
     def end(self) -> None:
@@ -103,7 +102,7 @@ def test_a_run_of_the_other_checkout_is_followed_to_its_end(checkouts: Checkouts
     one, two = checkouts.one, checkouts.two
     checkouts.begin()
     assert actions(two) == {"run.hello": "adopt"}
-    (status,) = two.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = two.data("status")["runs"]
     assert (status["state"], status.get("unavailable")) == ("running", None)
     assert "say.py" in two.here("stacks", "hello").out
     with two.start("logs", "-f", "hello") as follower:
@@ -114,8 +113,7 @@ def test_a_run_of_the_other_checkout_is_followed_to_its_end(checkouts: Checkouts
     assert (follower.returncode, rest) == (0, "ended\n"), err
     assert first.startswith("the token is ")
     assert "the-word-of-one" not in first + two.here("show", "hello").out
-    answer = two.here("results", "hello", "-o", "json").json["data"]
-    assert answer["results"] == [{"rank": 0, "value": 42}]
+    assert two.data("results", "hello")["results"] == [{"rank": 0, "value": 42}]
     assert two.here("fetch", "hello").out == f"{checkouts.attempt}/output\n"
     assert actions(one) == actions(two) == {"run.hello": "no_op"}
     assert checkouts.launches == 1
@@ -129,12 +127,11 @@ def test_a_run_of_the_other_checkout_is_stopped(
     checkouts: Checkouts, words: tuple[str, ...]
 ) -> None:
     checkouts.begin()
-    stopped = checkouts.two.here(*words)
-    assert stopped.code == 0, stopped.err
+    checkouts.two.done(*words)
     outcome = checkouts.attempt / "outcome.json"
     until(outcome.exists)
     assert json.loads(outcome.read_text())["state"] == "cancelled"
-    assert checkouts.two.here("gc", "-y").code == 0  # it records the end
+    checkouts.two.done("gc", "-y")  # it records the end
     assert (checkouts.attempt / "code" / "say.py").exists()
 
 
@@ -143,16 +140,15 @@ def test_a_run_of_the_other_checkout_is_stopped(
 def test_a_launch_waits_for_a_run_of_the_other_checkout(checkouts: Checkouts, how: str) -> None:
     one, two = checkouts.one, checkouts.two
     checkouts.begin()
-    assert two.here(*AGAIN, how, "--out", "saved").code == 0
-    launched = two.here("apply", "saved", "--detach")
-    assert launched.code == 0, launched.err
+    two.done(*AGAIN, how, "--out", "saved")
+    two.done("apply", "saved", "--detach")
     spec = json.loads((two.folder / ".sgpu/default/runs/hello/2/spec.json").read_text())
     assert spec["wait_for"] == [str(checkouts.attempt)]
     if how == "replace":
         until(lambda: checkouts.launches == 2)
         assert "cancelled" in (checkouts.attempt / "outcome.json").read_text()
     checkouts.end()
-    assert one.here("wait", "hello").code == 0
+    one.done("wait", "hello")
     assert checkouts.launches == 2
     assert actions(one) == actions(two) == {"run.hello": "no_op"}
 
@@ -160,10 +156,10 @@ def test_a_launch_waits_for_a_run_of_the_other_checkout(checkouts: Checkouts, ho
 def test_no_checkout_deletes_files_of_the_other_one(checkouts: Checkouts) -> None:
     one, two = checkouts.one, checkouts.two
     checkouts.end()
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     before = {path for path in checkouts.attempt.rglob("*") if path.is_file()}
     assert two.here(*ALL).json["data"]["attempts"] == []
-    assert two.here("destroy", "-y", "hello").code == 0
+    two.done("destroy", "-y", "hello")
     assert {path for path in checkouts.attempt.rglob("*") if path.is_file()} == before
     assert one.here(*ALL).json["data"]["attempts"] == ["hello#1"]
 
@@ -182,8 +178,7 @@ def test_what_a_lost_run_of_the_other_checkout_left_is_stopped(checkouts: Checko
     for process in ("guardian", "pid"):
         os.kill(identity[process], signal.SIGKILL)
     assert carriers(identity["token"])
-    launched = checkouts.two.here("apply", "-y", "--detach")
-    assert launched.code == 0, launched.err
+    checkouts.two.done("apply", "-y", "--detach")
     assert not carriers(identity["token"])
     until(lambda: checkouts.launches == 2)
 
@@ -202,11 +197,11 @@ def test_a_launch_that_the_other_checkout_began_is_settled_once_it_runs(
     assert actions(two) == {"run.hello": "adopt"}
     applied = two.here("apply", "-y", "--detach")
     assert ("it is not known whether that runs" in applied.err) == (moment == "staged"), applied.err
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     until(lambda: checkouts.launches)
     assert actions(one) == actions(two) == {"run.hello": "adopt"}
     checkouts.end()
-    assert two.here("wait", "hello").code == 0
+    two.done("wait", "hello")
     assert checkouts.launches == 1
 
 
@@ -217,12 +212,11 @@ def test_a_launch_reads_what_a_run_of_the_other_checkout_leaves(checkouts: Check
     for clone in (one, two):
         clone.write("sgpu.yml", (clone.folder / "sgpu.yml").read_text() + reads)
     checkouts.begin("--select", "run.hello")
-    launched = two.here("apply", "-y", "--detach")
-    assert launched.code == 0, launched.err
+    two.done("apply", "-y", "--detach")
     spec = json.loads((two.folder / ".sgpu/default/runs/reads/1/spec.json").read_text())
     assert spec["after"] == {"hello#1": str(checkouts.attempt)}
     checkouts.end()
-    assert one.here("wait", "reads").code == 0
+    one.done("wait", "reads")
     assert one.here("logs", "reads").out == "left\n"
     again = one.here("apply", "-y", "--rerun", "run.reads")  # now its upstream has ended
     assert again.code == 0, again.err
@@ -292,7 +286,7 @@ def doubtful(checkouts: Checkouts) -> Mapping[str, AbstractContextManager[None]]
 
 def test_a_checkout_that_others_may_have_made_or_changed_is_not_read(checkouts: Checkouts) -> None:
     checkouts.end()
-    assert checkouts.one.here("apply", "-y").code == 0
+    checkouts.one.done("apply", "-y")
     for case, made in doubtful(checkouts).items():
         with made:
             refused = checkouts.two.here("logs", "hello", "-o", "json")
@@ -304,13 +298,13 @@ def test_a_checkout_that_others_may_have_made_or_changed_is_not_read(checkouts: 
 def test_any_text_may_stand_where_a_state_names_a_checkout(checkouts: Checkouts) -> None:
     one, two = checkouts.one, checkouts.two
     checkouts.end()
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     for project in ("", "no such\0path", "x" * 5000, "/dev/null", "."):
         printed = json.loads(one.here("state", "pull").out)
         (attempt,) = printed["resources"][0]["attempts"]
         site = json.loads(attempt["reference"])
         attempt["reference"] = json.dumps(site | {"project": project})
         two.write("printed.json", json.dumps(printed))
-        assert two.here("state", "push", "printed.json").code == 0
+        two.done("state", "push", "printed.json")
         refused = two.here("logs", "hello", "-o", "json")
         assert refused.json["error"]["code"] == "launched_elsewhere"

@@ -59,7 +59,7 @@ def test_a_file_of_another_tool_is_named_with_its_export(sgpu: Shell, field: str
     for name, (text, tool, command) in FILES.items():
         sgpu.write(name, text)
         sgpu.write("run.yaml", f"{RUN}env: {{{field.format(name)}}}\n")
-        (found,) = sgpu.here("plan", "-o", "json").json["error"]["diagnostics"]
+        (found,) = sgpu.error("plan")["diagnostics"]
         assert (found["code"], found["line"] > 0) == ("other_tool_file", True), name
         assert found["summary"].startswith(f"`{name}` is ")
         assert tool in found["summary"]
@@ -73,7 +73,7 @@ def test_it_is_known_by_its_content_too(sgpu: Shell, field: str) -> None:
         renamed = f"other{index}" + (".lock" if name.endswith(".lock") else ".txt")
         sgpu.write(renamed, text)
         sgpu.write("run.yaml", f"{RUN}env: {{{field.format(renamed)}}}\n")
-        (found,) = sgpu.here("plan", "-o", "json").json["error"]["diagnostics"]
+        (found,) = sgpu.error("plan")["diagnostics"]
         assert found["code"] == "other_tool_file", name
         assert tool in found["summary"]
 
@@ -81,5 +81,5 @@ def test_it_is_known_by_its_content_too(sgpu: Shell, field: str) -> None:
 def test_a_package_with_the_name_of_a_program_is_a_package(sgpu: Shell) -> None:
     sgpu.environ["UV_OFFLINE"] = "1"
     sgpu.write("run.yaml", f"{RUN}env: {{dependencies: [discord.py]}}\n")
-    (found,) = sgpu.here("plan", "-o", "json").json["error"]["diagnostics"]
+    (found,) = sgpu.error("plan")["diagnostics"]
     assert found["code"] != "other_tool_file"

@@ -180,11 +180,11 @@ def test_views_fold_what_the_branch_does_not_cause(project: Shell) -> None:
 def test_a_saved_plan_keeps_the_causes(project: Shell) -> None:
     here = project.folder / "gpu"
     project.write("gpu/sgpu.yml", runs("a", "c"))
-    assert project.here("plan", "--base", "main", "--out", "p.plan", cwd=here).code == 0
-    shown = project.here("show", "p.plan", "-o", "json", cwd=here).json["data"]
+    project.done("plan", "--base", "main", "--out", "p.plan", cwd=here)
+    shown = project.data("show", "p.plan", cwd=here)
     assert [change["cause"] for change in shown["changes"]] == ["pending", "withdrawn", "change"]
-    assert project.here("apply", "-y", "--detach", "p.plan", cwd=here).code == 0
-    assert project.here("wait", "a", "c", cwd=here).code == 0
+    project.done("apply", "-y", "--detach", "p.plan", cwd=here)
+    project.done("wait", "a", "c", cwd=here)
 
 
 def test_nothing_of_the_base_is_left_behind(project: Shell, tmp_path: Path) -> None:
@@ -211,8 +211,7 @@ def test_a_base_that_is_not_valid_is_a_warning(project: Shell) -> None:
 
 
 def refused(shell: Shell, *words: str, cwd: Path | None = None) -> str:
-    told = shell.here("plan", *words, cwd=cwd)
-    assert told.code == 1
+    told = shell.exits(1, "plan", *words, cwd=cwd)
     assert "error[no_base]" in told.err
     return told.err
 
@@ -256,8 +255,7 @@ def test_a_tree_that_leads_out_by_a_link_writes_nothing_there(
     project_tree = git(repository, "rev-parse", "main:gpu")
     whole = git(repository, "mktree", stdin=f"{lines}040000 tree {project_tree}\tgpu\n")
     made = git(repository, "commit-tree", whole, "-m", "evil")
-    told = project.here("plan", "--base", made, cwd=repository / "gpu")
-    assert told.code == 0
+    project.done("plan", "--base", made, cwd=repository / "gpu")
     assert os.listdir(outside) == []
 
 

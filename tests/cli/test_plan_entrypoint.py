@@ -13,9 +13,8 @@ def test_a_plan_shows_how_the_script_that_starts_ranks_changes(sgpu: Shell) -> N
     (sgpu.folder / "train.py").write_text("def main():\n    pass\n")
     run = sgpu.folder / "run.yaml"
     run.write_text(RUN)
-    first = sgpu.here("plan", "run.yaml")
-    assert "_air.py" not in first.out
-    assert sgpu.here("apply", "-y", "run.yaml").code == 0
+    assert "_air.py" not in sgpu.here("plan", "run.yaml").out
+    sgpu.done("apply", "-y", "run.yaml")
     run.write_text(f"{RUN}:main\n")
     assert SHOWN in sgpu.here("plan", "run.yaml").out
     run.write_text(f"{RUN}\nargs: [--more]\n")

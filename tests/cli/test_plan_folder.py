@@ -36,8 +36,7 @@ def below(sgpu: Shell) -> Shell:
     sgpu.write("sub/run.yaml", RUN)
     (sgpu.folder / "link").symlink_to("sub")
     (sgpu.folder.parent / "aside").symlink_to(sgpu.folder / "sub")
-    planned = sgpu.here("plan", "sub/run.yaml", "--project", "sub", "--out", "run.plan")
-    assert planned.code == 0, planned.err
+    sgpu.done("plan", "sub/run.yaml", "--project", "sub", "--out", "run.plan")
     sgpu.write("sgpu.yml", PROJECT)
     (sgpu.folder / "deep" / "er").mkdir(parents=True)
     return sgpu
@@ -75,7 +74,7 @@ def test_a_plan_for_a_folder_below_says_where_it_is_applied(below: Shell) -> Non
     refused = below.here("apply", "run.plan", "-o", "json")
     assert (refused.code, refused.json["error"]["code"]) == (3, "other_project")
     assert refused.json["error"]["hint"].endswith(f"`--project {below.folder}/sub`")
-    assert below.here("apply", "run.plan", "--project", "sub").code == 0
+    below.done("apply", "run.plan", "--project", "sub")
 
 
 @pytest.mark.parametrize("by", ["a folder below", "a link", "a name", "no name"])
@@ -84,9 +83,7 @@ def test_a_plan_is_applied_from_wherever_its_project_is_opened(sgpu: Shell, by: 
         "p/sgpu.yml", "project: {name: p}\nruns:\n  a: {gpus: 1, type: CPU, command: 'true'}\n"
     )
     inside = replace(sgpu, folder=sgpu.folder / "p")
-    assert (
-        inside.here("plan", "--set", "runs.a.mlflow.enabled=false", "--out", "../a.plan").code == 0
-    )
+    inside.done("plan", "--set", "runs.a.mlflow.enabled=false", "--out", "../a.plan")
     (inside.folder / "below").mkdir()
     (sgpu.folder / "link").symlink_to("p")
     words, cwd = {
@@ -95,8 +92,7 @@ def test_a_plan_is_applied_from_wherever_its_project_is_opened(sgpu: Shell, by: 
         "a name": (("--project", "p"), sgpu.folder),
         "no name": ((), sgpu.folder),
     }[by]
-    applied = sgpu.here("apply", str(sgpu.folder / "a.plan"), *words, cwd=cwd)
-    assert applied.code == 0, applied.err
+    sgpu.done("apply", str(sgpu.folder / "a.plan"), *words, cwd=cwd)
 
 
 @pytest.fixture
@@ -107,7 +103,7 @@ def planned(sgpu: Shell) -> Shell:
     sgpu.write("first/run.yaml", RUN)
     git(sgpu.folder, "init", "-q", "first")
     git(top, "remote", "add", "origin", "https://git.example.com/team/vision.git")
-    assert sgpu.here("plan", "--out", "../../run.plan", cwd=top / "ml").code == 0
+    sgpu.done("plan", "--out", "../../run.plan", cwd=top / "ml")
     shutil.copytree(top, sgpu.folder / "second")
     return sgpu
 

@@ -32,7 +32,7 @@ def planned(sgpu: Shell) -> Shell:
     sgpu.write("gpu/notes/a.txt", "a\n")
     commit(sgpu.folder, "notes")
     inside = replace(sgpu, folder=sgpu.folder / "gpu")
-    assert inside.here("plan", "--out", "a.plan").code == 0
+    inside.done("plan", "--out", "a.plan")
     return inside
 
 
@@ -44,7 +44,7 @@ def test_a_squash_and_changes_elsewhere_in_the_repository_leave_the_plan_valid(
     git(top, "merge", "-q", "--squash", "work")
     (top / "elsewhere.txt").write_text("x")
     commit(top, "squashed")
-    assert planned.here("apply", "a.plan").code == 0
+    planned.done("apply", "a.plan")
 
 
 def test_other_files_at_the_commit_refuse_the_plan_by_name(planned: Shell) -> None:
@@ -52,15 +52,13 @@ def test_other_files_at_the_commit_refuse_the_plan_by_name(planned: Shell) -> No
         planned.write(f"{name}.txt", name)
     (planned.folder / "notes" / "a.txt").unlink()
     commit(planned.folder, "more")
-    refused = planned.here("apply", "a.plan", "-o", "json")
-    assert refused.code == 3
-    error = refused.json["error"]
+    error = planned.exits(3, "apply", "a.plan", "-o", "json").json["error"]
     assert error["code"] == "other_tree"
     assert "`b.txt`, `c.txt`, `d.txt`, `e.txt`, `f.txt` and 3 more" in error["message"]
     assert not (planned.folder / ".sgpu" / "default" / "runs").exists()
-    assert planned.here("show", "a.plan").code == 0
+    planned.done("show", "a.plan")
     git(planned.folder, "reset", "-q", "--hard", "HEAD~1")
-    assert planned.here("apply", "a.plan").code == 0
+    planned.done("apply", "a.plan")
 
 
 def test_a_clone_that_lacks_the_planned_commit_says_to_fetch_it(
@@ -79,14 +77,13 @@ def test_a_clone_that_lacks_the_planned_commit_says_to_fetch_it(
     )
     shutil.copy(planned.folder / "a.plan", clone)
     project = str(clone / "gpu")
-    refused = planned.here("apply", "a.plan", "--project", project, cwd=clone)
-    assert refused.code == 3, refused.err
+    refused = planned.exits(3, "apply", "a.plan", "--project", project, cwd=clone)
     assert "git does not have them to compare" in refused.err
     assert "git fetch" in refused.err
     git(clone, "fetch", "-q", "origin", "work")
     assert "`notes/a.txt`" in planned.here("apply", "a.plan", "--project", project, cwd=clone).err
     git(clone, "checkout", "-q", "FETCH_HEAD")
-    assert planned.here("apply", "a.plan", "--project", project, cwd=clone).code == 0
+    planned.done("apply", "a.plan", "--project", project, cwd=clone)
 
 
 @pytest.mark.parametrize("listed", ["a", "b"])
@@ -95,15 +92,15 @@ def test_a_plan_of_files_that_no_commit_holds_is_bound_by_their_digests(
 ) -> None:
     # `b` launches nothing: `a` is not there to be forgotten, and the plan is of the file alone.
     planned.write("sgpu.yml", PROJECT.replace("  a:", f"  {listed}:").replace("'true'", "'echo'"))
-    assert planned.here("plan", "--out", "b.plan").code == 0
+    planned.done("plan", "--out", "b.plan")
     assert json.loads((planned.folder / "b.plan").read_text())["git"]["dirty"] is True
     commit(planned.folder, "what was planned")
-    assert planned.here("apply", "b.plan").code == 0
+    planned.done("apply", "b.plan")
 
 
 def test_without_git_the_digests_count_alone(sgpu: Shell) -> None:
     sgpu.write("sgpu.yml", PROJECT)
-    assert sgpu.here("plan", "--out", "a.plan").code == 0
+    sgpu.done("plan", "--out", "a.plan")
     git(sgpu.folder, "init", "-q")
     commit(sgpu.folder, "first")
-    assert sgpu.here("apply", "a.plan").code == 0
+    sgpu.done("apply", "a.plan")

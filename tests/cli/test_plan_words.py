@@ -21,7 +21,7 @@ def test_the_count_line_counts_environments(sgpu: Shell, tmp_path: Path) -> None
     first = sgpu.here("plan").out.splitlines()
     assert first[0] == first[-1]
     assert first[0].endswith(", 0 unchanged; environments: 1 to create.")
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     again = sgpu.here("plan").out.splitlines()
     assert again[0] == "No changes. 1 unchanged; environments: 1 unchanged."
     destroyed = sgpu.here("destroy", "-y").out.splitlines()
@@ -35,8 +35,8 @@ def test_without_environments_the_count_line_names_none(sgpu: Shell) -> None:
 
 def test_what_a_replacement_loses_is_told_in_readable_times(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + SLEEPS)
-    assert sgpu.here("apply", "-y", "--detach").code == 0
-    until(lambda: sgpu.here("status", "-o", "json").json["data"]["runs"][0]["state"] == "running")
+    sgpu.done("apply", "-y", "--detach")
+    until(lambda: sgpu.data("status")["runs"][0]["state"] == "running")
     planned = sgpu.here("plan", "--set", "gpus=2", "--on-active", "replace").out
     lost = r"lost: `hello#1` has been running for [0-9.]+ s without a GPU\n"
     assert re.search(lost, planned), planned

@@ -238,7 +238,7 @@ def test_what_has_to_be_built_is_named_and_is_built_for_who_trusts_it(
     attack: Callable[[Case], Path], sgpu: Shell
 ) -> None:
     mark, folder = attack(CASES["UV_INDEX_URL"]), sgpu.folder / "inner"
-    (found,) = sgpu.here("plan", "-o", "json", cwd=folder).json["error"]["diagnostics"]
+    (found,) = sgpu.error("plan", cwd=folder)["diagnostics"]
     assert (found["code"], found["line"]) == ("build_untrusted", 6)
     assert "`evil` has to be built to learn what it needs" in found["summary"]
     assert "`sgpu plan --trust-project`" in found["hint"]

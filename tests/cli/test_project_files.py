@@ -93,7 +93,7 @@ def test_an_ignore_file_that_links_out_of_the_project_is_refused(
     (project.folder / ".gitignore").unlink()
     project.write("rules", "*.bin\n")
     (project.folder / ".gitignore").symlink_to("rules")
-    assert project.here("plan").code == 0
+    project.done("plan")
 
 
 def test_a_fifo_among_the_code_is_refused_and_may_be_ignored(project: Shell) -> None:
@@ -102,7 +102,7 @@ def test_a_fifo_among_the_code_is_refused_and_may_be_ignored(project: Shell) -> 
     assert codes(refused) == {"code_special_file"}
     assert "`queue` is a FIFO, which cannot travel with the code" in refused.out
     project.write(".gitignore", "queue\n")
-    assert project.here("plan").code == 0
+    project.done("plan")
 
 
 @pytest.mark.parametrize("entry", ["helper.py", "train.py"])
@@ -242,7 +242,7 @@ def warned(project: Shell, code: str, more: str = "") -> list[tuple[str, str, st
     """The code, the line and the summary of what a plan says of files."""
     project.write("train.py", code)
     project.write("run.yaml", RUN + more)
-    checks = project.here("plan", "-o", "json").json["data"]["checks"]
+    checks = project.data("plan")["checks"]
     return [
         (check["id"], f"{check['place']['file']}:{check['place']['line']}", check["summary"])
         for check in checks
@@ -318,7 +318,7 @@ def test_a_file_that_an_imported_module_or_the_yaml_names(data: Shell) -> None:
     data.write("train.py", f"open('{PATH}')\n")
     command = f"name: a\ngpus: 1\ntype: CPU\ncommand: [python, train.py, --x={PATH}]\n"
     data.write("run.yaml", command)
-    checks = data.here("plan", "-o", "json").json["data"]["checks"]
+    checks = data.data("plan")["checks"]
     said = [
         check["summary"].partition(",")[0] for check in checks if check["id"] == "file_left_out"
     ]
@@ -333,7 +333,7 @@ def test_a_file_outside_of_the_code_is_named(sgpu: Shell) -> None:
     )
     sgpu.write("data.csv", "1")
     sgpu.write("src/train.py", "def main():\n    open('../data.csv')\n")
-    checks = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+    checks = sgpu.data("plan")["checks"]
     (found,) = [check for check in checks if check["id"] == "file_outside_code"]
     assert "opens `../data.csv`, which lies outside of the code" in found["summary"]
 
@@ -345,7 +345,7 @@ def test_files_of_a_shared_source_are_warned_of_once(data: Shell) -> None:
     )
     data.write("sgpu.yml", f"project: {{name: p}}\nruns:\n{runs}")
     data.write("train.py", f"def main(n):\n    return open('{PATH}')\n")
-    checks = data.here("plan", "sgpu.yml", "-o", "json").json["data"]["checks"]
+    checks = data.data("plan", "sgpu.yml")["checks"]
     assert [check["id"] for check in checks].count("file_left_out") == 1
 
 
@@ -354,7 +354,7 @@ def test_a_code_root_outside_of_the_project_is_a_warning(sgpu: Shell) -> None:
     sgpu.write("train.py", TRAIN)
 
     def outside(*said: str) -> list[tuple[str, int]]:
-        checks = sgpu.here("plan", "runs/run.yaml", *said, "-o", "json").json["data"]["checks"]
+        checks = sgpu.data("plan", "runs/run.yaml", *said)["checks"]
         found = [check for check in checks if check["id"] == "code_root_outside"]
         return [(item["severity"], item["place"]["line"]) for item in found]
 
@@ -371,7 +371,7 @@ def test_an_included_path_without_effect_is_a_warning(project: Shell) -> None:
         "run.yaml",
         RUN + "code: {include: [vocab.txt, old/train.pyc, typo.txt, '*.bin']}\n",
     )
-    checks = project.here("plan", "-o", "json").json["data"]["checks"]
+    checks = project.data("plan")["checks"]
     said = [
         (check["summary"], check["severity"]) for check in checks if check["id"] == "include_unused"
     ]

@@ -30,8 +30,7 @@ def shell(sgpu: Shell) -> Shell:
 
 
 def proposed(shell: Shell, *options: str) -> None:
-    answer = shell.here("plan", "-t", "prod", "--propose", *options)
-    assert answer.code == 0, answer.err
+    answer = shell.done("plan", "-t", "prod", "--propose", *options)
     assert "with `sgpu apply --reviewed -t prod`" in answer.err
 
 
@@ -109,8 +108,7 @@ def test_a_proposal_that_cannot_be_kept_is_the_one_answer_of_the_plan(shell: She
     state = shell.folder / ".sgpu" / "prod"
     state.mkdir(parents=True)
     (state / "proposals").write_text("a file where the folder belongs")
-    answer = shell.here("plan", "-t", "prod", "--propose", "-o", "json")
-    assert answer.code == 1
+    answer = shell.exits(1, "plan", "-t", "prod", "--propose", "-o", "json")
     assert answer.json["error"]["code"] == "state_unreachable"
     assert "data" not in answer.json
 
@@ -142,7 +140,7 @@ def test_less_than_was_shown_is_fine_and_no_question_is_asked(shell: Shell) -> N
 
 
 def test_a_proposal_of_another_target_approves_nothing(shell: Shell) -> None:
-    assert shell.here("plan", "-t", "dev", "--propose").code == 0
+    shell.done("plan", "-t", "dev", "--propose")
     assert summaries(refusal(shell)) == ["`run.a` (create) is in no proposal of the last 30 days"]
 
 
@@ -181,8 +179,8 @@ def test_a_launch_that_waits_is_no_launch_beside_the_active_one(shell: Shell) ->
     proposed(shell, "--on-active", "parallel")
     queued = applied(shell, "--on-active", "queue", "--detach")
     assert queued.code == 0, queued.err
-    assert shell.here("cancel", "a#1", "-t", "prod").code == 0
-    assert shell.here("wait", "a#2", "-t", "prod").code == 0
+    shell.done("cancel", "a#1", "-t", "prod")
+    shell.done("wait", "a#2", "-t", "prod")
 
 
 def test_a_launch_that_waits_starts_once_there_is_nothing_to_wait_for(shell: Shell) -> None:
@@ -191,27 +189,26 @@ def test_a_launch_that_waits_starts_once_there_is_nothing_to_wait_for(shell: She
     assert applied(shell, "--detach").code == 0
     shell.write("sgpu.yml", project(a="true"))
     proposed(shell, "--on-active", "queue")
-    assert shell.here("cancel", "a", "-t", "prod").code == 0
+    shell.done("cancel", "a", "-t", "prod")
     assert applied(shell, "--on-active", "parallel").code == 0
 
 
 def test_a_plan_that_does_nothing_or_cannot_be_applied_proposes_nothing(shell: Shell) -> None:
     proposed(shell)
     assert applied(shell).code == 0
-    idle = shell.here("plan", "-t", "prod", "--propose", "--detailed-exitcode")
-    assert idle.code == 0
+    idle = shell.done("plan", "-t", "prod", "--propose", "--detailed-exitcode")
     assert "nothing to propose" in idle.err
     shell.write("sgpu.yml", project(a="true").replace("gpus: 1", "gpus: 1, type: A10000"))
     shell.write("sgpu.yml", project(a="true").replace("true'", "true', pool: none-such"))
     kept = list((shell.folder / ".sgpu/prod/proposals").iterdir())
-    assert shell.here("plan", "-t", "prod", "--propose").code == 1
+    shell.exits(1, "plan", "-t", "prod", "--propose")
     assert list((shell.folder / ".sgpu/prod/proposals").iterdir()) == kept
 
 
 def test_a_proposal_before_the_first_apply_is_no_state(shell: Shell) -> None:
     proposed(shell)
-    assert shell.here("status", "-t", "prod").code == 0
-    assert shell.here("plan", "-t", "prod", "-o", "json").json["data"]["serial"] == 0
+    shell.done("status", "-t", "prod")
+    assert shell.data("plan", "-t", "prod")["serial"] == 0
 
 
 def test_a_damaged_proposal_approves_nothing(shell: Shell) -> None:
@@ -239,7 +236,7 @@ def test_a_launch_before_a_crash_closes_the_proposal(shell: Shell) -> None:
     proposed(shell)
     step = "sgpu_decl.backends.local.local_launcher,LocalLauncher,launch,after,1"
     shell.kill_at(step, "apply", "-t", "prod", "--reviewed")
-    assert shell.here("wait", "a", "-t", "prod").code == 0
+    shell.done("wait", "a", "-t", "prod")
     refusal(shell, "--rerun", "run.a")
     assert applied(shell).code == 0
     refusal(shell, "--rerun", "run.a")
@@ -249,11 +246,9 @@ def test_a_launch_before_a_crash_closes_the_proposal(shell: Shell) -> None:
 def test_drift_is_told_by_the_exit_code_and_in_markdown(shell: Shell) -> None:
     proposed(shell)
     assert applied(shell).code == 0
-    calm = shell.here("plan", "-t", "prod", "--detailed-exitcode", "-o", "markdown")
-    assert calm.code == 0
-    assert shell.here("state", "rm", "run.a", "-t", "prod").code == 0
-    alarm = shell.here("plan", "-t", "prod", "--detailed-exitcode", "-o", "markdown")
-    assert alarm.code == 2
+    shell.done("plan", "-t", "prod", "--detailed-exitcode", "-o", "markdown")
+    shell.done("state", "rm", "run.a", "-t", "prod")
+    alarm = shell.exits(2, "plan", "-t", "prod", "--detailed-exitcode", "-o", "markdown")
     assert "run.a" in alarm.out
     assert json.loads(shell.here("plan", "-t", "prod", "-o", "json").out)["data"]["summary"][
         "create"

@@ -32,7 +32,7 @@ HARMLESS = {
 def found(sgpu: Shell, code: str, gpus: int = 2, more: str = "") -> list[tuple[str, str]]:
     sgpu.write("train.py", HEAD + code)
     sgpu.write("run.yaml", f"name: a\ngpus: {gpus}\ntype: CPU\nentrypoint: train.py\n{more}")
-    checks = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+    checks = sgpu.data("plan")["checks"]
     return [(one["severity"], one["address"]) for one in checks if one["id"] == "rank_value_logged"]
 
 

@@ -48,8 +48,7 @@ def test_commands_show_a_refused_login(sgpu: Shell, refused: str, words: str) ->
 def test_a_refused_login_to_where_the_state_is(sgpu: Shell, refused: str, state: str) -> None:
     sgpu.write("sgpu.yml", f"project: {{name: p}}\nstate: {STATES[state]}\nruns: {{}}\n")
     for command in ("status", "plan"):
-        answer = sgpu.here(command, "-o", "json")
-        assert answer.code == 1
+        answer = sgpu.exits(1, command, "-o", "json")
         assert refused in answer.json["error"]["message"]
         assert "OAuth secrets" in answer.json["error"]["hint"]
 

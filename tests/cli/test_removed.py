@@ -21,31 +21,29 @@ def sgpu(tmp_path: Path) -> Shell:
 
 
 def state_of(sgpu: Shell) -> str:
-    return sgpu.here("show", "train#1", "-o", "json").json["data"]["state"]
+    return sgpu.data("show", "train#1")["state"]
 
 
 def test_an_active_run_goes_on(sgpu: Shell) -> None:
-    assert sgpu.here("apply", "-y", "--detach").code == 0
+    sgpu.done("apply", "-y", "--detach")
     try:
         (sgpu.folder / "sgpu.yml").write_text("project: {name: demo}\nremoved: [run.train]\n")
-        planned = sgpu.here("plan", "--detailed-exitcode")
-        assert planned.code == 2
-        assert "forget" in planned.out
-        assert sgpu.here("apply", "-y").code == 0
+        assert "forget" in sgpu.exits(2, "plan", "--detailed-exitcode").out
+        sgpu.done("apply", "-y")
         assert state_of(sgpu) in ("queued", "starting", "running")
-        assert sgpu.here("plan", "--detailed-exitcode").code == 0
+        sgpu.done("plan", "--detailed-exitcode")
     finally:
-        assert sgpu.here("cancel", "train#1").code == 0
+        sgpu.done("cancel", "train#1")
     assert state_of(sgpu) == "cancelled"
 
 
 def test_a_saved_plan_lets_go_too(sgpu: Shell) -> None:
     (sgpu.folder / "sgpu.yml").write_text(RUN.replace('sleep, "600"', "echo, hi"))
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     (sgpu.folder / "sgpu.yml").write_text("project: {name: demo}\nremoved: [run.train]\n")
-    assert sgpu.here("plan", "--out", "gone.plan").code == 0
-    assert sgpu.here("apply", "gone.plan", "-y").code == 0
-    assert sgpu.here("plan", "--detailed-exitcode").code == 0
+    sgpu.done("plan", "--out", "gone.plan")
+    sgpu.done("apply", "gone.plan", "-y")
+    sgpu.done("plan", "--detailed-exitcode")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +58,6 @@ def test_what_cannot_be_let_go_is_refused_by_its_place(
     sgpu: Shell, removed: str, code: str
 ) -> None:
     (sgpu.folder / "sgpu.yml").write_text(f"removed: [{removed}]\n{RUN}")
-    (found,) = sgpu.here("validate", "-o", "json").json["error"]["diagnostics"]
+    (found,) = sgpu.error("validate")["diagnostics"]
     assert (found["code"], found["line"], found["column"]) == (code, 1, 11)
     assert found["hint"]

@@ -37,14 +37,13 @@ def retrying(sgpu: Shell) -> Callable[..., Shell]:
 
 
 def described(sgpu: Shell) -> dict[str, Any]:
-    (run,) = sgpu.here("status", "again", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status", "again")["runs"]
     return run
 
 
 def test_a_restart_is_told_by_apply_status_show_and_history(retrying: Callable[..., Shell]) -> None:
     sgpu = retrying("0s")
-    applied = sgpu.here("apply", "-y")
-    assert applied.code == 0, applied.err
+    applied = sgpu.done("apply", "-y")
     assert "again#1 restarted (restart 1): rank 1: ValueError: no such luck\n" in applied.err
     assert ", 1 restart\n" in applied.err
 
@@ -56,7 +55,7 @@ def test_a_restart_is_told_by_apply_status_show_and_history(retrying: Callable[.
     markdown = sgpu.here("show", "again", "-o", "markdown").out
     assert "after rank 1: ValueError: no such luck (exception)" in markdown
 
-    whole = sgpu.here("show", "again", "-o", "json").json["data"]
+    whole = sgpu.data("show", "again")
     (restart,) = whole["restarts"]
     assert (whole["restart"], whole["history"][0]["restart"]) == (1, 1)
     assert {name: restart[name] for name in ("restart", "rank", "class", "summary")} == {
@@ -83,7 +82,7 @@ def test_the_backoff_is_told_while_it_is_waited_for(retrying: Callable[..., Shel
             shown = sgpu.here("show", "again").out
             assert "\n  again#1 starting, 1 restart\n" in shown
             assert "\nrestarts:\n  1: in 1 h " in shown
-            assert sgpu.here("cancel", "again").code == 0
+            sgpu.done("cancel", "again")
         finally:
             apply.kill()
     run = described(sgpu)
@@ -92,18 +91,17 @@ def test_the_backoff_is_told_while_it_is_waited_for(retrying: Callable[..., Shel
 
 def test_a_run_that_waits_says_for_what(retrying: Callable[..., Shell]) -> None:
     sgpu = retrying("0s", "import time\n\ndef main():\n    time.sleep(300)\n")
-    assert sgpu.here("apply", "-y", "--detach").code == 0
+    sgpu.done("apply", "-y", "--detach")
     options = ("--set", "gpus=1", "--on-active", "queue")
-    assert sgpu.here("apply", "-y", "--detach", *options).code == 0
+    sgpu.done("apply", "-y", "--detach", *options)
     until(lambda: described(sgpu)["state"] == "queued")
     assert "  waits for earlier attempts to end\n" in sgpu.here("status").out
 
 
 def test_a_restart_that_there_was_not_has_no_logs(retrying: Callable[..., Shell]) -> None:
     sgpu = retrying("0s")
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     for restart in ("0", "1"):
-        assert sgpu.here("logs", "again", "--restart", restart).code == 0
-    refused = sgpu.here("logs", "again", "--restart", "2")
-    assert refused.code == 1
+        sgpu.done("logs", "again", "--restart", restart)
+    refused = sgpu.exits(1, "logs", "again", "--restart", "2")
     assert "there is no restart 2: the newest is 1" in refused.err

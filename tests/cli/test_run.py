@@ -26,38 +26,34 @@ if __name__ == "__main__":
 def test_a_script_runs_on_several_ranks_and_is_remembered(sgpu: Shell) -> None:
     sgpu.write("train.py", TRAIN)
     words = ("run", "-y", "--gpus", "2", "--type", "CPU", *OFF, "--rank", "1")
-    ran = sgpu.here(*words, "--", "python", "train.py", "--lr", "1e-3")
-    assert ran.code == 0, ran.err
+    ran = sgpu.done(*words, "--", "python", "train.py", "--lr", "1e-3")
     assert ran.out.endswith("rank 1 of 2 ['--lr', '1e-3']\n")
     assert "because: first run\n" in ran.out
     assert "rank 0 of 2" in sgpu.here("logs", "train").out
-    assert sgpu.here(*words, "--", "python", "train.py", "--lr", "1e-3").code == 0
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    sgpu.done(*words, "--", "python", "train.py", "--lr", "1e-3")
+    (run,) = sgpu.data("status")["runs"]
     assert (run["address"], run["attempt"], run["state"]) == ("run.train", 2, "succeeded")
     assert "saved" not in " ".join(path.name for path in sgpu.folder.iterdir())
     assert not list(sgpu.folder.glob("*.yaml"))
-    assert sgpu.here("destroy", "train", "-y").code == 0
-    assert sgpu.here("gc", "-y", "--all", "--keep-last", "0").code == 0
+    sgpu.done("destroy", "train", "-y")
+    sgpu.done("gc", "-y", "--all", "--keep-last", "0")
 
 
 def test_a_function_gets_named_values(sgpu: Shell) -> None:
     sgpu.write("train.py", TRAIN)
-    ran = sgpu.here("run", "-y", "-g", "1", "--type", "CPU", *OFF, "train.py:main", "lr=0.1")
-    assert ran.code == 0, ran.err
+    sgpu.done("run", "-y", "-g", "1", "--type", "CPU", *OFF, "train.py:main", "lr=0.1")
     assert sgpu.here("results").out.startswith('rank 0: [0.1, "x"]')
 
 
 def test_save_writes_the_file_that_says_the_same(sgpu: Shell) -> None:
     sgpu.write("train.py", TRAIN)
     words = ("run", "-y", "-g", "1", "--type", "CPU", *OFF, "--name", "first", "--save", "run.yaml")
-    ran = sgpu.here(*words, "python", "train.py", "--lr", "1")
-    assert ran.code == 0, ran.err
+    ran = sgpu.done(*words, "python", "train.py", "--lr", "1")
     assert "wrote `run.yaml`: `sgpu apply run.yaml` runs it too" in ran.err
     assert (sgpu.folder / "run.yaml").read_text().startswith("name: first\n")
-    (change,) = sgpu.here("plan", "-o", "json").json["data"]["changes"]
+    (change,) = sgpu.data("plan")["changes"]
     assert (change["address"], change["reason"]) == ("run.first", "up_to_date")
-    again = sgpu.here(*words, "python", "train.py")
-    assert (again.code, "there is a `run.yaml` already" in again.err) == (1, True)
+    assert "there is a `run.yaml` already" in sgpu.exits(1, *words, "python", "train.py").err
 
 
 def test_nothing_is_saved_before_the_run_is_approved(sgpu: Shell) -> None:
@@ -74,7 +70,7 @@ def test_nothing_is_saved_before_the_run_is_approved(sgpu: Shell) -> None:
         refused = sgpu.here(*words, "--save", save, *more)
         assert told in refused.err, refused.err
     assert not [*sgpu.folder.glob("**/r.*"), *sgpu.folder.glob(".sgpu")]
-    assert sgpu.here(*words, "-y", "--save", "./r.yaml", "train.py").code == 0
+    sgpu.done(*words, "-y", "--save", "./r.yaml", "train.py")
     assert "entrypoint: train.py\n" in (sgpu.folder / "r.yaml").read_text()
 
 
@@ -87,14 +83,13 @@ def test_a_name_that_a_file_declares_is_refused(sgpu: Shell) -> None:
     below = sgpu.folder / "below"
     below.mkdir()
     for folder, file in ((sgpu.folder, "sgpu.yml"), (below, "../sgpu.yml")):
-        refused = sgpu.here(*words, "--name", "train", "train.py", cwd=folder)
-        assert refused.code == 1
+        refused = sgpu.exits(1, *words, "--name", "train", "train.py", cwd=folder)
         assert f"error[name_declared]: `{file}` declares a run `train`" in refused.err
         assert "with `--name`; `sgpu apply " in refused.err
-    assert sgpu.here(*words, "--name", "other", "train.py").code == 0
-    assert sgpu.here(*words, "--name", "other", "train.py").code == 0
+    sgpu.done(*words, "--name", "other", "train.py")
+    sgpu.done(*words, "--name", "other", "train.py")
     sgpu.write("more.yaml", COMMAND_RUN.replace("hello", "more"))
-    assert sgpu.here("apply", "-y", "more.yaml").code == 0
+    sgpu.done("apply", "-y", "more.yaml")
     assert "`more.yaml` declares" in sgpu.here(*words, "--name", "more", "true").err
 
 
@@ -105,14 +100,13 @@ def test_a_name_of_its_own_is_the_next_one_that_is_free(sgpu: Shell) -> None:
     )
     sgpu.write("train.py", TRAIN)
     words = ("run", "-y", "--type", "CPU", *OFF, "train.py")
-    first = sgpu.here(*words)
-    assert first.code == 0, first.err
+    first = sgpu.done(*words)
     assert "`sgpu.yml` declares a run `train`: this run is `train-2`" in first.err
     assert "train-3#1 succeeded" in first.err
     again = sgpu.here(*words)
     assert "because: `sgpu run` was called" in again.out
     assert "train-3#2 succeeded" in again.err
-    assert sgpu.here(*words[:-1], "train.py", "--lr", "1").code == 0
+    sgpu.done(*words[:-1], "train.py", "--lr", "1")
     history = sgpu.here("show", "train-3").out
     assert "a rerun was requested" not in history
     assert history.count("reason: `sgpu run` was called") == 2
@@ -120,11 +114,10 @@ def test_a_name_of_its_own_is_the_next_one_that_is_free(sgpu: Shell) -> None:
 
 def test_an_active_run_is_not_replaced_unasked(sgpu: Shell) -> None:
     words = ("run", "-y", "--type", "CPU", *OFF, "--set", "grace=500ms", "--name", "z")
-    assert sgpu.here(*words, "--detach", "sleep", "300").code == 0
-    refused = sgpu.here(*words, "--on-active", "replace", "sleep", "300")
-    assert refused.code == 1
+    sgpu.done(*words, "--detach", "sleep", "300")
+    refused = sgpu.exits(1, *words, "--on-active", "replace", "sleep", "300")
     assert "hint: stop it first with `sgpu cancel z`, or use `--on-active queue`" in refused.err
-    assert sgpu.here("cancel", "z").code == 0
+    sgpu.done("cancel", "z")
 
 
 def test_what_is_wrong_is_said_before_anything_starts(sgpu: Shell) -> None:
@@ -153,10 +146,8 @@ def test_another_python_stays_the_one_that_was_named(sgpu: Shell, tmp_path: Path
     sgpu.write("train.py", TRAIN)
     environ = {**sgpu.environ, "PATH": f"{other.parent}:{sgpu.environ['PATH']}"}
     shell = Shell(sgpu.folder, environ)
-    ran = shell.here("run", "-y", "--type", "CPU", *OFF, "-o", "json", "python", "train.py")
-    assert ran.code == 0, ran.out
-    shown = shell.here("show", "train", "-o", "json").json["data"]
-    assert shown["spec"]["env"] == {"python": str(other)}
+    ran = shell.done("run", "-y", "--type", "CPU", *OFF, "-o", "json", "python", "train.py")
+    assert shell.data("show", "train")["spec"]["env"] == {"python": str(other)}
     assert json.loads(ran.out)["data"]["attempts"] == ["train#1"]
 
 
@@ -169,10 +160,9 @@ def test_the_type_is_any_gpu_where_there_is_one(on: Callable[..., Shell]) -> Non
 def test_a_run_of_the_same_name_leaves_earlier_cells_alone(sgpu: Shell) -> None:
     sgpu.write("train.py", TRAIN)
     words = ("run", "-y", "--type", "CPU", *OFF, "--name", "z")
-    assert sgpu.here(*words, "--set", "matrix.lr=[1,2]", "train.py:main").code == 0
-    again = sgpu.here(*words, "train.py:main", "lr=3")
-    assert again.code == 0, again.err
-    listed = sgpu.here("state", "list", "-o", "json").json["data"]["resources"]
+    sgpu.done(*words, "--set", "matrix.lr=[1,2]", "train.py:main")
+    sgpu.done(*words, "train.py:main", "lr=3")
+    listed = sgpu.data("state", "list")["resources"]
     assert {item["gone"] for item in listed} == {False}
     assert len(listed) == 3
 

@@ -29,7 +29,7 @@ def main(lr, seed):
 def swept(sgpu: Shell) -> Shell:
     sgpu.write("run.yaml", SWEEP)
     sgpu.write("train.py", TRAIN)
-    assert sgpu.here("apply", "-y").code == 5
+    sgpu.exits(5, "apply", "-y")
     return sgpu
 
 
@@ -44,14 +44,14 @@ def test_a_matrix_is_a_table_in_the_order_of_the_file(swept: Shell) -> None:
         ["9", "2", "#1", "failed"],
     ]
     assert text.endswith("\n4 runs: 3 succeeded, 1 failed\n")
-    states = swept.here("status", "-o", "json").json["data"]["runs"]
+    states = swept.data("status")["runs"]
     assert [run["name"] for run in states] == [
         f'sweep["lr={lr},seed={seed}"]' for lr in (10, 9) for seed in (1, 2)
     ]
 
 
 def test_a_table_is_sorted_and_has_four_formats(swept: Shell) -> None:
-    best = swept.here("results", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
+    best = swept.data("results", "sweep", "--sort", "loss")["runs"]
     assert [run["returned"].get("loss") for run in best] == [5.0, 9.0, 10.0, None]
     assert best[0]["axes"] == {"lr": 10, "seed": 2}
     assert best[0]["address"] == 'run.sweep["lr=10,seed=2"]'
@@ -80,16 +80,13 @@ def test_one_run_of_a_matrix_is_shown_by_rank_and_whole(swept: Shell) -> None:
 
 def test_a_row_whose_results_cannot_be_read_is_not_taken_for_one_without(swept: Shell) -> None:
     names = [f'sweep["lr=10,seed={seed}"]' for seed in (1, 2)]
-    deleted, damaged = (
-        Path(swept.here("show", name, "-o", "json").json["data"]["links"]["folder"])
-        for name in names
-    )
+    deleted, damaged = (Path(swept.data("show", name)["links"]["folder"]) for name in names)
     shutil.rmtree(deleted)
     damaged.joinpath("ranks/0/output.json").write_text('{"loss": ')
     gone = f"what `{names[0]}#1` left was deleted"
     cut = f"what `{names[1]}#1` returned cannot be read: what rank 0 returned cannot be read in "
 
-    rows = swept.here("results", "sweep", "-o", "json").json["data"]["runs"]
+    rows = swept.data("results", "sweep")["runs"]
     assert [row["returned"].get("loss") for row in rows] == [None, None, 9.0, None]
     assert [(row["unread"] or "").partition("/")[0].strip("`") for row in rows] == [
         f"{gone}, by `sgpu gc` or by hand", cut, "", "",
@@ -104,9 +101,7 @@ def test_a_row_whose_results_cannot_be_read_is_not_taken_for_one_without(swept: 
     written = swept.here("results", "sweep", "-o", "csv")
     assert gone in written.err
     assert gone not in written.out
-    assert (
-        swept.here("results", names[1], "-o", "json").json["error"]["code"] == "result_unreadable"
-    )
+    assert swept.error("results", names[1])["code"] == "result_unreadable"
 
     compared = swept.here("diff", names[1], 'sweep["lr=9,seed=1"]').out
     assert f"not compared: {cut}" in compared
@@ -116,8 +111,8 @@ def test_a_row_whose_results_cannot_be_read_is_not_taken_for_one_without(swept: 
 
 
 def test_what_gc_deleted_leaves_rows_that_say_it(swept: Shell) -> None:
-    assert swept.here("gc", "-y", "--all", "--keep-last", "0").code == 0
-    rows = swept.here("results", "sweep", "-o", "json").json["data"]["runs"]
+    swept.done("gc", "-y", "--all", "--keep-last", "0")
+    rows = swept.data("results", "sweep")["runs"]
     assert [(row["state"], row["returned"]) for row in rows] == [
         ("succeeded", {}),
         ("succeeded", {}),
@@ -133,9 +128,9 @@ def test_a_run_that_became_a_matrix_is_told_from_its_cells(sgpu: Shell) -> None:
     common = "name: sweep\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
     sgpu.write("run.yaml", common + "command: ['true']\n")
     for _ in range(2):
-        assert sgpu.here("apply", "-y", "--rerun", "sweep").code == 0
+        sgpu.done("apply", "-y", "--rerun", "sweep")
     sgpu.write("other.yaml", common + "command: ['echo', '${matrix.n}']\nmatrix: {n: [1, 2]}\n")
-    assert sgpu.here("apply", "-y", "other.yaml").code == 0
+    sgpu.done("apply", "-y", "other.yaml")
     lines = [line.split() for line in sgpu.here("results", "sweep").out.splitlines()]
     assert lines[0][:3] == ["run", "n", "attempt"]
     assert lines[1][:3] == ["sweep", "#2", "succeeded"]
@@ -148,12 +143,12 @@ def test_a_run_that_became_a_matrix_is_told_from_its_cells(sgpu: Shell) -> None:
 def test_a_matrix_of_one_run_is_a_table_too(sgpu: Shell) -> None:
     sgpu.write("run.yaml", SWEEP.replace("[10, 9], seed: [1, 2]", "[10], seed: [1]"))
     sgpu.write("train.py", TRAIN)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     for command in ("results", "show"):
         for name in ("sweep", "run.sweep", "run.yaml", "sweep*"):
-            (run,) = sgpu.here(command, name, "-o", "json").json["data"]["runs"]
+            (run,) = sgpu.data(command, name)["runs"]
             assert run["secrets"] == []
-    whole = sgpu.here("results", 'sweep["lr=10,seed=1"]#1', "-o", "json").json["data"]
+    whole = sgpu.data("results", 'sweep["lr=10,seed=1"]#1')
     assert [result["rank"] for result in whole["results"]] == [0]
 
 
@@ -164,7 +159,7 @@ def test_the_table_names_results_with_values_of_secrets(sgpu: Shell) -> None:
         "train.py",
         "import os\ndef main(lr, seed):\n    return {'t': os.environ['TOKEN'] if lr == 9 else 1}\n",
     )
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     answer = sgpu.here("results", "sweep", "-o", "json")
     assert [len(run["secrets"]) for run in answer.json["data"]["runs"]] == [0, 0, 1, 1]
     assert answer.err == (

@@ -60,7 +60,7 @@ def test_a_plan_says_that_the_header_is_not_used(sgpu: Shell) -> None:
 
     def found(env: str) -> list[tuple[str, int, str]]:
         sgpu.write("run.yaml", RUN + env)
-        checks = sgpu.here("plan", "-o", "json").json["data"]["checks"]
+        checks = sgpu.data("plan")["checks"]
         return [
             (check["severity"], check["place"]["line"], check["hint"])
             for check in checks
@@ -75,8 +75,7 @@ def test_a_plan_says_that_the_header_is_not_used(sgpu: Shell) -> None:
 def test_sgpu_run_plans_with_the_header(sgpu: Shell) -> None:
     sgpu.write("train.py", script('# dependencies = ["no-such-package-of-anybody"]'))
     sgpu.environ["UV_OFFLINE"] = "1"
-    refused = sgpu.here("run", "-y", "--type", "CPU", "train.py")
-    assert refused.code == 1
+    refused = sgpu.exits(1, "run", "-y", "--type", "CPU", "train.py")
     assert "no-such-package-of-anybody" in refused.err
     other = sgpu.here(
         "run", "-y", "--type", "CPU", "--set", "env.requirements=none.txt", "train.py"

@@ -110,16 +110,14 @@ def team(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> Iterato
 
 
 def _applied(clone: Shell, *options: str) -> Answer:
-    answer = clone.here("apply", "-y", "--detach", *options)
-    assert answer.code == 0, answer.err
-    return answer
+    return clone.done("apply", "-y", "--detach", *options)
 
 
 def _is_left_alone(clone: Shell, *named: str) -> None:
     """That a clone neither launches the run nor calls it lost, and says where it is."""
     assert actions(clone) == {"run.hello": "adopt"}
     _applied(clone)
-    (status,) = clone.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = clone.data("status")["runs"]
     assert (status["attempt"], status["state"]) == (1, "queued")
     assert status["unknown_since"]
     shown = clone.here("status").out
@@ -144,8 +142,7 @@ def _recorded_before(clone: Shell, time: timedelta) -> None:
     pulled = json.loads(clone.here("state", "pull").out)
     pulled["resources"][0]["attempts"][0]["created_at"] = to_text(datetime.now(UTC) - time)
     (clone.folder / "pulled.json").write_text(json.dumps(pulled))
-    pushed = clone.here("state", "push", "pulled.json")
-    assert pushed.code == 0, pushed.err
+    clone.done("state", "push", "pulled.json")
 
 
 def _change_command(clone: Shell, before: str = "hello", after: str = "bye") -> None:
@@ -200,9 +197,7 @@ def test_a_run_of_another_workspace_is_not_cancelled_by_its_id(team: Make) -> No
     _applied(there, "--rerun", "run.hello", "--on-active", "parallel")
     first, second = (RunRecords(server.tenants.of_token("dapi-ann")) for server in made.servers)
     assert first.all()[0].run_id == second.all()[0].run_id
-    refused = there.here("cancel", "hello#1")
-    assert refused.code == 1
-    assert f"launched it in {made.servers[0].url}" in refused.err
+    assert f"launched it in {made.servers[0].url}" in there.exits(1, "cancel", "hello#1").err
     assert all(run.active for records in (first, second) for run in records.all())
 
 
@@ -221,7 +216,7 @@ def test_whoever_sees_an_end_records_it_for_those_who_do_not(
     made = team()
     ann, bob = made.clone(0, ANN), made.clone(1, BOB)
     _applied(ann)
-    assert bob.here("plan", "--out", "before", "--rerun", "run.hello", *PARALLEL).code == 0
+    bob.done("plan", "--out", "before", "--rerun", "run.hello", *PARALLEL)
     _cancelled_in_the_workspace(made)
     assert _recorded(bob) == "queued"
     ann.here(*look)
@@ -241,11 +236,11 @@ def test_an_end_that_cannot_be_recorded_now_is_recorded_by_the_next_look(team: M
     _cancelled_in_the_workspace(made)
     _change_command(bob)
     with _state_is_locked(bob):
-        (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+        (status,) = bob.data("status")["runs"]
         assert status["state"] == "cancelled"
         assert actions(bob) == {"run.hello": "create"}
     assert _recorded(ann) == "queued"
-    assert bob.here("status").code == 0  # the next look records it
+    bob.done("status")  # the next look records it
     assert _recorded(ann) == "cancelled"
 
 
@@ -266,13 +261,12 @@ def test_a_run_that_cannot_be_seen_is_active_no_longer_than_its_limits(team: Mak
         _change_command(bob, "bye", "hello")
         refused = [one["id"] for one in other.json["data"]["checks"] if one["severity"] == "error"]
         assert refused == (["active_run"] if counts else [])
-        (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+        (status,) = bob.data("status")["runs"]
         assert status["state"] == ("queued" if counts else "lost")
         assert f"not visible to `{BOB}`, recorded" in bob.here("status").out
         waited = bob.here("wait", "hello", "-o", "json")
         assert waited.json["error"]["code"] == "launched_elsewhere"
-        applied = bob.here("apply", "-y", "--detach", *limits)
-        assert applied.code == 0, applied.err
+        bob.done("apply", "-y", "--detach", *limits)
         assert _recorded(ann) == "queued"  # nobody has seen how it ended
     assert made.submitted() == [ANN]
 
@@ -291,10 +285,10 @@ def test_a_run_that_the_user_may_view_is_followed(team: Make) -> None:
     made = team(staging="/Workspace/Shared/sgpu", permissions=VIEWED)
     bob = made.clone(1, BOB)
     _applied(made.clone(0, ANN))
-    (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = bob.data("status")["runs"]
     assert "unavailable" not in status
     assert status["links"]["run"]
-    assert bob.here("logs", "hello").code == 0
+    bob.done("logs", "hello")
 
 
 @pytest.mark.parametrize("hidden", sampled(list(HIDDEN), quick=1))
@@ -304,7 +298,7 @@ def test_only_a_user_who_would_see_a_run_takes_it_for_lost(team: Make, hidden: s
     _applied(ann)
     records = RunRecords(made.servers[0].tenants.of_token("dapi-ann"))
     (run,) = records.all()
-    assert ann.here("status").code == 0  # from now on its workspace is known to show it
+    ann.done("status")  # from now on its workspace is known to show it
     records.delete(run.run_id)
     _is_left_alone(bob, ANN)
     assert actions(ann) == {"run.hello": "create"}
@@ -316,7 +310,7 @@ def test_a_run_goes_on_though_its_launch_folder_was_deleted(team: Make) -> None:
     _applied(ann)
     shutil.rmtree(made.servers[0].tenants.of_token("dapi-ann").folder / "Workspace/Users" / ANN)
     assert actions(made.clone(1, ANN)) == {"run.hello": "adopt"}
-    assert made.clone(1, ANN).here("cancel", "hello").code == 0
+    made.clone(1, ANN).done("cancel", "hello")
 
 
 @pytest.mark.parametrize(
@@ -350,7 +344,7 @@ def test_a_launch_in_a_shared_folder_is_not_submitted_by_another_user(team: Make
     assert made.submitted() == [ANN]
     _applied(ann)
     assert made.submitted() == [ANN]
-    (status,) = ann.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = ann.data("status")["runs"]
     assert (status["attempt"], status["state"]) == (1, "queued")
 
 
@@ -370,7 +364,7 @@ def test_a_submission_that_was_noted_is_recorded_by_a_user_who_may_view_it(team:
     bob = made.clone(1, BOB)
     assert "it is not known" not in _applied(bob).err
     assert made.submitted() == [ANN]
-    (status,) = bob.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = bob.data("status")["runs"]
     assert "unavailable" not in status
 
 
@@ -385,7 +379,7 @@ def test_a_run_that_may_not_be_looked_at_hides_no_other(team: Make) -> None:
     applied = bob.here("apply", "-y")
     assert "error[launched_elsewhere]: `hello#1` cannot be asked from here" in applied.err
     assert applied.code == 1
-    runs = bob.here("status", "-o", "json").json["data"]["runs"]
+    runs = bob.data("status")["runs"]
     assert {run["name"]: run["state"] for run in runs} == {"hello": "queued", "other": "succeeded"}
 
 
@@ -412,7 +406,7 @@ def test_a_workspace_with_another_url_is_the_same(team: Make) -> None:
     again = made.clone(1, ANN)
     url = made.servers[0].url.replace("127.0.0.1", "localhost")
     renamed = replace(again, environ=again.environ | {"DATABRICKS_HOST": url})
-    (status,) = renamed.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = renamed.data("status")["runs"]
     assert "unavailable" not in status
 
 
@@ -432,9 +426,7 @@ def test_runs_are_asked_to_stop_at_the_same_time(team: Make) -> None:
     faults = made.servers[0].faults
     faults.register("meet", meet)
     faults.add(Fault(pattern="POST */runs/cancel", effect=Effect.HOOK, hook="meet", times=0))
-    cancelled = ann.here("cancel", "hello*", "--no-wait")
-    assert cancelled.code == 0, cancelled.err
-    assert cancelled.err.count("asked to stop") == 3
+    assert ann.done("cancel", "hello*", "--no-wait").err.count("asked to stop") == 3
 
 
 @pytest.mark.expensive
@@ -445,14 +437,12 @@ def test_a_workspace_that_is_gone_holds_up_nobody(team: Make) -> None:
     _applied(clone)
     made.servers[0].close()
 
-    shown = clone.here("status")
-    assert shown.code == 0, shown.err
+    shown = clone.done("status")
     assert "does not answer" in shown.out
     lets_go = "`sgpu state rm run.hello` removes the run from the state and stops nothing"
     assert lets_go in shown.err
-    planned = clone.here("plan")
-    assert planned.code == 0, planned.err
+    planned = clone.done("plan")
     assert "hello#1 was queued as far as is known, and cannot be asked now" in planned.out
-    refused = clone.here("cancel", "hello", "-o", "json").json["error"]
+    refused = clone.error("cancel", "hello")
     assert (lets_go in refused["hint"], refused["retryable"]) == (True, True)
-    assert clone.here("state", "rm", "hello").code == 0
+    clone.done("state", "rm", "hello")

@@ -74,8 +74,7 @@ def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple
 
 
 def actions(sgpu: Shell, *options: str) -> dict[str, str]:
-    answer = sgpu.here("plan", "-o", "json", *options)
-    assert answer.code == 0, answer.err
+    answer = sgpu.done("plan", "-o", "json", *options)
     return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
 
 
@@ -86,12 +85,10 @@ def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
     one, two = clones
     assert actions(two) == {"run.hello": "create"}
     assert not (two.folder / ".sgpu" / "default" / "replica.db").exists()
-    applied = one.here("apply", "-y")
-    assert applied.code == 0, applied.err
+    one.done("apply", "-y")
     assert actions(one) == {"run.hello": "no_op"}
     assert actions(two) == {"run.hello": "no_op"}
-    shown = two.here("state", "list")
-    assert "run.hello" in shown.out
+    assert "run.hello" in two.here("state", "list").out
     assert not (one.folder / ".sgpu" / "default" / "state.db").exists()
 
 
@@ -103,9 +100,8 @@ def test_a_plan_that_finds_nothing_new_asks_a_bucket_twice(
         place = replace(new_place(request, OBJECT, tmp_path), endpoint=proxy.url)
         sgpu.write("sgpu.yml", PROJECT.format(kind=OBJECT, where=where(place)))
         shell = replace(sgpu, environ=sgpu.environ | object_login())
-        applied = shell.here("apply", "-y")
-        assert applied.code == 0, applied.err
-        assert shell.here("wait", "hello").code == 0
+        shell.done("apply", "-y")
+        shell.done("wait", "hello")
         assert actions(shell) == {"run.hello": "no_op"}
         proxy.requests.clear()
         assert actions(shell) == {"run.hello": "no_op"}
@@ -121,11 +117,11 @@ def test_a_saved_plan_stays_fresh_whatever_number_of_ends_is_recorded_since(
 ) -> None:
     place = new_place(request, FOLDER, tmp_path)
     sgpu.write("sgpu.yml", PROJECT.format(kind=FOLDER, where=where(place)))
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     again = ("--rerun", "run.hello")
-    assert sgpu.here("plan", *again, "--out", "old.plan").code == 0
-    assert sgpu.here("apply", "-y", *again).code == 0
-    assert sgpu.here("plan", *again, "--out", "new.plan").code == 0
+    sgpu.done("plan", *again, "--out", "old.plan")
+    sgpu.done("apply", "-y", *again)
+    sgpu.done("plan", *again, "--out", "new.plan")
 
     with closing(shared_store(place, sgpu.folder / ".sgpu/default")) as store:
         recorded = store.read_all()
@@ -135,16 +131,15 @@ def test_a_saved_plan_stays_fresh_whatever_number_of_ends_is_recorded_since(
             for _ in range(310):
                 writer.record_attempts(attempts[:1])
 
-    assert sgpu.here("apply", "old.plan").code == 3
-    applied = sgpu.here("apply", "new.plan")
-    assert applied.code == 0, applied.err
+    sgpu.exits(3, "apply", "old.plan")
+    sgpu.done("apply", "new.plan")
 
 
 def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
     assert "no entries yet" in one.here("state", "log").err
-    assert one.here("apply", "-y").code == 0
-    entries = two.here("state", "log", "-o", "json").json["data"]["entries"]
+    one.done("apply", "-y")
+    entries = two.data("state", "log")["entries"]
     numbers = [entry["number"] for entry in entries]
     assert numbers == sorted(numbers, reverse=True)
     assert {entry["host"] for entry in entries} == {os.uname().nodename}
@@ -155,8 +150,7 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
     (began,) = (entry["number"] for entry in entries if entry["changes"][0]["op"] == "begin")
     before = json.loads(two.here("state", "pull", "--at", str(began)).out)
     assert (before["resources"], len(before["intents"])) == ([], 1)
-    shown = two.here("state", "show", "hello", "--at", str(began + 1), "-o", "json").json["data"]
-    assert shown["state"] == "queued"
+    assert two.data("state", "show", "hello", "--at", str(began + 1))["state"] == "queued"
     assert two.here("state", "list", "--at", str(numbers[0])).out == "run.hello\n"
     assert (
         f"no entry {numbers[0] + 1}" in two.here("state", "list", "--at", str(numbers[0] + 1)).err
@@ -169,14 +163,14 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
 @EVERYWHERE
 def test_a_compacted_state_goes_on_in_both_clones(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
-    assert two.here("state", "compact", "--older-than", "0s").code == 0  # there is nothing yet
-    assert one.here("apply", "-y").code == 0
+    two.done("state", "compact", "--older-than", "0s")  # there is nothing yet
+    one.done("apply", "-y")
     assert actions(two) == {"run.hello": "no_op"}
-    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
-    done = one.here("state", "compact", "--older-than", "0s", "-o", "json").json["data"]
+    one.done("apply", "-y", "--rerun", "run.hello")
+    done = one.data("state", "compact", "--older-than", "0s")
     assert done["entries"] > 5
     assert actions(one) == actions(two) == {"run.hello": "no_op"}
-    entries = two.here("state", "log", "-o", "json").json["data"]["entries"]
+    entries = two.data("state", "log")["entries"]
     assert entries[-1]["number"] == done["first"]
     gone = two.here("state", "show", "hello", "--at", str(done["first"] - 1))
     assert "were deleted by `sgpu state compact`" in gone.err
@@ -187,17 +181,15 @@ def test_gc_deletes_nothing_that_has_the_name_of_an_attempt_of_another_machine(
     clones: tuple[Shell, Shell],
 ) -> None:
     one, two = clones
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     left = two.folder / ".sgpu" / "default" / "runs" / "hello" / "1"  # of a state that was given up
     shutil.copytree(one.folder / ".sgpu" / "default" / "runs" / "hello" / "1", left)
     freed = two.here("gc", "-y", "--all", "--keep-last", "0", "-o", "json")
     assert freed.json["data"]["attempts"] == []
     assert left.is_dir()
-    assert two.here("destroy", "-y", "hello").code == 0
+    two.done("destroy", "-y", "hello")
     assert (left / "code").is_dir()
-    assert one.here("gc", "-y", "--all", "--keep-last", "0", "-o", "json").json["data"][
-        "attempts"
-    ] == ["hello#1"]
+    assert one.data("gc", "-y", "--all", "--keep-last", "0")["attempts"] == ["hello#1"]
 
 
 def test_a_state_of_this_machine_is_not_compacted(sgpu: Shell) -> None:
@@ -209,17 +201,15 @@ def test_a_state_of_this_machine_is_not_compacted(sgpu: Shell) -> None:
 def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
     sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
     for command in (("log",), ("list", "--at", "1")):
-        answer = sgpu.here("state", *command, "-o", "json")
-        assert answer.code == 1
-        assert answer.json["error"]["code"] == "no_log"
+        assert sgpu.refusal("state", *command) == (1, "no_log")
 
 
 def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     file = two.folder / "sgpu.yml"
     file.write_text(file.read_text().replace("  hello:", "  other:"))
-    assert two.here("apply", "-y").code == 0
+    two.done("apply", "-y")
     pulled = json.loads(one.here("state", "pull").out)
     gone = {item["address"]: item["gone"] for item in pulled["resources"]}
     assert gone == {"run.hello": True, "run.other": False}
@@ -237,17 +227,15 @@ def test_what_a_run_left_here_is_found_after_another_machine_has_renamed_it(
         file = clone.folder / "sgpu.yml"
         file.write_text(file.read_text().replace("command: [echo, hello]", RETURNS))
         clone.write("say.py", "def main(word):\n    print(word)\n    return word\n")
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
 
     renamed = file.read_text().replace("hello: {", "hi: {renamed_from: hello, ")
     for clone in clones:
         (clone.folder / "sgpu.yml").write_text(renamed)
-    moved = two.here(*(("state", "mv", "hello", "hi") if by == "state mv" else ("apply", "-y")))
-
-    assert moved.code == 0, moved.err
+    two.done(*(("state", "mv", "hello", "hi") if by == "state mv" else ("apply", "-y")))
     assert f"in {one.folder}" in two.here("logs", "hi").err
     assert one.here("logs", "hi").out == "kept\n"
-    (result,) = one.here("results", "hi", "-o", "json").json["data"]["results"]
+    (result,) = one.data("results", "hi")["results"]
     assert result["value"] == "kept"
     assert actions(one) == actions(two) == {"run.hi": "no_op"}
     left = one.folder / ".sgpu" / "default" / "runs"
@@ -256,7 +244,7 @@ def test_what_a_run_left_here_is_found_after_another_machine_has_renamed_it(
 
 def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     before = one.here("state", "pull").out
     shutil.rmtree(one.folder / ".sgpu")
     assert one.here("state", "pull").out == before
@@ -272,8 +260,7 @@ def test_a_folder_that_is_not_mounted_does_not_begin_a_new_state(
         if made:
             point.mkdir()
         for command in (("plan",), ("apply", "-y")):
-            answer = sgpu.here(*command)
-            assert answer.code == 1
+            answer = sgpu.exits(1, *command)
             assert f"mkdir -p '{point}' && touch '{point}/.sgpu-state'" in answer.err
     assert not list(point.iterdir())
     (point / ".sgpu-state").touch()
@@ -286,26 +273,24 @@ def test_what_was_read_last_can_be_read_without_the_store(
     place = new_place(request, FOLDER, tmp_path)
     text = PROJECT.format(kind=FOLDER, where=where(place))
     sgpu.write("sgpu.yml", text)
-    no_copy = sgpu.here("plan", "--offline", "-o", "json")
-    assert (no_copy.code, no_copy.json["error"]["code"]) == (1, "no_copy")
-    assert sgpu.here("apply", "-y").code == 0
-    last = sgpu.here("state", "log", "-o", "json").json["data"]["entries"][0]
+    assert sgpu.refusal("plan", "--offline") == (1, "no_copy")
+    sgpu.done("apply", "-y")
+    last = sgpu.data("state", "log")["entries"][0]
     Path(place.address).rename(tmp_path / "away")
 
-    assert sgpu.here("plan").code == 1
+    sgpu.exits(1, "plan")
     for command in (
         ("plan",), ("status",), ("show", "hello"), ("state", "list"), ("state", "show", "hello"),
         ("state", "pull"),
     ):  # fmt: skip
-        answer = sgpu.here(*command, "--offline")
-        assert answer.code == 0, answer.err
+        answer = sgpu.done(*command, "--offline")
         assert f"UTC, after entry {last['number']}" in answer.err
         assert last["at"][:10] in answer.err
     assert actions(sgpu, "--offline") == {"run.hello": "no_op"}
     past = sgpu.here("state", "list", "--at", "1", "--offline", "-o", "json")
     assert past.json["error"]["code"] == "needs_store"
     for refused in (("apply", "-y"), ("destroy", "-y", "hello"), ("plan", "--propose")):
-        assert sgpu.here(*refused, "--offline").code == 64
+        sgpu.exits(64, *refused, "--offline")
     assert not Path(place.address).exists()
 
 
@@ -315,7 +300,7 @@ def test_what_was_read_last_in_a_workspace_can_be_read_without_a_login(
     clones: tuple[Shell, Shell],
 ) -> None:
     one, _ = clones
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     without = {name: one.environ[name] for name in one.environ.keys() - login().keys()}
     away = replace(one, environ=without)
     assert "nothing says which Databricks workspace is meant" in away.here("plan").err
@@ -326,9 +311,7 @@ def test_what_was_read_last_in_a_workspace_can_be_read_without_a_login(
 def test_a_state_of_this_machine_is_read_offline_as_always(sgpu: Shell) -> None:
     text = "project: {name: p}\nruns: {hello: {gpus: 1, type: CPU, command: [echo, hello]}}\n"
     sgpu.write("sgpu.yml", text)
-    answer = sgpu.here("plan", "--offline")
-    assert answer.code == 0
-    assert "the state lies on this machine" in answer.err
+    assert "the state lies on this machine" in sgpu.done("plan", "--offline").err
 
 
 def remote(sgpu: Shell, url: str, name: str = "origin") -> None:
@@ -344,10 +327,9 @@ def test_a_state_of_another_repository_is_refused_until_it_is_claimed(
     one, two = clones
     remote(one, "git@github.com:team/vision.git")
     remote(two, "https://ci:hunter2hunter2@github.com/other/vision.git")
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     for command in (("plan",), ("status",), ("apply", "-y"), ("state", "list")):
-        refused = two.here(*command, "-o", "json")
-        assert (refused.code, refused.json["error"]["code"]) == (3, "other_project")
+        assert two.refusal(*command) == (3, "other_project")
     said = two.here("plan").err
     assert "belongs to another project: github.com/team/vision" in said
     assert "This one is github.com/other/vision" in said
@@ -358,8 +340,8 @@ def test_a_state_of_another_repository_is_refused_until_it_is_claimed(
     assert actions(two) == {"run.hello": "no_op"}
     claimed = two.here("state", "claim", "-o", "json")
     assert claimed.json["data"] == {"repository": "github.com/other/vision", "folder": "."}
-    assert one.here("plan", "-o", "json").json["error"]["code"] == "other_project"
-    assert one.here("state", "claim").code == 0
+    assert one.error("plan")["code"] == "other_project"
+    one.done("state", "claim")
     assert actions(one) == {"run.hello": "no_op"}
     log = one.here("state", "log").out
     assert "said that it belongs to github.com/other/vision" in log
@@ -379,10 +361,10 @@ def test_a_project_in_another_folder_of_the_repository_is_another_one(
         (folder / "sgpu.yml").write_text(text)
         found.append(replace(sgpu, folder=folder))
     a, b = found
-    assert a.here("apply", "-y").code == 0
+    a.done("apply", "-y")
     assert "github.com/team/vision, folder a. This one is" in b.here("plan").err
-    assert b.here("state", "compact", "--older-than", "0s").code == 3
-    assert b.here("state", "claim").code == 0
+    b.exits(3, "state", "compact", "--older-than", "0s")
+    b.done("state", "claim")
     assert actions(b) == {"run.hello": "no_op"}
 
 
@@ -392,11 +374,10 @@ def test_a_checkout_without_a_remote_is_not_compared_and_claims_nothing(
     one, two = clones
     remote(one, "https://github.com/team/vision")
     remote(two, str(tmp_path / "vision.git"))
-    nothing = one.here("state", "claim", "-o", "json")
-    assert nothing.json["error"]["code"] == "not_found"
-    assert one.here("apply", "-y").code == 0
+    assert one.here("state", "claim", "-o", "json").json["error"]["code"] == "not_found"
+    one.done("apply", "-y")
     assert actions(two) == {"run.hello": "no_op"}
-    assert two.here("state", "claim", "-o", "json").json["error"]["code"] == "no_remote"
+    assert two.error("state", "claim")["code"] == "no_remote"
 
 
 def test_two_developers_do_not_meet(
@@ -406,7 +387,7 @@ def test_two_developers_do_not_meet(
     text = PROJECT.format(kind=FOLDER, where=where(place))
     sgpu.write("sgpu.yml", text + "targets: {dev: {mode: development}}\n")
     ann = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "ann"})
-    assert ann.here("apply", "-y", "-t", "dev").code == 0
+    ann.done("apply", "-y", "-t", "dev")
     shutil.rmtree(sgpu.folder / ".sgpu")  # bob has a checkout of his own
     bob = replace(sgpu, environ={**sgpu.environ, "LOGNAME": "DOMAIN\\\\bob"})
     assert actions(bob, "-t", "dev") == {"run.hello": "create"}
@@ -422,15 +403,13 @@ def test_a_machine_with_a_state_of_its_own_brings_it_along(
     shared = file.read_text()
     without = "".join(line for line in shared.splitlines(True) if "state:" not in line)
     file.write_text(without)
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     before = json.loads(one.here("state", "pull").out)
     file.write_text(shared)
-    refused = one.here("plan")
-    assert refused.code == 1
+    refused = one.exits(1, "plan")
     own = one.folder / ".sgpu" / "default" / "state.db"
     assert f"mv {own} {own}.old" in refused.err
-    migrated = one.here("state", "migrate", "-o", "json")
-    assert migrated.code == 0, migrated.err
+    migrated = one.done("state", "migrate", "-o", "json")
     assert migrated.json["data"] == {
         "resources": 1,
         "attempts": 1,
@@ -455,24 +434,22 @@ def test_a_state_that_was_migrated_comes_back_with_what_happened_since(
 ) -> None:
     one, two = clones
     shared = migrating(one)
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     file = one.folder / "sgpu.yml"
     without = file.read_text()
     file.write_text(shared)
-    assert one.here("state", "migrate").code == 0
+    one.done("state", "migrate")
     printed = one.folder.parent / "state.json"
     printed.write_text(one.here("state", "pull").out)
-    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    one.done("apply", "-y", "--rerun", "run.hello")
     file.write_text(without)
-    refused = one.here("plan")
-    assert refused.code == 1
+    refused = one.exits(1, "plan")
     assert f"was migrated to `{shared_name(two)}" in refused.err
     assert "`sgpu state push state.json`" in refused.err
     older = two.here("state", "push", str(printed), "-o", "json")
     assert older.json["error"]["code"] == "state_older"
     printed.write_text(two.here("state", "pull").out)
-    pushed = one.here("state", "push", str(printed), "-o", "json")
-    assert pushed.code == 0, pushed.err
+    pushed = one.done("state", "push", str(printed), "-o", "json")
     assert pushed.json["data"] == {"resources": 1, "attempts": 2}
     assert actions(one) == {"run.hello": "no_op"}
     assert "hello#2" in one.here("show", "hello").out
@@ -480,10 +457,9 @@ def test_a_state_that_was_migrated_comes_back_with_what_happened_since(
     assert after["serial"] > before["serial"]
     assert after["resources"] == before["resources"]
     # And into the shared store again: it has an older version of this state.
-    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    one.done("apply", "-y", "--rerun", "run.hello")
     printed.write_text(one.here("state", "pull").out)
-    pushed = two.here("state", "push", str(printed))
-    assert pushed.code == 0, pushed.err
+    two.done("state", "push", str(printed))
     assert json.loads(two.here("state", "pull").out)["resources"][0]["attempts"][-1]["attempt"] == 3
     assert actions(two) == {"run.hello": "no_op"}
     assert "1 resources and 3 attempts" in two.here("state", "log").out
@@ -494,24 +470,22 @@ def test_a_printed_state_goes_into_a_store_that_lost_its_entries(
     clones: tuple[Shell, Shell],
 ) -> None:
     one, _ = clones
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     printed, older = one.folder.parent / "state.json", one.folder.parent / "older.json"
     older.write_text(one.here("state", "pull").out)
-    assert one.here("apply", "-y", "--rerun", "run.hello").code == 0
+    one.done("apply", "-y", "--rerun", "run.hello")
     printed.write_text(one.here("state", "pull").out)
     shutil.rmtree(Path(shared_name(one)) / "p")
     for words in (("plan",), ("state", "push", str(older))):
-        refused = one.here(*words, "-o", "json")
-        assert refused.json["error"]["code"] == "state_diverged", words
-    pushed = one.here("state", "push", str(printed))
-    assert pushed.code == 0, pushed.err
+        assert one.here(*words, "-o", "json").json["error"]["code"] == "state_diverged", words
+    one.done("state", "push", str(printed))
     assert actions(one) == {"run.hello": "no_op"}
     assert "hello#2" in one.here("show", "hello").out
 
 
 def test_a_file_that_is_no_state_of_this_project_is_not_pushed(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     printed = json.loads(one.here("state", "pull").out)
     file = one.folder.parent / "state.json"
     for text, code in (
@@ -521,7 +495,7 @@ def test_a_file_that_is_no_state_of_this_project_is_not_pushed(clones: tuple[She
         ("no JSON", "no_state_file"),
     ):
         file.write_text(text)
-        assert two.here("state", "push", str(file), "-o", "json").json["error"]["code"] == code
+        assert two.error("state", "push", str(file))["code"] == code
     file.unlink()
     assert "cannot be read" in two.here("state", "push", str(file)).err
     assert actions(two) == {"run.hello": "no_op"}
@@ -552,11 +526,10 @@ def test_a_launch_that_was_not_settled_is_brought_along_as_one_of_this_machine(
     one.kill_at(step, "apply", "-y", "--detach")
     until(launches.exists)
     (one.folder / "sgpu.yml").write_text(shared)
-    migrated = one.here("state", "migrate")
-    assert migrated.code == 0, migrated.err
+    one.done("state", "migrate")
     assert actions(two) == {"run.hello": "adopt"}
-    assert two.here("apply", "-y", "--detach").code == 0
-    assert one.here("apply", "-y", "--detach").code == 0
+    two.done("apply", "-y", "--detach")
+    one.done("apply", "-y", "--detach")
     assert actions(one) == actions(two) == {"run.hello": "adopt"}
     assert launches.read_text() == "launched\n"
 
@@ -567,7 +540,7 @@ def test_an_apply_that_waits_while_the_state_is_migrated_begins_no_new_one(
     one, _, launches = machines
     shared = migrating(one)
     (one.folder.parent / "go").touch()
-    assert one.here("apply", "-y").code == 0
+    one.done("apply", "-y")
     without = (one.folder / "sgpu.yml").read_text()
     (one.folder / "sgpu.yml").write_text(shared)
     migration = subprocess.Popen(
@@ -640,9 +613,8 @@ def test_an_apply_that_is_killed_at_any_entry_and_done_again_has_launched_once(
         ),
     )
     sgpu.kill_at(f"{APPEND[kind]},{when},{nth}", "apply", "-y")
-    again = sgpu.here("apply", "-y")
-    assert again.code == 0, again.err
-    assert sgpu.here("wait", "hello").code == 0
+    sgpu.done("apply", "-y")
+    sgpu.done("wait", "hello")
     assert (sgpu.folder / "launches.log").read_text() == "launched\n"
     assert actions(sgpu) == {"run.hello": "no_op"}
 
@@ -681,13 +653,12 @@ def test_a_run_of_another_machine_is_shown_as_recorded_and_not_launched_again(
     machines: tuple[Shell, Shell, Path],
 ) -> None:
     one, two, launches = machines
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     until(launches.exists)
     assert actions(two) == {"run.hello": "adopt"}
-    applied = two.here("apply", "-y")
-    assert applied.code == 1, applied.err
+    applied = two.exits(1, "apply", "-y")
     assert f"it was launched on {os.uname().nodename}, in {one.folder}" in applied.err
-    (status,) = two.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = two.data("status")["runs"]
     assert status["state"] == "queued"
     assert str(one.folder) in status["unavailable"]
     assert status["unknown_since"] <= datetime.now(UTC).isoformat()
@@ -697,8 +668,8 @@ def test_a_run_of_another_machine_is_shown_as_recorded_and_not_launched_again(
         assert refused.code == 1, command
         assert f"in {one.folder}" in refused.err
     (launches.parent / "go").touch()
-    assert one.here("wait", "hello").code == 0
-    assert one.here("apply", "-y").code == 0  # records the end
+    one.done("wait", "hello")
+    one.done("apply", "-y")  # records the end
     assert actions(two) == {"run.hello": "no_op"}
     assert launches.read_text() == "launched\n"
 
@@ -707,13 +678,10 @@ def test_a_run_of_another_machine_is_launched_beside_it_on_request(
     machines: tuple[Shell, Shell, Path],
 ) -> None:
     one, two, launches = machines
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     again = ("apply", "-y", "--detach", "--rerun", "run.hello", "--on-active")
-    refused = two.here(*again, "queue")
-    assert refused.code == 1
-    assert f"in {one.folder}" in refused.err
-    launched = two.here(*again, "parallel")
-    assert launched.code == 0, launched.err
+    assert f"in {one.folder}" in two.exits(1, *again, "queue").err
+    two.done(*again, "parallel")
     until(lambda: launches.exists() and launches.read_text() == "launched\n" * 2)
     assert actions(one) == {"run.hello": "adopt"}
 
@@ -723,33 +691,30 @@ def test_a_run_of_another_machine_that_may_wait_for_ever_is_active_whatever_its_
 ) -> None:
     one, two, launches = machines
     limits = ("--set", "runs.hello.timeout=1h", "--set", "runs.hello.startup_timeout=5m")
-    assert one.here("apply", "-y", "--detach", *limits).code == 0
+    one.done("apply", "-y", "--detach", *limits)
     until(launches.exists)
     pulled = json.loads(one.here("state", "pull").out)
     pulled["resources"][0]["attempts"][0]["created_at"] = "2026-01-01T00:00:00Z"
     (one.folder / "pulled.json").write_text(json.dumps(pulled))
-    assert one.here("state", "push", "pulled.json").code == 0
-    (status,) = two.here("status", "-o", "json").json["data"]["runs"]
+    one.done("state", "push", "pulled.json")
+    (status,) = two.data("status")["runs"]
     assert status["state"] == "queued"
     file = two.folder / "sgpu.yml"
     file.write_text(file.read_text().replace("echo launched", "echo changed"))
-    refused = two.here("apply", "-y", "-o", "json", *limits)
-    assert refused.code == 1
-    assert "active_run" in refused.out
+    assert "active_run" in two.exits(1, "apply", "-y", "-o", "json", *limits).out
     assert launches.read_text() == "launched\n"
 
 
 def test_a_copy_of_a_checkout_is_another_one(machines: tuple[Shell, Shell, Path]) -> None:
     one, two, launches = machines
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     until(launches.exists)
     shutil.copytree(one.folder / ".sgpu", two.folder / ".sgpu")
     assert actions(two) == {"run.hello": "adopt"}
-    applied = two.here("apply", "-y", "--detach")
-    assert applied.code == 0, applied.err
-    (status,) = two.here("status", "-o", "json").json["data"]["runs"]
+    two.done("apply", "-y", "--detach")
+    (status,) = two.data("status")["runs"]
     assert str(one.folder) in status["unavailable"]
-    (status,) = one.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = one.data("status")["runs"]
     assert status["state"] == "running"
     assert launches.read_text() == "launched\n"
 
@@ -758,10 +723,10 @@ def test_a_checkout_that_got_another_name_is_the_same(
     machines: tuple[Shell, Shell, Path],
 ) -> None:
     one, _, launches = machines
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     until(launches.exists)
     renamed = replace(one, folder=one.folder.rename(one.folder.with_name("renamed")))
-    (status,) = renamed.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = renamed.data("status")["runs"]
     assert status["state"] == "running"
     renamed.folder.rename(one.folder)
 
@@ -770,12 +735,12 @@ def test_a_run_that_ended_before_its_machine_got_another_name_is_known(
     machines: tuple[Shell, Shell, Path],
 ) -> None:
     one, _, launches = machines
-    assert replace(one, host="before").here("apply", "-y", "--detach").code == 0
-    (status,) = one.here("status", "-o", "json").json["data"]["runs"]
+    replace(one, host="before").done("apply", "-y", "--detach")
+    (status,) = one.data("status")["runs"]
     assert "before" in status["unavailable"]
     (launches.parent / "go").touch()
     until(lambda: list(one.folder.glob(".sgpu/default/runs/hello/1/outcome.json")))
-    (status,) = one.here("status", "-o", "json").json["data"]["runs"]
+    (status,) = one.data("status")["runs"]
     assert status["state"] == "succeeded"
 
 
@@ -790,11 +755,10 @@ def test_a_launch_that_another_machine_began_is_left_to_it(
     one, two, launches = machines
     killed_after_begin(one)
     assert actions(two) == {"run.hello": "adopt"}
-    applied = two.here("apply", "-y")
-    assert applied.code == 1, applied.err
+    applied = two.exits(1, "apply", "-y")
     assert "it is not known whether that runs: it was launched on" in applied.err
     assert "it was launched on" in two.here("status").out
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     until(launches.exists)
     assert launches.read_text() == "launched\n"
 
@@ -804,10 +768,9 @@ def test_a_launch_that_a_machine_began_which_is_gone_for_good_is_let_go_of(
 ) -> None:
     one, two, launches = machines
     killed_after_begin(one)
-    removed = two.here("state", "rm", "run.hello")
-    assert removed.code == 0, removed.err
+    two.done("state", "rm", "run.hello")
     assert actions(two) == {"run.hello": "create"}
-    assert two.here("apply", "-y", "--detach").code == 0
+    two.done("apply", "-y", "--detach")
     until(launches.exists)
     assert actions(one) == {"run.hello": "adopt"}
     assert launches.read_text() == "launched\n"
@@ -830,10 +793,9 @@ def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
     assert "you may not use the pool" in answer.err
     assert "`sgpu state rm run.hello` removes it from the state" in answer.err
     assert actions(one) == {"run.hello": "adopt"}
-    removed = one.here("state", "rm", "run.hello")
-    assert removed.code == 0, removed.err
+    one.done("state", "rm", "run.hello")
     assert actions(one) == {"run.hello": "create"}
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     until(launches.exists)
     assert launches.read_text() == "launched\n"
 
@@ -842,10 +804,9 @@ def test_a_run_of_a_machine_that_is_gone_for_good_is_let_go_of(
     machines: tuple[Shell, Shell, Path],
 ) -> None:
     one, two, _ = machines
-    assert one.here("apply", "-y", "--detach").code == 0
-    assert one.here("state", "rm", "run.hello").code == 1
-    removed = two.here("state", "rm", "run.hello")
-    assert removed.code == 0, removed.err
+    one.done("apply", "-y", "--detach")
+    one.exits(1, "state", "rm", "run.hello")
+    two.done("state", "rm", "run.hello")
     assert actions(two) == {"run.hello": "create"}
 
 
@@ -876,7 +837,7 @@ def test_a_holder_whose_lock_was_broken_while_it_staged_launches_nothing(
         answer = one.here("apply", "-y", "-o", "json")
     assert (answer.code, answer.json["error"]["code"]) == (3, "lock_lost")
     assert not launches.exists()
-    assert one.here("apply", "-y", "--detach").code == 0  # the intent was kept
+    one.done("apply", "-y", "--detach")  # the intent was kept
     until(launches.exists)
     assert actions(two) == {"run.hello": "adopt"}
     assert launches.read_text() == "launched\n"
@@ -886,7 +847,7 @@ def test_what_was_launched_before_the_lock_was_found_broken_is_named_and_nothing
     machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _, launches = machines
-    assert one.here("apply", "-y", "--detach").code == 0
+    one.done("apply", "-y", "--detach")
     until(launches.exists)
     real, broken = LocalLauncher.launch, LockBreaker(one)
 
@@ -896,14 +857,13 @@ def test_what_was_launched_before_the_lock_was_found_broken_is_named_and_nothing
         return reference
 
     replacing = ("--rerun", "run.hello", "--on-active", "replace")
-    assert one.here("plan", *replacing, "--out", "saved.plan").code == 0
+    one.done("plan", *replacing, "--out", "saved.plan")
     with monkeypatch.context() as patched:
         patched.setattr(LocalLauncher, "launch", launch)
         answer = one.here("apply", "saved.plan", "-o", "json")
     assert (answer.code, answer.json["error"]["code"]) == (3, "lock_lost"), answer.err
     assert "`hello#2` was launched" in answer.json["error"]["message"]
-    shown = one.here("show", "hello#1", "-o", "json").json["data"]
-    assert shown["state"] == "running"
+    assert one.data("show", "hello#1")["state"] == "running"
 
 
 def test_a_launch_that_failed_and_cannot_be_recorded_leaves_the_others_alone(
@@ -941,8 +901,7 @@ def test_a_wrong_block_is_an_error_with_its_place(sgpu: Shell) -> None:
         "  url: postgresql://me:hunter2hunter2@db.example.com/sgpu\n",
     )
     for command in ("validate", "plan", "status"):
-        answer = sgpu.here(command)
-        assert answer.code == 1
+        answer = sgpu.exits(1, command)
         assert "sgpu.yml:4:8" in answer.err
         assert "PGPASSWORD" in answer.err
         assert "literal_token" not in answer.err
@@ -955,8 +914,7 @@ def test_a_store_that_another_file_names_is_refused_with_its_place(
     text = PROJECT.format(kind=FOLDER, where=f"path: {tmp_path / 'shared'}")
     sgpu.write("other.yml", text)
     for command in (("validate",), ("plan",), ("apply", "-y")):
-        answer = sgpu.here(*command, "other.yml", "-o", "json")
-        assert answer.code == 1
+        answer = sgpu.exits(1, *command, "other.yml", "-o", "json")
         (finding,) = answer.json["error"]["diagnostics"]
         assert (finding["code"], finding["file"], finding["line"]) == (
             "misplaced_state", "other.yml", 2,
@@ -966,6 +924,6 @@ def test_a_store_that_another_file_names_is_refused_with_its_place(
     assert "misplaced_state" in sgpu.here("plan", "other.yml", "-o", "json").out
     in_target = text.replace("state: ", "targets: {prod: {state: ").replace("}\nruns", "}}}\nruns")
     sgpu.write("other.yml", in_target)
-    assert sgpu.here("validate", "other.yml", "-t", "default").code == 0
+    sgpu.done("validate", "other.yml", "-t", "default")
     assert "other.yml:2:" in sgpu.here("plan", "other.yml", "-t", "prod").err
     assert not (tmp_path / "shared").exists()

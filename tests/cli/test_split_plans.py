@@ -45,9 +45,7 @@ def planned(shell: Shell, folder: Path, files: Mapping[str, str]) -> dict[str, A
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    answer = replace(shell, folder=folder).here("plan", "-t", "prod", "-o", "json")
-    assert answer.code == 0, answer.err
-    data = answer.json["data"]
+    data = replace(shell, folder=folder).done("plan", "-t", "prod", "-o", "json").json["data"]
     for change in data["changes"]:
         for field in change["fields"]:
             field.pop("origin")

@@ -7,20 +7,17 @@ from tests.support import FUNCTION_RUN, until
 def test_stacks_of_a_running_run_and_of_one_that_has_ended(sgpu: Shell) -> None:
     sgpu.write("run.yaml", FUNCTION_RUN.replace("name: a\n", "name: a\ngrace: 500ms\n"))
     sgpu.write("train.py", "import time\ndef main():\n    print('up')\n    time.sleep(600)\n")
-    assert sgpu.here("apply", "-y", "--detach").code == 0
+    sgpu.done("apply", "-y", "--detach")
     until(lambda: "up" in sgpu.here("logs", "a").out)
-    shown = sgpu.here("stacks", "a")
-    assert shown.code == 0
+    shown = sgpu.done("stacks", "a")
     assert shown.out.startswith("rank 0 (process ")
     assert f'File "{sgpu.folder}/train.py", line 4 in main' in shown.out
-    data = sgpu.here("stacks", "a", "--rank", "0", "-o", "json").json["data"]
+    data = sgpu.data("stacks", "a", "--rank", "0")
     assert [(one["rank"], one["reason"]) for one in data["stacks"]] == [(0, None)]
     assert data["groups"] == [{"ranks": [0], "differs": False, "at": None}]
     assert "there is no rank 7" in sgpu.here("stacks", "a", "--rank", "7").err
-    assert sgpu.here("cancel", "a").code == 0
-    ended = sgpu.here("stacks", "a")
-    assert ended.code == 1
-    assert "no rank of `a#1` runs now: its state is cancelled" in ended.err
+    sgpu.done("cancel", "a")
+    assert "no rank of `a#1` runs now: its state is cancelled" in sgpu.exits(1, "stacks", "a").err
 
 
 # Ranks wait for rank 2, which waits for data; each has a thread with a number of its own.
@@ -44,18 +41,18 @@ def main():
 def test_the_rank_that_the_others_wait_for_is_named(sgpu: Shell) -> None:
     sgpu.write("run.yaml", FUNCTION_RUN.replace("gpus: 1", "gpus: 4") + "grace: 500ms\n")
     sgpu.write("train.py", HANGING)
-    assert sgpu.here("apply", "-y", "--detach").code == 0
+    sgpu.done("apply", "-y", "--detach")
     at = f'File "{sgpu.folder}/train.py", line 13 in main'
     groups = [
         {"ranks": [0, 1, 3], "differs": False, "at": None},
         {"ranks": [2], "differs": True, "at": at},
     ]
-    until(lambda: sgpu.here("stacks", "a", "-o", "json").json["data"]["groups"] == groups)
+    until(lambda: sgpu.data("stacks", "a")["groups"] == groups)
     shown = sgpu.here("stacks", "a").out
     assert shown.startswith("ranks 0-1, 3 have the same stacks (these are of rank 0, process ")
     assert f"\n\nrank 2 differs from the others: {at} (process " in shown
     assert (shown.count("in all_reduce"), shown.count("in load")) == (1, 1)
-    assert sgpu.here("cancel", "a").code == 0
+    sgpu.done("cancel", "a")
 
 
 def test_a_rank_that_has_ended_while_others_run(sgpu: Shell) -> None:
@@ -64,26 +61,25 @@ def test_a_rank_that_has_ended_while_others_run(sgpu: Shell) -> None:
         "train.py",
         "import os, time\ndef main():\n    if os.environ['RANK'] == '0': time.sleep(600)\n",
     )
-    assert sgpu.here("apply", "-y", "--detach").code == 0
+    sgpu.done("apply", "-y", "--detach")
 
     def states() -> list[str]:
-        (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+        (run,) = sgpu.data("status")["runs"]
         return [rank["state"] for rank in run["ranks"]]
 
     until(lambda: states() == ["running", "succeeded"])
     ended = sgpu.here("stacks", "a", "--rank", "1")
     assert (ended.code, ended.out) == (1, "")
     assert "rank 1 of `a#1` does not run now: its state is succeeded" in ended.err
-    assert sgpu.here("cancel", "a").code == 0
+    sgpu.done("cancel", "a")
 
 
 def test_an_attempt_that_has_no_ranks_yet(sgpu: Shell) -> None:
     sgpu.write("run.yaml", FUNCTION_RUN + "max_parallel: 1\non_active: parallel\nuntil: always\n")
     sgpu.write("train.py", "import time\ndef main():\n    time.sleep(600)\n")
     for _ in range(2):
-        assert sgpu.here("apply", "-y", "--detach").code == 0
-    refused = sgpu.here("stacks", "a#2", "--rank", "0")
-    assert refused.code == 1
+        sgpu.done("apply", "-y", "--detach")
+    refused = sgpu.exits(1, "stacks", "a#2", "--rank", "0")
     assert "no rank of `a#2` runs now: its state is queued" in refused.err
-    assert sgpu.here("cancel", "a#1").code == 0
-    assert sgpu.here("cancel", "a#2").code == 0
+    sgpu.done("cancel", "a#1")
+    sgpu.done("cancel", "a#2")

@@ -144,7 +144,7 @@ def read(
     shell = replace(sgpu, folder=folder, environ=sgpu.environ | login() | object_login() | own)
     project = f"project: {{name: p{number}}}\n{state}{RUNS}"
     shell.write("sgpu.yml", project.replace("CELLS", "0"))
-    assert shell.here("apply", "-y").code == 0
+    shell.done("apply", "-y")
     grown(shell, number)
     shell.write("sgpu.yml", project.replace("CELLS", ", ".join(map(str, range(number)))))
     shell.here("status")  # what only the first look does
@@ -171,8 +171,7 @@ def grown(sgpu: Shell, number: int) -> None:
             resources.append(with_attempts(one, 2))
     state["resources"] = resources
     sgpu.write("s.json", json.dumps(state))
-    pushed = sgpu.here("state", "push", "s.json")
-    assert pushed.code == 0, pushed.err
+    sgpu.done("state", "push", "s.json")
 
 
 def with_attempts(resource: dict[str, Any], number: int) -> dict[str, Any]:

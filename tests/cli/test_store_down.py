@@ -76,8 +76,7 @@ class Team:
         return list(self.one.folder.glob(".sgpu/default/unpushed/*.json"))
 
     def apply(self, clone: Shell) -> None:
-        answer = clone.here("apply", "-y", "--detach")
-        assert answer.code == 0, answer.err
+        clone.done("apply", "-y", "--detach")
 
     def require_one_launch_each(self) -> None:
         for clone in (self.one, self.two):
@@ -85,8 +84,7 @@ class Team:
         self.apply(self.one)  # records the ends
         assert sorted((self.folder / "launches").read_text().split()) == self.names
         for clone in (self.one, self.two):
-            changes = clone.here("plan", "--detailed-exitcode")
-            assert changes.code == 0, changes.out
+            clone.done("plan", "--detailed-exitcode")
             assert json.loads(clone.here("state", "pull").out)["intents"] == []
 
 
@@ -207,11 +205,10 @@ def test_a_full_disk_of_this_machine_stops_applies_and_loses_nothing(team: Team)
     target = team.one.folder / ".sgpu" / "default"
     target.mkdir(parents=True)
     with small_disk(target, 2_000_000):
-        assert team.one.here("plan").code == 0
+        team.one.done("plan")
         fill(target / "filler")
-        assert team.one.here("plan").code == 0
-        stopped = team.one.here("apply", "-y", "--detach", "-o", "json")
-        assert (stopped.code, stopped.json["error"]["code"]) == (1, "state_unreachable")
+        team.one.done("plan")
+        assert team.one.refusal("apply", "-y", "--detach") == (1, "state_unreachable")
         assert not (team.folder / "launches").exists()
         (target / "filler").unlink()
         team.apply(team.one)

@@ -16,19 +16,18 @@ def warned(sgpu: Shell) -> Shell:
 
 
 def test_validate_refuses_what_it_warns_of(warned: Shell) -> None:
-    assert warned.here("validate").code == 0
+    warned.done("validate")
     refused = warned.here("validate", "--strict")
     assert (refused.code, refused.out) == (1, "")
     assert "error[shell_reference]" in refused.err
     assert "error[invalid_input]: `run.yaml` is not valid" in refused.err
-    error = warned.here("validate", "--strict", "-o", "json").json["error"]
+    error = warned.error("validate", "--strict")
     assert [one["severity"] for one in error["diagnostics"]] == ["error"]
 
 
 def test_a_plan_with_warnings_cannot_be_applied(warned: Shell) -> None:
-    assert warned.here("plan").code == 0
-    refused = warned.here("plan", "--strict", "--out", "x.plan", "-o", "json")
-    assert refused.code == 1
+    warned.done("plan")
+    refused = warned.exits(1, "plan", "--strict", "--out", "x.plan", "-o", "json")
     assert refused.json["error"]["code"] == "plan_has_errors"
     data = refused.json["data"]
     assert not data["applyable"]

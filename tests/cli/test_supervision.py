@@ -60,7 +60,7 @@ class Active:
         }
 
     def status(self) -> dict[str, object]:
-        (run,) = self.shell.here("status", "-o", "json").json["data"]["runs"]
+        (run,) = self.shell.data("status")["runs"]
         return dict(run)
 
     def ranks(self) -> list[int]:
@@ -120,7 +120,7 @@ def test_nothing_is_launched_beside_ranks_whose_folder_was_deleted(
     seen = run.status()
     assert (seen["attempt"], seen["state"]) == (1, "stopping")
     assert "its folder was deleted" in sgpu.here("status").out
-    planned = sgpu.here("plan", "-o", "json").json["data"]
+    planned = sgpu.data("plan")
     assert [item["action"] for item in planned["changes"]] == ["adopt"] or planned["checks"]
     sgpu.write("train.py", BLOCK + "print('changed')\n")
     refused = sgpu("apply", "-y", "--detach")
@@ -167,7 +167,7 @@ def test_a_supervisor_that_does_not_answer_is_ended_by_cancel(
     seen = run.status()
     assert (seen["state"], seen["exit_code"]) == ("cancelled", 130)
     until(run.gone)
-    plan = sgpu.here("plan", "-o", "json").json["data"]
+    plan = sgpu.data("plan")
     assert [(item["action"], item["reason"]) for item in plan["changes"]] == [
         ("no_op", "cancelled_by_user")
     ]
@@ -249,7 +249,7 @@ def test_a_folder_of_locks_that_somebody_took_is_passed_over_and_said(
         assert applied.code == 0, applied.err
         assert f"the locks of ports and GPUs lie in `{tmp_path}/runtime/sgpu`" in applied.out
         assert list((tmp_path / "runtime/sgpu/ports").iterdir())
-        assert sgpu.here("wait", "train").code == 0
+        sgpu.done("wait", "train")
     else:
         assert applied.code == 1
         assert "set XDG_RUNTIME_DIR to a folder that is yours alone" in applied.err

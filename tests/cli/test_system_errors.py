@@ -68,7 +68,7 @@ def test_a_call_that_fails_is_named_with_its_number_and_its_file(
     assert ".tmp" not in refused.err  # files are named by the name that users know
     assert ".new-" not in refused.err
     assert re.search(r"^hint: ", refused.err, re.MULTILINE)
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
 
 
 def test_an_error_of_sqlite_is_named_with_its_code(
@@ -95,9 +95,7 @@ def test_a_limit_on_the_size_of_files_is_named(sgpu: Shell) -> None:
 def test_a_link_to_itself_is_named(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     (sgpu.folder / ".sgpu").symlink_to(".sgpu")
-    refused = sgpu.here("apply", "-y")
-    assert refused.code == 1
-    assert "internal error" not in refused.err
+    assert "internal error" not in sgpu.exits(1, "apply", "-y").err
 
 
 def test_too_few_descriptors_are_no_fault_of_ours(sgpu: Shell) -> None:

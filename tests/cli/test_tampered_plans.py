@@ -13,14 +13,13 @@ from tests.support import COMMAND_RUN
 @pytest.fixture
 def plan(sgpu: Shell) -> Path:
     sgpu.write("run.yaml", COMMAND_RUN)
-    assert sgpu.here("plan", "--out", "run.plan").code == 0
+    sgpu.done("plan", "--out", "run.plan")
     return sgpu.folder / "run.plan"
 
 
 def test_what_was_changed_is_refused_and_nothing_is_launched(sgpu: Shell, plan: Path) -> None:
     plan.write_text(plan.read_text().replace("hello", "hullo"))
-    refused = sgpu.here("apply", "run.plan", "-o", "json")
-    assert refused.code == 1
+    refused = sgpu.exits(1, "apply", "run.plan", "-o", "json")
     assert [one["code"] for one in refused.json["error"]["diagnostics"]] == ["plan_edited"]
     assert "sgpu plan --out" in refused.json["error"]["hint"]
     assert not (sgpu.folder / ".sgpu" / "default" / "runs").exists()
@@ -28,7 +27,7 @@ def test_what_was_changed_is_refused_and_nothing_is_launched(sgpu: Shell, plan: 
 
 def test_a_plan_with_a_seal_is_read(sgpu: Shell, plan: Path) -> None:
     plan.write_text(canonical({**json.loads(plan.read_text()), "seal": "hmac-sha256:00"}))
-    assert sgpu.here("apply", "run.plan").code == 0
+    sgpu.done("apply", "run.plan")
 
 
 def test_a_plan_of_a_folder_that_is_no_project_makes_none(
@@ -41,8 +40,7 @@ def test_a_plan_of_a_folder_that_is_no_project_makes_none(
     made = {**json.loads(plan.read_text()), "project": str(elsewhere)}
     del made["checksum"]
     plan.write_text(canonical({**made, "checksum": digest(canonical(made))}))
-    refused = sgpu.here("apply", str(plan), cwd=away)
-    assert (refused.code, "[other_project]" in refused.err) == (3, True), refused.err
+    assert "[other_project]" in sgpu.exits(3, "apply", str(plan), cwd=away).err
     assert list(elsewhere.iterdir()) == []
     assert list(away.iterdir()) == []
 
@@ -52,7 +50,6 @@ def test_the_field_sealed_is_refused_with_the_way_out(sgpu: Shell, target: tuple
     sgpu.write(
         "sgpu.yml", "project: {name: p}\ntargets: {dev: {}, prod: {sealed: true}}\nruns: {}\n"
     )
-    refused = sgpu.here("plan", *target)
-    assert refused.code == 1
+    refused = sgpu.exits(1, "plan", *target)
     assert "error[unknown_key]: unknown key `sealed`" in refused.err
     assert "hint: remove it: saved plans have no seals any more" in refused.err

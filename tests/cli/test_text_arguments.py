@@ -31,7 +31,7 @@ HEAD = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: t.py:
 def arguments(sgpu: Shell, text: str, *options: str) -> list[dict[str, Any]]:
     """The arguments of each planned launch, in the order of the plan."""
     sgpu.write("run.yaml", HEAD + text)
-    plan = sgpu.here("plan", "run.yaml", *options, "-o", "json").json["data"]
+    plan = sgpu.data("plan", "run.yaml", *options)
     return [
         {one["path"].removeprefix("args."): one["after"] for one in change["fields"]
          if one["path"].startswith("args.")}
@@ -85,7 +85,7 @@ def test_the_source_decides_also_where_the_file_is_remembered(code: Shell) -> No
 def test_what_succeeded_with_a_number_is_not_launched_again(code: Shell) -> None:
     """An earlier version gave the function numbers, and recorded them."""
     code.write("run.yaml", HEAD + "args: {s: 01, l: [1]}\n")
-    assert code.here("apply", "-y").code == 0
+    code.done("apply", "-y")
     state = json.loads(code.here("state", "pull").out)
     (resource,) = (one for one in state["resources"] if one["kind"] == "run")
     (attempt,) = resource["attempts"]
@@ -97,7 +97,7 @@ def test_what_succeeded_with_a_number_is_not_launched_again(code: Shell) -> None
     state["serial"] += 1
     older = code.folder.parent / "older.json"
     older.write_text(json.dumps(state))
-    assert code.here("state", "push", str(older)).code == 0
+    code.done("state", "push", str(older))
     assert actions(code, "args: {s: 01, l: [1]}\n") == ["no_op"]
     assert actions(code, "args: {s: 02, l: [1]}\n") == ["create"]
     assert actions(code, "args: {s: 01, l: [1], n: 1}\n") == ["create"]
@@ -105,7 +105,7 @@ def test_what_succeeded_with_a_number_is_not_launched_again(code: Shell) -> None
 
 def actions(sgpu: Shell, text: str) -> list[str]:
     sgpu.write("run.yaml", HEAD + text)
-    plan = sgpu.here("plan", "-o", "json").json["data"]
+    plan = sgpu.data("plan")
     return [change["action"] for change in plan["changes"]]
 
 
@@ -128,5 +128,5 @@ def test_several_words_in_one_are_a_warning(
         lines = f"command: {json.dumps(['python', 't.py', *words])}\n"
         joined = joined and words[0].startswith("-")
     sgpu.write("run.yaml", HEAD.replace("entrypoint: t.py:main\n", "") + lines)
-    found = sgpu.here("validate", "-o", "json").json["data"]["diagnostics"]
+    found = sgpu.data("validate")["diagnostics"]
     assert [item["code"] for item in found] == ["joined_arguments"] * joined

@@ -33,8 +33,8 @@ HELPER = "def divided(a, b):\n    return a / b\n"
 def failing(sgpu: Shell, script: str, run: str = RUN) -> dict[str, object]:
     sgpu.write("run.yaml", run)
     sgpu.write("train.py", script)
-    assert sgpu.here("apply", "-y").code == 5
-    (found,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    sgpu.exits(5, "apply", "-y")
+    (found,) = sgpu.data("status")["runs"]
     cause: dict[str, object] = found["first_cause"]
     return cause
 

@@ -36,13 +36,10 @@ def test_another_run_of_the_file_refuses_nothing(sgpu: Shell, rest: str) -> None
         "mlflow: {enabled: false}}\n  b: " + rest.replace("{", "{mlflow: {enabled: false}, ", 1),
     )
     for words in (("a",), ("--exclude", "run.b"), ("--select", "run.a*")):
-        planned = sgpu.here("plan", *words, "-o", "json")
-        assert planned.code == 0, planned.out
-        checks = planned.json["data"]["checks"]
+        checks = sgpu.done("plan", *words, "-o", "json").json["data"]["checks"]
         assert [one for one in checks if one["severity"] != "info"] == []
     for named in ((), ("b",)):
-        data = sgpu.here("plan", *named, "-o", "json").json["data"]
-        assert any(one["severity"] != "info" for one in data["checks"])
+        assert any(one["severity"] != "info" for one in sgpu.data("plan", *named)["checks"])
 
 
 FOUND = {
@@ -64,7 +61,7 @@ def test_what_is_found_about_a_run_names_it(sgpu: Shell, code: str) -> None:
     other = "{mlflow: {enabled: false}, gpus: 1, type: CPU, command: 'true'}"
     sgpu.write("sgpu.yml", f"project: {{name: p}}\nruns:\n  a: {other}\n  b: {run}\n  c: {run}\n")
     for names, also in ((["b"], ""), (["b", "c"], "(also `run.c`)")):
-        checks = sgpu.here("plan", *names, "-o", "json").json["data"]["checks"]
+        checks = sgpu.data("plan", *names)["checks"]
         found = [one for one in checks if one["id"] == code]
         assert {one["address"] for one in found} <= {"run.b", "run.c"}, checks
         assert found[0]["address"] == "run.b"
@@ -131,7 +128,7 @@ def refusing(sgpu: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sh
 
 
 def test_every_finding_of_a_platform_names_its_run(refusing: Shell) -> None:
-    checks = refusing.here("plan", "b", "-o", "json").json["data"]["checks"]
+    checks = refusing.data("plan", "b")["checks"]
     for question in QUESTIONS:
         said = f"{question} says "
         found = {one["id"]: one for one in checks if one["summary"].startswith(said)}
@@ -140,9 +137,9 @@ def test_every_finding_of_a_platform_names_its_run(refusing: Shell) -> None:
 
 
 def test_no_finding_about_another_run_refuses_anything(refusing: Shell) -> None:
-    assert refusing.here("validate").code == 0  # it asks no machine and no platform
-    assert refusing.here("plan").code == 1
-    assert refusing.here("plan", "a", "--strict").code == 0
+    refusing.done("validate")  # it asks no machine and no platform
+    refusing.exits(1, "plan")
+    refusing.done("plan", "a", "--strict")
     with Session.open(Location(project=refusing.folder)) as session:
         prepared = session.plan(PlanOptions(select=("a",)), for_apply=True)
         assert prepared.plan.applyable
@@ -150,8 +147,8 @@ def test_no_finding_about_another_run_refuses_anything(refusing: Shell) -> None:
             str(change.address) for change in prepared.plan.changes
         }
         session.apply(prepared)
-    assert refusing.here("wait", "a").code == 0
-    assert refusing.here("apply", "-y", "a").code == 0
+    refusing.done("wait", "a")
+    refusing.done("apply", "-y", "a")
 
 
 OF_ONE_RUN = [entry for entry in registry().values() if entry.yaml and "jobs:" not in entry.yaml]

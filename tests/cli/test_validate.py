@@ -91,7 +91,7 @@ def test_what_only_this_machine_knows_is_left_to_the_plan(
         RUN.replace("CPU", "H100") + "env: {secrets: {A: env:NOT_SET_HERE}, python: /no/python}\n"
     )
     assert told(text) == (0, [])
-    assert sgpu.here("plan").code == 1
+    sgpu.exits(1, "plan")
 
 
 def test_a_field_that_the_backend_of_a_target_lacks_is_an_error(
@@ -117,7 +117,7 @@ def test_a_variable_that_a_target_misspells_is_told(sgpu: Shell) -> None:
         "name: a\ngpus: 1\ntype: CPU\ncommand: 'true'\nvariables: {batch_size: 1}\n"
         "targets: {big: {variables: {batchsize: 64}}, own: {variables: {nodes: 2}}}\n",
     )
-    found = sgpu.here("validate", "-o", "json").json["data"]
+    found = sgpu.data("validate")
     told = [item for item in found["diagnostics"] if item["code"] == "unknown_variable"]
     assert [(item["severity"], item["line"], item["hint"]) for item in told] == [
         ("warning", 6, "did you mean `batch_size`?")

@@ -28,9 +28,7 @@ def project(sgpu: Shell) -> Shell:
 
 
 def arguments(shell: Shell, *words: str) -> dict[str, object]:
-    planned = shell.here("plan", "-o", "json", *words)
-    assert planned.code == 0, planned.err
-    (change,) = planned.json["data"]["changes"]
+    (change,) = shell.done("plan", "-o", "json", *words).json["data"]["changes"]
     fields = {field["path"]: field["after"] for field in change["fields"]}
     return {path.removeprefix("args."): fields[path] for path in fields if "args." in path}
 
@@ -64,7 +62,7 @@ def test_a_change_of_a_value_is_seen_by_the_next_plan(project: Shell) -> None:
 
 
 def code_digest(shell: Shell, *words: str) -> str:
-    (change,) = shell.here("plan", "-o", "json", *words).json["data"]["changes"]
+    (change,) = shell.data("plan", *words)["changes"]
     digest: str = change["code"]["digest"]
     return digest
 
@@ -84,7 +82,7 @@ def test_a_file_of_values_among_the_code_is_a_warning_until_it_is_ignored(projec
     warned = project.here("plan", *named)
     assert "values_among_code" in warned.out
     assert "add the line `/values/dev.yml` to `.sgpuignore`" in warned.out
-    assert project.here("plan", "--strict", *named).code == 1
+    project.exits(1, "plan", "--strict", *named)
     project.write(".sgpuignore", "/values/\n")
     assert "values_among_code" not in project.here("plan", *named).out
     digests = {code_digest(project), code_digest(project, *named)}
@@ -102,8 +100,7 @@ def test_a_file_of_values_outside_of_the_code_is_no_warning(project: Shell) -> N
 @pytest.mark.expensive
 def test_a_saved_plan_knows_the_files_of_values_without_the_store(project: Shell) -> None:
     project.write("values.yml", "lr: 1\nsteps: [3]\n")
-    planned = project.here("plan", "--var-file", "values.yml", "--out", "x.plan")
-    assert planned.code == 0, planned.err
+    project.done("plan", "--var-file", "values.yml", "--out", "x.plan")
     Path(project.environ["XDG_DATA_HOME"], "sgpu").rename(project.folder / "../emptied")
     project.write("values.yml", "lr: 2\n")
     applied = project("apply", "x.plan", "-o", "json")
@@ -111,8 +108,7 @@ def test_a_saved_plan_knows_the_files_of_values_without_the_store(project: Shell
 
 
 def test_wrong_values_are_refused_with_their_origin(project: Shell) -> None:
-    refused = project.here("validate", "--var", "size=lage")
-    assert refused.code == 1
+    refused = project.exits(1, "validate", "--var", "size=lage")
     assert "did you mean `large`?" in refused.err
     assert "the options of this command do not fit `sgpu.yml`" in refused.err
     told = replace(project, environ={**project.environ, "SGPU_VAR_lr": "fast"})
@@ -120,15 +116,12 @@ def test_wrong_values_are_refused_with_their_origin(project: Shell) -> None:
     assert "SGPU_VAR_lr" in refused.err
     assert "must be a number, not `fast`" in refused.err
     warned = replace(project, environ={**project.environ, "SGPU_VAR_sise": "large"})
-    answer = warned.here("validate")
-    assert answer.code == 0
-    assert "did you mean `size`?" in answer.err
-    assert warned.here("validate", "--strict").code == 1
+    assert "did you mean `size`?" in warned.done("validate").err
+    warned.exits(1, "validate", "--strict")
 
 
 def test_a_file_of_values_that_cannot_be_read_is_named(project: Shell) -> None:
-    refused = project.here("plan", "--var-file", "values.yml")
-    assert (refused.code, "`values.yml` does not exist" in refused.err) == (1, True)
+    assert "`values.yml` does not exist" in project.exits(1, "plan", "--var-file", "values.yml").err
     project.write("values.yml", "- 1\n")
     refused = project.here("plan", "--var-file", "values.yml")
     assert "write a line `NAME: VALUE` for each variable" in refused.err

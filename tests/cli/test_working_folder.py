@@ -42,7 +42,7 @@ def test_files_that_the_next_attempt_does_not_see_are_named_once(sgpu: Shell) ->
     assert said.count(note) == 1
     assert said.count("working folder") == 1
     assert note in sgpu.here("show", "train").out
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     assert run["working_files"] == {"count": 5, "names": ["out/0.pt", "out/1.pt", "out/2.pt"]}
 
 
@@ -56,7 +56,7 @@ def test_files_that_the_next_attempt_does_not_see_are_named_once(sgpu: Shell) ->
 def test_files_that_are_kept_or_bytecode_are_not_named(sgpu: Shell, script: str) -> None:
     sgpu.write("helper.py", "")
     assert "working folder" not in applied(sgpu, script)
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     assert "working_files" not in run
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_stayed_behind_is_told_with_the_rule(
     plain = path.removeprefix("./")
     assert f"    `{plain}` is in the project: " in said
     assert reason in said
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     missing = run["first_cause"]["missing"]
     assert missing["path"] == plain
     assert reason in missing["reason"]
@@ -96,5 +96,5 @@ def test_a_file_that_is_nowhere_is_told_as_python_does(sgpu: Shell, path: str) -
     said = applied(sgpu, f"open({path!r})\n")
     assert "FileNotFoundError" in said
     assert "is in the project" not in said
-    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    (run,) = sgpu.data("status")["runs"]
     assert "missing" not in run["first_cause"]

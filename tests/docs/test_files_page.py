@@ -33,7 +33,7 @@ def test_the_page_names_the_files_of_a_run(tmp_path: Path) -> None:
     (project / "run.yaml").write_text(RUN)
     (project / "train.py").write_text(PROGRAM)
     homes = {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("DATA", "CACHE", "STATE")}
-    assert Shell(project, {**os.environ, **homes}).here("apply", "-y").code == 0
+    Shell(project, {**os.environ, **homes}).done("apply", "-y")
 
     attempt = project / ".sgpu/default/runs/train/1"
     written = {

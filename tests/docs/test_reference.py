@@ -86,8 +86,7 @@ def here(tmp_path: Path) -> Check:
 
     def check(text: str) -> None:
         (tmp_path / "sgpu.yml").write_text(text)
-        answer = Shell(tmp_path, dict(os.environ)).here("validate", "sgpu.yml")
-        assert answer.code == 0, answer.err
+        Shell(tmp_path, dict(os.environ)).done("validate", "sgpu.yml")
 
     return check
 

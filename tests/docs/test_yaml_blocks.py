@@ -48,5 +48,4 @@ def test_yaml_of_a_page_is_valid(tmp_path: Path, text: str) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("def main(**arguments): ...\n")
     (tmp_path / name).write_text(whole)
-    answer = Shell(tmp_path, dict(os.environ)).here("validate", name)
-    assert answer.code == 0, answer.err
+    Shell(tmp_path, dict(os.environ)).done("validate", name)
