@@ -103,13 +103,18 @@ class Shell:
 
     def data(self, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
         """What the command says as JSON."""
-        data: dict[str, Any] = self.here(*arguments, "-o", "json", cwd=cwd).json["data"]
+        data: dict[str, Any] = self.data(*arguments, cwd=cwd)
         return data
 
     def error(self, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
         """The error that the command says as JSON."""
-        error: dict[str, Any] = self.here(*arguments, "-o", "json", cwd=cwd).json["error"]
+        error: dict[str, Any] = self.error(*arguments, cwd=cwd)
         return error
+
+    def checks(self, *arguments: str, **values: str) -> list[dict[str, Any]]:
+        """The checks of a plan that have these values, such as `id="active_run"`."""
+        found = self.data("plan", *arguments)["checks"]
+        return [check for check in found if values.items() <= check.items()]
 
     def refusal(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str]:
         """The exit code and the error's code of a command that is refused."""
@@ -140,6 +145,21 @@ class Shell:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text()
+
+    def edit(self, name: str, before: str, after: str) -> None:
+        """Replace a text of a file by another one."""
+        self.write(name, self.read(name).replace(before, after))
+
+    @contextmanager
+    def edited_state(self) -> Iterator[dict[str, Any]]:
+        """What `state pull` prints. It is pushed with what the test has changed in it."""
+        pulled: dict[str, Any] = json.loads(self.here("state", "pull").out)
+        yield pulled
+        self.write("pulled.json", json.dumps(pulled))
+        self.done("state", "push", "pulled.json")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +19,6 @@ def environment(home: Path, *files: str) -> Path:
     (home / "bin").mkdir()
     (home / "bin/python").symlink_to(sys.executable)
     return home
-
-
-def warnings(sgpu: Shell) -> list[dict[str, Any]]:
-    checks = sgpu.data("plan")["checks"]
-    return [check for check in checks if check["severity"] == "warning"]
 
 
 @pytest.mark.parametrize(
@@ -45,12 +39,12 @@ def test_an_import_that_the_users_environment_has(
         sgpu.environ["VIRTUAL_ENV" if how == "inside" else how] = str(home)
     sgpu.write("train.py", "import torchy\ndef main(): pass\n")
     sgpu.write("run.yaml", FUNCTION_RUN)
-    (found,) = warnings(sgpu)
+    (found,) = sgpu.checks(severity="warning")
     python = home / "bin/python" if how.isupper() else ".venv/bin/python"
     assert found["id"] == "package_missing"
     assert found["hint"] == f"your environment has it: `env: {{python: {python}}}`"
     sgpu.write("run.yaml", f"{FUNCTION_RUN}env: {{python: {python}}}\n")
-    assert warnings(sgpu) == []
+    assert sgpu.checks(severity="warning") == []
 
 
 def test_one_that_lacks_it_too_is_not_named(sgpu: Shell) -> None:
@@ -58,7 +52,7 @@ def test_one_that_lacks_it_too_is_not_named(sgpu: Shell) -> None:
     sgpu.environ["CONDA_PREFIX"] = str(sgpu.folder / "none")
     sgpu.write("train.py", "import torchy\ndef main(): pass\n")
     sgpu.write("run.yaml", FUNCTION_RUN)
-    (found,) = warnings(sgpu)
+    (found,) = sgpu.checks(severity="warning")
     assert found["hint"].startswith("install what provides `torchy`")
 
 
@@ -66,6 +60,6 @@ def test_a_program_beside_sgpu_is_named(sgpu: Shell) -> None:
     sgpu.environ["PATH"] = "/usr/bin:/bin"
     beside = Path(sys.executable).with_name("uv")
     sgpu.write("run.yaml", f"{RUN}command: [uv, --version]\n")
-    found = warnings(sgpu)
+    found = sgpu.checks(severity="warning")
     assert [item["id"] for item in found] == ["program_missing"]
     assert found[0]["hint"].startswith(f"`{beside}` lies beside sgpu: write that path")

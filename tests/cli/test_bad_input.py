@@ -693,8 +693,7 @@ def test_what_an_active_run_has_not_left_yet(sgpu: Shell) -> None:
 def test_a_path_to_ignore_that_no_run_has_is_a_warning(sgpu: Shell) -> None:
     paths = "[enviroment.variables, env.variables.SEED, args.anything]"
     sgpu.write("run.yaml", RUN + f"lifecycle: {{ignore_changes: {paths}}}\n")
-    planned = sgpu.here("plan", "-o", "json")
-    (check,) = [one for one in planned.json["data"]["checks"] if one["id"] == "ignore_unused"]
+    (check,) = sgpu.checks(id="ignore_unused")
     assert (check["severity"], check["place"]["file"]) == ("warning", "run.yaml")
     assert "names `enviroment.variables`" in check["summary"]
 

@@ -232,15 +232,13 @@ def test_an_attempt_with_a_config_that_is_not_known_here_is_shown_as_recorded(sg
     """A newer sgpu may have launched it, with a field that this one does not know."""
     sgpu.write("sgpu.yml", PROJECT.format(state="", type="CPU", more=LOCAL))
     sgpu.done("apply", "-y")
-    pulled = json.loads(sgpu.here("state", "pull").out)
-    (resource,) = pulled["resources"]
-    spec = {**resource["spec"], "backend": {"kind": "ray", "storage": "/s"}, "sharding": "new"}
-    resource |= {"backend": "ray", "spec": spec}
-    (attempt,) = resource["attempts"]
-    attempt |= {"backend": "ray", "state": "running", "reference": "/s/runs/hello/1"}
-    attempt |= {"ended_at": None, "exit_code": None}
-    sgpu.write("pushed.json", json.dumps(pulled))
-    sgpu.done("state", "push", "pushed.json")
+    with sgpu.edited_state() as pulled:
+        (resource,) = pulled["resources"]
+        spec = {**resource["spec"], "backend": {"kind": "ray", "storage": "/s"}, "sharding": "new"}
+        resource |= {"backend": "ray", "spec": spec}
+        (attempt,) = resource["attempts"]
+        attempt |= {"backend": "ray", "state": "running", "reference": "/s/runs/hello/1"}
+        attempt |= {"ended_at": None, "exit_code": None}
 
     status = sgpu.here("status")
 

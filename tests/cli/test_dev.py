@@ -92,8 +92,7 @@ def test_it_follows_a_profile(sgpu: Any) -> None:
 
 def test_a_profile_that_is_wrong_is_refused_by_place(sgpu: Any) -> None:
     sgpu.write("prod.yml", "read-limit: many\nform-uplaod: true\npriorities: [1]\n")
-    answer = sgpu.here("dev", "workspace", "--profile", "prod.yml", "-o", "json")
-    assert answer.code == 1
+    answer = sgpu.exits(1, "dev", "workspace", "--profile", "prod.yml", "-o", "json")
     told = answer.json["error"]["diagnostics"]
     assert [(item["code"], item["file"], item["line"], item["column"]) for item in told] == [
         ("wrong_type", "prod.yml", 1, 13),

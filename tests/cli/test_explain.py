@@ -4,8 +4,7 @@ from typing import Any
 
 
 def test_a_code_is_explained_with_an_example_and_the_way_out(sgpu: Any) -> None:
-    answer = sgpu.here("explain", "unknown_key")
-    assert answer.code == 0
+    answer = sgpu.done("explain", "unknown_key")
     assert answer.out.splitlines() == [
         "unknown_key (error)",
         "",
@@ -20,20 +19,20 @@ def test_a_code_is_explained_with_an_example_and_the_way_out(sgpu: Any) -> None:
 
 def test_the_code_of_a_shown_mistake_can_be_explained(sgpu: Any) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\nuntil: forever\n")
-    error = sgpu.here("validate", "-o", "json").json["error"]
+    error = sgpu.error("validate")
     for code in (error["code"], *(found["code"] for found in error["diagnostics"])):
-        explained = sgpu.here("explain", code, "-o", "json").json["data"]
+        explained = sgpu.data("explain", code)
         assert explained["code"] == code
         assert explained["meaning"]
         assert explained["solution"]
 
 
 def test_json_says_what_a_code_is_of(sgpu: Any) -> None:
-    both = sgpu.here("explain", "active_run", "-o", "json").json["data"]
+    both = sgpu.data("explain", "active_run")
     assert (both["severities"], both["exit_code"]) == (["error"], 1)
-    check = sgpu.here("explain", "near_reference", "-o", "json").json["data"]
+    check = sgpu.data("explain", "near_reference")
     assert (check["severities"], check["exit_code"]) == (["error", "warning"], None)
-    error = sgpu.here("explain", "state_locked", "-o", "json").json["data"]
+    error = sgpu.data("explain", "state_locked")
     assert (error["severities"], error["exit_code"]) == ([], 3)
 
 
@@ -44,14 +43,13 @@ def test_without_a_code_all_are_listed(sgpu: Any) -> None:
             family = line.removesuffix(":")
         else:
             listed.append((line.split()[0], family))
-    every = sgpu.here("explain", "-o", "json").json["data"]["codes"]
+    every = sgpu.data("explain")["codes"]
     assert sorted(listed) == [(code["code"], code["family"]) for code in every]
     assert ("state_locked", "states") in listed
 
 
 def test_an_unknown_code_is_answered_with_the_nearest(sgpu: Any) -> None:
-    misspelt = sgpu.here("explain", "unkown-key")
-    assert misspelt.code == 1
+    misspelt = sgpu.exits(1, "explain", "unkown-key")
     assert "there is no code or field `unkown-key`" in misspelt.err
     assert "hint: did you mean `unknown_key`" in misspelt.err
     assert "`psutil_missing`" in sgpu.here("explain", "psutil").err
@@ -61,7 +59,7 @@ def test_an_unknown_code_is_answered_with_the_nearest(sgpu: Any) -> None:
 def test_a_field_is_explained(sgpu: Any) -> None:
     variables = sgpu.here("explain", "run.env.variables")
     assert variables.out.startswith("run.env.variables: mapping of text\n")
-    fields = sgpu.here("explain", "run", "-o", "json").json["data"]["children"]
+    fields = sgpu.data("explain", "run")["children"]
     assert "run.gpus" in [field["path"] for field in fields]
     assert "project.removed: " in sgpu.here("explain", "project.removed").out
 
@@ -73,6 +71,5 @@ def test_a_field_that_is_misspelt_or_has_no_root_is_answered_with_the_nearest(sg
         ("env.variables", "`run.env.variables`"),
         ("removed", "`project.removed`"),
     ):
-        wrong = sgpu.here("explain", name)
-        assert wrong.code == 1
+        wrong = sgpu.exits(1, "explain", name)
         assert near in wrong.err.partition("hint: did you mean ")[2], name

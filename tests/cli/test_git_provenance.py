@@ -34,12 +34,12 @@ def noted(checkout: Any, attempt: int) -> Any:
 
 def test_an_attempt_knows_the_commit_the_branch_and_whether_files_differed(checkout: Any) -> None:
     commit = git(checkout.folder, "rev-parse", "HEAD")
-    assert checkout.here("apply", "-y").code == 0
+    checkout.done("apply", "-y")
     assert noted(checkout, 1) == {"commit": commit, "branch": "work", "dirty": "false"}
     checkout.write("a.txt", "changed\n")
-    assert checkout.here("apply", "-y").code == 0
+    checkout.done("apply", "-y")
     assert noted(checkout, 2) == {"commit": commit, "branch": "work", "dirty": "true"}
-    history = checkout.here("show", "a", "-o", "json").json["data"]["history"]
+    history = checkout.data("show", "a")["history"]
     assert [(item["reason"], item["commit"], item["dirty"]) for item in history] == [
         ("first_run", commit, False),
         ("code_changed", commit, True),
@@ -50,23 +50,23 @@ def test_an_attempt_knows_the_commit_the_branch_and_whether_files_differed(check
 
 def test_a_saved_plan_keeps_the_commit_that_it_was_made_from(checkout: Any) -> None:
     commit = git(checkout.folder, "rev-parse", "HEAD")
-    assert checkout.here("plan", "--out", "a.plan").code == 0
+    checkout.done("plan", "--out", "a.plan")
     assert json.loads((checkout.folder / "a.plan").read_text())["git"]["commit"] == commit
     git(checkout.folder, "commit", "-q", "--allow-empty", "-m", "second")
-    assert checkout.here("apply", "-y", "a.plan").code == 0
+    checkout.done("apply", "-y", "a.plan")
     assert noted(checkout, 1)["commit"] == commit
 
 
 def planned(checkout: Any, *words: str, cwd: Path | None = None) -> Any:
     """What a plan says of git."""
-    return checkout.here("plan", *words, "-o", "json", cwd=cwd).json["data"]["git"]
+    return checkout.data("plan", *words, cwd=cwd)["git"]
 
 
 def test_every_plan_says_which_commit_its_files_are_from(checkout: Any) -> None:
     commit, tree = (git(checkout.folder, "rev-parse", name) for name in ("HEAD", "HEAD:"))
     facts = {"commit": commit, "branch": "work", "dirty": None, "base": None, "tree": tree}
     assert planned(checkout) == facts
-    assert checkout.here("apply", "-y").code == 0
+    checkout.done("apply", "-y")
     assert planned(checkout) == facts
     git(checkout.folder, "checkout", "-q", "--detach")
     assert planned(checkout) == {**facts, "branch": "HEAD"}
@@ -111,6 +111,6 @@ def test_a_plan_calls_git_for_the_commit_and_for_the_files_and_launches_call_it_
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.setitem(checkout.environ, "PATH", path)
     for command, calls in ((("plan",), 2), (("apply", "-y"), 4), (("apply", "-y"), 2)):
-        assert checkout.here(*command).code == 0
+        checkout.done(*command)
         assert len(asked.read_text().splitlines()) == calls, command
         asked.unlink()

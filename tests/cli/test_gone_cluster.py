@@ -140,8 +140,7 @@ def test_a_plan_of_many_says_it_once(sgpu: Shell) -> None:
         for name in names
     )
     sgpu.write("sgpu.yml", f"project: {{name: p}}\nruns:\n{runs}")
-    checks = sgpu.data("plan", "sgpu.yml")["checks"]
-    (check,) = (one for one in checks if one["id"] == "attempt_not_visible")
+    (check,) = sgpu.checks("sgpu.yml", id="attempt_not_visible")
     assert check["summary"].startswith("`a#1`, `b#1` and 3 more cannot be asked now")
     assert sgpu.here("status").err.count("and stops nothing; so for the others") == 1
 

@@ -44,8 +44,7 @@ def elder(path: Path, version: str = "3.12.1", *, threads: str = "") -> Path:
 
 def shown(project: Shell, *said: str) -> str:
     """The words of a plan about its interpreter."""
-    checks = project.data("plan", *said)["checks"]
-    return next(check["summary"] for check in checks if check["id"] == "interpreter")
+    return str(project.checks(*said, id="interpreter")[0]["summary"])
 
 
 def refused(project: Shell, *said: str) -> tuple[str, str]:
@@ -248,8 +247,7 @@ def test_a_name_that_is_neither_a_version_nor_a_path_is_refused_as_that(project:
 def test_a_command_is_told_that_its_python_is_that_of_the_path(project: Shell) -> None:
     head = "name: run\ngpus: 1\ntype: CPU\ncommand: [python, -V]\n"
     project.write("run.yaml", f"{head}env: {{python: '{sys.executable}'}}\n")
-    checks = project.data("plan")["checks"]
-    (warning,) = [check for check in checks if check["id"] == "python_unused"]
+    (warning,) = project.checks(id="python_unused")
     assert warning["severity"] == "warning"
     assert f"write `{sys.executable}` into the command" in warning["hint"]
     assert (warning["place"]["line"], warning["place"]["column"]) == (5, 15)

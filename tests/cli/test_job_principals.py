@@ -89,8 +89,7 @@ def changed(shell: Shell, *options: str) -> dict[str, Any]:
 
 def warned(shell: Shell) -> list[str]:
     """What a plan says of files that move."""
-    checks = shell.data("plan")["checks"]
-    return [one["summary"] for one in checks if one["id"] == "job_staging_moves"]
+    return [check["summary"] for check in shell.checks(id="job_staging_moves")]
 
 
 def applied(shell: Shell, *options: str) -> Answer:

@@ -11,8 +11,7 @@ RUN = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
 
 def warnings(sgpu: Shell, text: str) -> list[dict[str, Any]]:
     sgpu.write("run.yaml", RUN + text)
-    checks = sgpu.data("plan")["checks"]
-    return [check for check in checks if check["severity"] == "warning"]
+    return sgpu.checks(severity="warning")
 
 
 def test_a_program_that_is_not_on_the_path(sgpu: Shell) -> None:

@@ -57,18 +57,16 @@ def shared(tmp_path: Path, sgpu: Shell) -> Shell:
 
 def record(shell: Shell, block: dict[str, Any], state: str = "running", **facts: Json) -> None:
     """What somebody who may write the state can make of the run: one that is elsewhere."""
-    pulled = json.loads(shell.here("state", "pull").out)
-    (resource,) = pulled["resources"]
-    spec = {**resource["spec"], "backend": block}
-    resource |= {"backend": block["kind"], "spec": spec}
-    reference = canonical({**facts, "folder": "/sgpu/runs/hello"})
-    ended = None if state == "running" else "2026-01-01T00:00:00Z"
-    for attempt in resource["attempts"]:
-        attempt |= {"backend": block["kind"], "state": state, "reference": reference}
-        attempt["spec"] = spec
-        attempt |= {"ended_at": ended, "exit_code": None if ended is None else 0}
-    (shell.folder / "pulled.json").write_text(json.dumps(pulled))
-    shell.done("state", "push", "pulled.json")
+    with shell.edited_state() as pulled:
+        (resource,) = pulled["resources"]
+        spec = {**resource["spec"], "backend": block}
+        resource |= {"backend": block["kind"], "spec": spec}
+        reference = canonical({**facts, "folder": "/sgpu/runs/hello"})
+        ended = None if state == "running" else "2026-01-01T00:00:00Z"
+        for attempt in resource["attempts"]:
+            attempt |= {"backend": block["kind"], "state": state, "reference": reference}
+            attempt["spec"] = spec
+            attempt |= {"ended_at": ended, "exit_code": None if ended is None else 0}
 
 
 def test_a_token_of_ray_is_not_sent_where_a_record_says(shared: Shell, stranger: Answers) -> None:
@@ -214,19 +212,16 @@ def test_a_token_of_a_workspace_is_not_sent_where_the_record_of_a_job_says(
     shared: Shell, stranger: Answers, tmp_path: Path
 ) -> None:
     block = {"kind": "databricks", "host": stranger.url, "profile": "team"}
-    pulled = json.loads(shared.here("state", "pull").out)
-    (run,) = pulled["resources"]
-    job = {
-        **run,
-        "address": "job.night",
-        "backend": "databricks",
-        "spec": {"backend": block, "name": "night"},
-        "attempts": [],
-        "remote": {"id": "7", "workspace": stranger.url, "token": "t"},
-    }
-    pulled["resources"].append(job)
-    (shared.folder / "pulled.json").write_text(json.dumps(pulled))
-    shared.done("state", "push", "pulled.json")
+    with shared.edited_state() as pulled:
+        (run,) = pulled["resources"]
+        job = {
+            "address": "job.night",
+            "backend": "databricks",
+            "spec": {"backend": block, "name": "night"},
+            "attempts": [],
+            "remote": {"id": "7", "workspace": stranger.url, "token": "t"},
+        }
+        pulled["resources"].append({**run, **job})
     user = with_profile(shared, tmp_path)
     commands = ("status", "show job.night", "plan", "gc -y", "destroy -y", "gc -y")
     for command in commands:

@@ -110,8 +110,7 @@ def test_hints_of_a_plan_are_complete_as_text_as_json_and_as_events(sgpu: Shell)
     failing(sgpu, "sleep 600", "other")
     with (sgpu.folder / "run.yaml").open("a") as file:
         file.write("renamed_from: train\n")
-    planned = sgpu.here("plan", "-t", "dev", "-o", "json", "--json-into", "events.jsonl")
-    (check,) = (one for one in planned.json["data"]["checks"] if one["id"] == "active_run")
+    (check,) = sgpu.checks("-t", "dev", "--json-into", "events.jsonl", id="active_run")
     assert printed(check["hint"]) == ["sgpu wait 'train#1' -t dev"]
     events = (sgpu.folder / "events.jsonl").read_text().splitlines()
     assert check["hint"] in [json.loads(line).get("diagnostic", {}).get("hint") for line in events]

@@ -300,11 +300,9 @@ def test_any_text_may_stand_where_a_state_names_a_checkout(checkouts: Checkouts)
     checkouts.end()
     one.done("apply", "-y")
     for project in ("", "no such\0path", "x" * 5000, "/dev/null", "."):
-        printed = json.loads(one.here("state", "pull").out)
-        (attempt,) = printed["resources"][0]["attempts"]
-        site = json.loads(attempt["reference"])
-        attempt["reference"] = json.dumps(site | {"project": project})
-        two.write("printed.json", json.dumps(printed))
-        two.done("state", "push", "printed.json")
+        with two.edited_state() as printed:
+            (attempt,) = printed["resources"][0]["attempts"]
+            site = json.loads(attempt["reference"])
+            attempt["reference"] = json.dumps(site | {"project": project})
         refused = two.here("logs", "hello", "-o", "json")
         assert refused.json["error"]["code"] == "launched_elsewhere"

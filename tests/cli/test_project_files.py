@@ -318,10 +318,7 @@ def test_a_file_that_an_imported_module_or_the_yaml_names(data: Shell) -> None:
     data.write("train.py", f"open('{PATH}')\n")
     command = f"name: a\ngpus: 1\ntype: CPU\ncommand: [python, train.py, --x={PATH}]\n"
     data.write("run.yaml", command)
-    checks = data.data("plan")["checks"]
-    said = [
-        check["summary"].partition(",")[0] for check in checks if check["id"] == "file_left_out"
-    ]
+    said = [check["summary"].partition(",")[0] for check in data.checks(id="file_left_out")]
     assert said == [f"`command` names `{PATH}`", f"`train.py` opens `{PATH}`"]
 
 
@@ -333,8 +330,7 @@ def test_a_file_outside_of_the_code_is_named(sgpu: Shell) -> None:
     )
     sgpu.write("data.csv", "1")
     sgpu.write("src/train.py", "def main():\n    open('../data.csv')\n")
-    checks = sgpu.data("plan")["checks"]
-    (found,) = [check for check in checks if check["id"] == "file_outside_code"]
+    (found,) = sgpu.checks(id="file_outside_code")
     assert "opens `../data.csv`, which lies outside of the code" in found["summary"]
 
 
@@ -345,8 +341,7 @@ def test_files_of_a_shared_source_are_warned_of_once(data: Shell) -> None:
     )
     data.write("sgpu.yml", f"project: {{name: p}}\nruns:\n{runs}")
     data.write("train.py", f"def main(n):\n    return open('{PATH}')\n")
-    checks = data.data("plan", "sgpu.yml")["checks"]
-    assert [check["id"] for check in checks].count("file_left_out") == 1
+    assert len(data.checks("sgpu.yml", id="file_left_out")) == 1
 
 
 def test_a_code_root_outside_of_the_project_is_a_warning(sgpu: Shell) -> None:
@@ -354,8 +349,7 @@ def test_a_code_root_outside_of_the_project_is_a_warning(sgpu: Shell) -> None:
     sgpu.write("train.py", TRAIN)
 
     def outside(*said: str) -> list[tuple[str, int]]:
-        checks = sgpu.data("plan", "runs/run.yaml", *said)["checks"]
-        found = [check for check in checks if check["id"] == "code_root_outside"]
+        found = sgpu.checks("runs/run.yaml", *said, id="code_root_outside")
         return [(item["severity"], item["place"]["line"]) for item in found]
 
     assert outside() == [("warning", 6)]
@@ -371,10 +365,8 @@ def test_an_included_path_without_effect_is_a_warning(project: Shell) -> None:
         "run.yaml",
         RUN + "code: {include: [vocab.txt, old/train.pyc, typo.txt, '*.bin']}\n",
     )
-    checks = project.data("plan")["checks"]
-    said = [
-        (check["summary"], check["severity"]) for check in checks if check["id"] == "include_unused"
-    ]
+    checks = project.checks(id="include_unused")
+    said = [(check["summary"], check["severity"]) for check in checks]
     never = "is left out: files of this name are never code"
     assert said == [
         (f"`old/train.pyc` in `code.include` {never}", "warning"),
@@ -396,7 +388,6 @@ def test_a_root_of_the_code_that_nobody_means_is_one_error_and_is_not_read(
     shell = replace(project, environ={**project.environ, "HOME": str(home)})
     named = root.replace("HOME", str(home))
     project.write("run.yaml", f"{RUN}code: {{root: {named}}}\n")
-    refused = shell.here("plan", "-o", "json")
-    (check,) = [one for one in refused.json["data"]["checks"] if one["severity"] == "error"]
+    (check,) = shell.checks(severity="error")
     assert check["id"] == "code_root_too_wide"
     assert f"{what}: all files there would be copied" in check["summary"]

@@ -32,8 +32,8 @@ HARMLESS = {
 def found(sgpu: Shell, code: str, gpus: int = 2, more: str = "") -> list[tuple[str, str]]:
     sgpu.write("train.py", HEAD + code)
     sgpu.write("run.yaml", f"name: a\ngpus: {gpus}\ntype: CPU\nentrypoint: train.py\n{more}")
-    checks = sgpu.data("plan")["checks"]
-    return [(one["severity"], one["address"]) for one in checks if one["id"] == "rank_value_logged"]
+    checks = sgpu.checks(id="rank_value_logged")
+    return [(check["severity"], check["address"]) for check in checks]
 
 
 @pytest.mark.parametrize("code", LOGGED.values(), ids=LOGGED)

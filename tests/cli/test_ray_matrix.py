@@ -28,11 +28,9 @@ def main(cpus, seed):
 def test_each_cell_has_the_cluster_that_its_axes_say(sgpu: Any) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write("train.py", CODE)
-    plan = sgpu.here("plan", "-o", "json").json["data"]
     sizes = {
         check["address"]: check["summary"].partition(", object")[0]
-        for check in plan["checks"]
-        if check["id"] == "ray_cluster"
+        for check in sgpu.checks(id="ray_cluster")
     }
     assert sizes == {
         'run.sweep["cpus=1,seed=7"]': "Ray cluster: 1 node, 1 CPU",
@@ -42,7 +40,7 @@ def test_each_cell_has_the_cluster_that_its_axes_say(sgpu: Any) -> None:
     assert applied.code == 0, applied.err
     found = []
     for address in sizes:
-        (result,) = sgpu.here("results", address, "-o", "json").json["data"]["results"]
+        (result,) = sgpu.data("results", address)["results"]
         found.append(result["value"])
     assert found == [[1, 1.0, 1], [2, 2.0, 1]]
-    assert sgpu.here("plan", "--detailed-exitcode").code == 0
+    sgpu.done("plan", "--detailed-exitcode")

@@ -186,8 +186,7 @@ def test_a_rename_that_the_file_does_not_say_is_recognised(silently_renamed: She
         "moves along, and nothing is launched for it\n"
     ) in plan.out
     assert "run.tune: `run.sw` is declared no more" in plan.out
-    checks = silently_renamed.data("plan")["checks"]
-    found = {one["address"]: one for one in checks if one["id"] == "likely_rename"}
+    found = {one["address"]: one for one in silently_renamed.checks(id="likely_rename")}
     assert set(found) == {"run.new", "run.tune"}
     text = (silently_renamed.folder / "sgpu.yml").read_text()
     for new, old in (("new", "old"), ("tune", "sw")):  # the hint is followed
@@ -249,8 +248,7 @@ def test_a_move_of_the_record_says_which_names_there_are(
 
 
 def moved(sgpu: Shell, *addresses: str) -> dict[str, str]:
-    answer = sgpu.done("state", "mv", *addresses, "-o", "json")
-    return answer.json["data"]["moved"]
+    return sgpu.data("state", "mv", *addresses)["moved"]
 
 
 def test_a_matrix_moves_by_its_name(silently_renamed: Shell) -> None:

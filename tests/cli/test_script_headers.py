@@ -60,12 +60,8 @@ def test_a_plan_says_that_the_header_is_not_used(sgpu: Shell) -> None:
 
     def found(env: str) -> list[tuple[str, int, str]]:
         sgpu.write("run.yaml", RUN + env)
-        checks = sgpu.data("plan")["checks"]
-        return [
-            (check["severity"], check["place"]["line"], check["hint"])
-            for check in checks
-            if check["id"] == "script_header_unused"
-        ]
+        checks = sgpu.checks(id="script_header_unused")
+        return [(check["severity"], check["place"]["line"], check["hint"]) for check in checks]
 
     assert found("") == [("info", 2, 'declare them: `env: {dependencies: ["six>=1.16"]}`')]
     sgpu.write("none.txt", "")

@@ -139,15 +139,12 @@ def _recorded(clone: Shell) -> str:
 
 def _recorded_before(clone: Shell, time: timedelta) -> None:
     """Let the first attempt have been recorded a while ago."""
-    pulled = json.loads(clone.here("state", "pull").out)
-    pulled["resources"][0]["attempts"][0]["created_at"] = to_text(datetime.now(UTC) - time)
-    (clone.folder / "pulled.json").write_text(json.dumps(pulled))
-    clone.done("state", "push", "pulled.json")
+    with clone.edited_state() as pulled:
+        pulled["resources"][0]["attempts"][0]["created_at"] = to_text(datetime.now(UTC) - time)
 
 
 def _change_command(clone: Shell, before: str = "hello", after: str = "bye") -> None:
-    file = clone.folder / "sgpu.yml"
-    file.write_text(file.read_text().replace(f"[echo, {before}]", f"[echo, {after}]"))
+    clone.edit("sgpu.yml", f"[echo, {before}]", f"[echo, {after}]")
 
 
 def _cancelled_in_the_workspace(team: Team) -> None:
@@ -373,8 +370,7 @@ def test_a_run_that_may_not_be_looked_at_hides_no_other(team: Make) -> None:
     ann, bob = made.clone(0, ANN), made.clone(1, BOB)
     other = "  other: {gpus: 1, type: CPU, command: [echo, x], mlflow: {enabled: false}}\n"
     for clone in (ann, bob):
-        text = (clone.folder / "sgpu.yml").read_text()
-        (clone.folder / "sgpu.yml").write_text(text + other)
+        clone.write("sgpu.yml", clone.read("sgpu.yml") + other)
     _applied(ann, "--select", "run.hello")
     applied = bob.here("apply", "-y")
     assert "error[launched_elsewhere]: `hello#1` cannot be asked from here" in applied.err
@@ -414,9 +410,7 @@ def test_runs_are_asked_to_stop_at_the_same_time(team: Make) -> None:
     """Each request waits until there are three of them."""
     made = team()
     ann = made.clone(0, ANN)
-    text = (ann.folder / "sgpu.yml").read_text()
-    cells = "[echo, '${matrix.n}']\n    matrix: {n: [1, 2, 3]}"
-    (ann.folder / "sgpu.yml").write_text(text.replace("[echo, hello]", cells))
+    ann.edit("sgpu.yml", "[echo, hello]", "[echo, '${matrix.n}']\n    matrix: {n: [1, 2, 3]}")
     _applied(ann)
     together = Barrier(3, timeout=PATIENCE)
 

@@ -207,8 +207,7 @@ def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
 def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:
     one, two = clones
     one.done("apply", "-y")
-    file = two.folder / "sgpu.yml"
-    file.write_text(file.read_text().replace("  hello:", "  other:"))
+    two.edit("sgpu.yml", "  hello:", "  other:")
     two.done("apply", "-y")
     pulled = json.loads(one.here("state", "pull").out)
     gone = {item["address"]: item["gone"] for item in pulled["resources"]}
@@ -224,14 +223,12 @@ def test_what_a_run_left_here_is_found_after_another_machine_has_renamed_it(
 ) -> None:
     one, two = clones[0], replace(clones[1], host="another")
     for clone in clones:
-        file = clone.folder / "sgpu.yml"
-        file.write_text(file.read_text().replace("command: [echo, hello]", RETURNS))
+        clone.edit("sgpu.yml", "command: [echo, hello]", RETURNS)
         clone.write("say.py", "def main(word):\n    print(word)\n    return word\n")
     one.done("apply", "-y")
 
-    renamed = file.read_text().replace("hello: {", "hi: {renamed_from: hello, ")
     for clone in clones:
-        (clone.folder / "sgpu.yml").write_text(renamed)
+        clone.edit("sgpu.yml", "hello: {", "hi: {renamed_from: hello, ")
     two.done(*(("state", "mv", "hello", "hi") if by == "state mv" else ("apply", "-y")))
     assert f"in {one.folder}" in two.here("logs", "hi").err
     assert one.here("logs", "hi").out == "kept\n"
@@ -374,7 +371,7 @@ def test_a_checkout_without_a_remote_is_not_compared_and_claims_nothing(
     one, two = clones
     remote(one, "https://github.com/team/vision")
     remote(two, str(tmp_path / "vision.git"))
-    assert one.here("state", "claim", "-o", "json").json["error"]["code"] == "not_found"
+    assert one.error("state", "claim")["code"] == "not_found"
     one.done("apply", "-y")
     assert actions(two) == {"run.hello": "no_op"}
     assert two.error("state", "claim")["code"] == "no_remote"
@@ -477,7 +474,7 @@ def test_a_printed_state_goes_into_a_store_that_lost_its_entries(
     printed.write_text(one.here("state", "pull").out)
     shutil.rmtree(Path(shared_name(one)) / "p")
     for words in (("plan",), ("state", "push", str(older))):
-        assert one.here(*words, "-o", "json").json["error"]["code"] == "state_diverged", words
+        assert one.error(*words)["code"] == "state_diverged", words
     one.done("state", "push", str(printed))
     assert actions(one) == {"run.hello": "no_op"}
     assert "hello#2" in one.here("show", "hello").out
@@ -693,14 +690,11 @@ def test_a_run_of_another_machine_that_may_wait_for_ever_is_active_whatever_its_
     limits = ("--set", "runs.hello.timeout=1h", "--set", "runs.hello.startup_timeout=5m")
     one.done("apply", "-y", "--detach", *limits)
     until(launches.exists)
-    pulled = json.loads(one.here("state", "pull").out)
-    pulled["resources"][0]["attempts"][0]["created_at"] = "2026-01-01T00:00:00Z"
-    (one.folder / "pulled.json").write_text(json.dumps(pulled))
-    one.done("state", "push", "pulled.json")
+    with one.edited_state() as pulled:
+        pulled["resources"][0]["attempts"][0]["created_at"] = "2026-01-01T00:00:00Z"
     (status,) = two.data("status")["runs"]
     assert status["state"] == "queued"
-    file = two.folder / "sgpu.yml"
-    file.write_text(file.read_text().replace("echo launched", "echo changed"))
+    two.edit("sgpu.yml", "echo launched", "echo changed")
     assert "active_run" in two.exits(1, "apply", "-y", "-o", "json", *limits).out
     assert launches.read_text() == "launched\n"
 

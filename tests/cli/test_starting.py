@@ -101,7 +101,7 @@ def test_looking_at_what_is_recorded_validates_no_file(sgpu: Any, options: list[
 
 def test_looking_at_a_run_that_ended_validates_no_file(sgpu: Any) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
-    assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
+    sgpu.done("apply", "-y", "--set", "mlflow.enabled=false")
     for command in (["status"], ["logs", "a"], ["results", "a"], ["show", "a"], ["wait", "a"]):
         code, tops = imported(sgpu.folder, *command)
         assert code == 0, command
@@ -116,7 +116,7 @@ def test_looking_at_a_run_that_ended_validates_no_file(sgpu: Any) -> None:
 
 def test_the_tab_key_validates_no_file(sgpu: Any) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
-    assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
+    sgpu.done("apply", "-y", "--set", "mlflow.enabled=false")
     keys = (["l"], ["logs", ""], ["logs", "a#"], ["plan", "--set", "en"], ["explain", "run."])
     for words in keys:
         code, tops = imported(sgpu.folder, "completion", "values", "--", *words)

@@ -26,7 +26,7 @@ def shared(sgpu: Any, tmp_path: Path) -> Any:
         (tmp_path / name / ".sgpu-state").touch()
     sgpu.write("sgpu.yml", PROJECT)
     sgpu = replace(sgpu, environ={**sgpu.environ, "SHARED": str(tmp_path / "one")})
-    assert sgpu.here("apply", "-y").code == 0
+    sgpu.done("apply", "-y")
     return sgpu
 
 
@@ -68,13 +68,11 @@ def test_each_spelling_of_the_key_names_a_store(sgpu: Any, spelling: str) -> Non
 
 def test_a_file_that_is_no_yaml_hides_the_state_only_if_it_may_name_one(sgpu: Any) -> None:
     sgpu.write("sgpu.yml", f"project: {{name: team}}\nruns: {{one: {RUN}}}\n  x: [\n")
-    assert sgpu.here("status").code == 0
+    sgpu.done("status")
     sgpu.write(
         "sgpu.yml", f"project: {{name: team}}\nstate: {{kind: folder}}\nruns: {{one: {RUN}\n"
     )
-    refused = sgpu.here("status")
-    assert refused.code == 1
-    assert "yaml_syntax" in refused.err
+    assert "yaml_syntax" in sgpu.exits(1, "status").err
 
 
 def test_another_value_names_another_state(shared: Any, tmp_path: Path) -> None:

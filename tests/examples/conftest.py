@@ -45,8 +45,7 @@ class Example:
 
     def data(self, *words: str) -> Any:
         """The answer of a command that runs in this process."""
-        answer = Shell(self.folder, {**os.environ, **self.environ}).here(*words, "-o", "json")
-        assert answer.code == 0, answer.err
+        answer = Shell(self.folder, {**os.environ, **self.environ}).done(*words, "-o", "json")
         return answer.json["data"]
 
     def install(self, version: str) -> None:
