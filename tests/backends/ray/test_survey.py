@@ -843,3 +843,14 @@ def test_a_malformed_tracking_uri_is_an_error(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://[server")
 
     assert checks(planned())["bad_tracking_uri"].severity == "error"
+
+
+def test_the_gpus_of_a_cluster_are_listed_with_what_is_free(
+    project: Path, cluster: Answers, planned: Planned
+) -> None:
+    planned()
+    with Session.open(Location(project=project)) as session:
+        (offer,), silent = session.doctor.gpus()
+    assert (offer.type, offer.gpus, offer.free, offer.total) == ("H100", "1 to 12", 6, 12)
+    assert offer.where == f"the Ray cluster at {cluster.url}"
+    assert silent == ()
