@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from sgpu_decl.cli.explain import kind_of_code
 from sgpu_decl.diagnostics.codes import CodeEntry, families
-from sgpu_decl.views.codes_text import kind_of_code
 
 FOLDER = "docs/codes"
 NAV = "Checks and errors"

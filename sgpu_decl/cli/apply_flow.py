@@ -25,7 +25,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.plan_options import PlanOptions
-from sgpu_decl.views.apply_text import event_line
+from sgpu_decl.views.progress_text import event_line
 from sgpu_decl.views.status_json import status_objects
 from sgpu_decl.views.status_text import tally
 

@@ -16,8 +16,7 @@ from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 from sgpu_decl.model.probe import ProbeOptions
-from sgpu_decl.views.doctor_report import report_text
-from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
+from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary, report_text
 from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:

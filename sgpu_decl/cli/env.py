@@ -10,8 +10,14 @@ from sgpu_decl.cli.commands import ENV_COMMANDS, LazyGroup
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, show, takes_colour
-from sgpu_decl.views.environments_json import base_to_json, difference_to_json, environment_to_json
-from sgpu_decl.views.environments_text import bases_table, difference_text, environment_text
+from sgpu_decl.views.environments_text import (
+    base_to_json,
+    bases_table,
+    difference_text,
+    difference_to_json,
+    environment_text,
+    environment_to_json,
+)
 
 command = LazyGroup(ENV_COMMANDS, "env", "Show and compare Python environments.")
 

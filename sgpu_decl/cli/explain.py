@@ -1,13 +1,14 @@
 """`sgpu explain`."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
+from sgpu_decl.diagnostics.codes import CodeEntry, families, registry
 from sgpu_decl.errors import NotFound
 
 _ROOTS = ("run", "project")
@@ -31,20 +32,17 @@ def command(*, name: str | None, output: str) -> int:
 
     Exit codes: 0, and 1 if there is no such code or field.
     """
-    from sgpu_decl.diagnostics.codes import families, registry
-    from sgpu_decl.views.codes_text import code_list, code_text
-
     codes = registry()
     if name is None:
         if output == "json":
             answer({"codes": [entry.to_json() for entry in codes.values()]})
         else:
-            show(code_list(families()))
+            show(_code_list(families()))
     elif name in codes:
         if output == "json":
             answer(codes[name].to_json())
         else:
-            show(code_text(codes[name]))
+            show(_code_text(codes[name]))
     elif name.partition(".")[0] in _ROOTS:
         _show_field(name, output)
     else:
@@ -98,3 +96,41 @@ def _near(text: str, codes: Collection[str]) -> list[str]:
         get_close_matches(plain, codes, n=_MOST)
         or [name for name in codes if plain and plain in name][:_MOST]
     )
+
+
+def kind_of_code(code: CodeEntry) -> str:
+    """What a code is of: `error, warning` of a check, `exit 1` of an error, or both."""
+    severities = [str(severity) for severity in code.severities]
+    return ", ".join(severities + ([f"exit {code.exit_code}"] if code.exit_code else []))
+
+
+def _code_text(code: CodeEntry) -> str:
+    """A code with all that is known of it."""
+    example = (code.yaml or code.example or "").rstrip("\n")
+    return "\n".join(
+        [
+            f"{code.id} ({kind_of_code(code)})",
+            "",
+            code.meaning,
+            "",
+            "example:",
+            *(f"    {line}" for line in example.split("\n")),
+            "",
+            f"what to do: {code.solution}",
+        ]
+    )
+
+
+def _code_list(families: Mapping[str, Sequence[CodeEntry]]) -> str:
+    """One line for each code, below the name of its family."""
+    codes = [code for family in families.values() for code in family]
+    first = max(len(code.id) for code in codes)
+    second = max(len(kind_of_code(code)) for code in codes)
+    lines: list[str] = []
+    for family, entries in families.items():
+        lines.append(f"{family}:")
+        lines += [
+            f"  {code.id:{first}}  {kind_of_code(code):{second}}  {code.meaning}"
+            for code in entries
+        ]
+    return "\n".join(lines)

@@ -8,12 +8,13 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
-from sgpu_decl.views.format_text import format_diff
+from sgpu_decl.views.terminal import Colour, paint
 
 if TYPE_CHECKING:
     from sgpu_decl.api.formatted_files import Formatted
 
 _MOST = 11 << 20  # bytes that are read of standard input; more than any file may have
+_COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 
 
 @click.command("fmt")
@@ -57,7 +58,7 @@ def command(*, paths: tuple[str, ...], check: bool, with_diff: bool, output: str
     if with_diff:
         colour = takes_colour(sys.stdout)
         for file in changed:
-            show(format_diff(file.shown, file.before, file.after or "", colour=colour))
+            show(_format_diff(file.shown, file.before, file.after or "", colour=colour))
     elif is_stdin and not check:
         sys.stdout.write(files[0].after or "")
     elif not is_stdin:
@@ -74,3 +75,15 @@ def command(*, paths: tuple[str, ...], check: bool, with_diff: bool, output: str
 def _file(file: "Formatted", *, whole: bool) -> dict[str, str | bool | None]:
     named: dict[str, str | bool | None] = {"file": file.shown, "changes": file.changes}
     return {**named, "text": file.after} if whole else named
+
+
+def _format_diff(name: str, before: bytes, after: str, *, colour: bool) -> str:
+    """The unified diff of a file, which `patch` takes."""
+    from difflib import unified_diff
+
+    old = before.decode("utf-8", "replace").splitlines()
+    lines = unified_diff(old, after.splitlines(), name, name, lineterm="")
+    return "\n".join(
+        paint(line, _COLOURS[line[0]], on=colour) if line[:1] in _COLOURS else line
+        for line in lines
+    )

@@ -72,7 +72,7 @@ def command(
     escaped. Values of the run's secrets are hidden if they can be resolved here. With -f and
     --tail, new lines follow the last N of each run.
     """
-    from sgpu_decl.views.logs_text import clean_lines, prefix
+    from sgpu_decl.views.rank_output_text import clean_lines, prefix
 
     ranks = read_ranks(rank or "0")
     if follow and output == "json":

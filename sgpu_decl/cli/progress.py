@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sgpu_decl.cli.terminal_output import note, show
-from sgpu_decl.views.phase_text import CONNECTING, phase_line
+from sgpu_decl.views.progress_text import CONNECTING, phase_line
 
 if TYPE_CHECKING:
     from sgpu_decl.cli.progress_bar import Bar

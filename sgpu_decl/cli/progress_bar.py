@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sgpu_decl.views.phase_text import phase_line
+from sgpu_decl.views.progress_text import phase_line
 
 _REDRAW_SECONDS = 0.1
 _DELAY_SECONDS = 0.3  # a step that ends sooner draws nothing

@@ -20,7 +20,7 @@ from sgpu_decl.cli.terminal_output import (
     show_exactly,
     takes_colour,
 )
-from sgpu_decl.views.results_text import secrets_note
+from sgpu_decl.views.results_table import secrets_note
 from sgpu_decl.views.terminal import count, json_text
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ def show_table(
     Raises:
         NotFound: there is no column to sort by of that name.
     """
-    from sgpu_decl.views.results_text import table_secrets_note
-    from sgpu_decl.views.run_table_text import (
+    from sgpu_decl.views.results_table import (
         table_csv,
         table_json,
         table_markdown,
+        table_secrets_note,
         table_text,
         unread_lines,
     )

@@ -90,7 +90,7 @@ def _last_lines(session: "Session", view: "AttemptView", shown: tuple[int, ...] 
         return ""  # the log is gone; how the run ended is known
     if not lines:
         return ""
-    from sgpu_decl.views.logs_text import clean_lines
+    from sgpu_decl.views.rank_output_text import clean_lines
 
     return f"the last lines of rank {rank}:\n" + clean_lines("\n".join(lines), "    ")
 

@@ -17,8 +17,8 @@ from sgpu_decl.cli.terminal_output import interactive, note, now, show, write_li
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import BACKOFF, AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.views.apply_text import restart_line, state_line
-from sgpu_decl.views.logs_text import clean_lines, prefix
+from sgpu_decl.views.progress_text import restart_line, state_line
+from sgpu_decl.views.rank_output_text import clean_lines, prefix
 from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sgpu_decl.cli.options import (
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.codec import to_json
-from sgpu_decl.views.stacks_text import stack_groups_json, stack_groups_text
+from sgpu_decl.views.rank_output_text import stack_groups_json, stack_groups_text
 
 
 @click.command("stacks")

@@ -37,7 +37,7 @@ def answer_exactly(data: "Json") -> None:
 
 def show(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text of sgpu, with anything escaped that a terminal would obey, and tokens masked. All
-    output of commands goes through here, except lines of ranks (`views.logs_text`) and what
+    output of commands goes through here, except lines of ranks (`views.rank_output_text`) and what
     `show_exactly` prints."""
     from sgpu_decl.views.terminal import neutral
 

@@ -11,10 +11,9 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Plan
-from sgpu_decl.views.apply_text import restart_line, state_line
-from sgpu_decl.views.logs_text import clean_lines
-from sgpu_decl.views.phase_text import phase_line
 from sgpu_decl.views.plan_words import packages_amount
+from sgpu_decl.views.progress_text import phase_line, restart_line, state_line
+from sgpu_decl.views.rank_output_text import clean_lines
 from sgpu_decl.views.status_text import ending
 from sgpu_decl.views.terminal import neutral
 from sgpu_decl.views.tracking_text import tracked_line, tracking_notes

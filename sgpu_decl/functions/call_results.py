@@ -12,8 +12,8 @@ from sgpu_decl.functions.call_follower import say
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.views.results_html import render
-from sgpu_decl.views.results_text import secrets_note
+from sgpu_decl.views.notebook_html import results_page
+from sgpu_decl.views.results_table import secrets_note
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -41,7 +41,7 @@ class Results(list[R]):
 
     def _repr_html_(self) -> str:
         readable = [self._masked.get(rank, value) for rank, value in enumerate(self)]
-        return render(readable, title=self.attempt)
+        return results_page(readable, title=self.attempt)
 
 
 def result_or_raise(session: "Session", view: AttemptView) -> object:

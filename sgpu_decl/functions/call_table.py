@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.run_table import RunTable
-from sgpu_decl.views.run_table_text import table_markdown, table_text
+from sgpu_decl.views.results_table import table_markdown, table_text
 from sgpu_decl.views.terminal import count, neutral
 
 if TYPE_CHECKING:

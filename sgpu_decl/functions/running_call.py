@@ -15,8 +15,8 @@ from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.views.logs_text import clean_lines
-from sgpu_decl.views.status_html import render
+from sgpu_decl.views.notebook_html import status_page
+from sgpu_decl.views.rank_output_text import clean_lines
 from sgpu_decl.views.status_json import status_object
 
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class RunStatus:
         return f"{self.run_id} {self.state}"
 
     def _repr_html_(self) -> str:
-        return render(self.view, now=datetime.now(UTC))
+        return status_page(self.view, now=datetime.now(UTC))
 
 
 class DistributedFunctionCall(Generic[R]):

@@ -1,9 +1,13 @@
-"""Environments as text: the table of bases, one environment whole, what differs between two."""
+"""Environments as text and JSON: the bases, one environment whole, what differs between two."""
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from sgpu_decl.environments.package_lists.package_diff import Difference
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.environment import Base, Environment
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.planner.package_changes import PackageSides
 from sgpu_decl.views.plan_words import package_words, packages_amount
 from sgpu_decl.views.terminal import Colour, count, escape, paint, size
 
@@ -96,3 +100,40 @@ def _amount(environment: Environment) -> str:
     if environment.files is None or environment.size is None:
         return ""
     return f", {count(environment.files, 'file')}, {size(environment.size)}"
+
+
+def base_to_json(base: Base) -> dict[str, Json]:
+    """One line of `sgpu env bases`; `packages` counts."""
+    environment = base.environment
+    return {
+        "name": base.name,
+        "title": base.title,
+        "python": environment.python,
+        "cuda": environment.cuda,
+        "os": environment.os,
+        **base.facts,
+        "released": base.released,
+        "complete": environment.complete,
+        "packages": len(environment.packages),
+        **_origin(base),
+    }
+
+
+def environment_to_json(environment: Environment, base: Base | None = None) -> dict[str, Json]:
+    return {
+        **cast("dict[str, Json]", to_json(environment)),
+        "packages": [package._asdict() for package in environment.packages],
+        **(_origin(base) if base is not None else {}),
+    }
+
+
+def difference_to_json(difference: Difference) -> dict[str, Json]:
+    """The packages in the form that a plan's `environment` has."""
+    return {
+        **cast("dict[str, Json]", to_json(difference)),
+        **PackageSides.of(difference.packages).to_json(),
+    }
+
+
+def _origin(base: Base) -> dict[str, Json]:
+    return {"platform": base.platform, "source": to_json(base.source)}

@@ -6,7 +6,7 @@ from datetime import datetime
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Plan
-from sgpu_decl.views.html import code, page, prose, table
+from sgpu_decl.views.notebook_html import code, page, prose, table
 from sgpu_decl.views.plan_fields import sides
 from sgpu_decl.views.plan_words import (
     action_words,

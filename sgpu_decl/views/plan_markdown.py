@@ -6,16 +6,17 @@ What a user wrote stands in code spans alone: GitHub would read it elsewhere as 
 
 import math
 import re
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import PurePath
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.views.cell_groups import CellGroup, grouped
-from sgpu_decl.views.markdown import prose, written_size
+from sgpu_decl.views.markdown import code, prose, written_size
 from sgpu_decl.views.plan_change_markdown import Fold, change_row, folds, has_folds
-from sgpu_decl.views.plan_check_markdown import check_lines
 from sgpu_decl.views.plan_words import (
     INCOMPLETE,
     caused_here,
@@ -34,6 +35,8 @@ _NOTES = 320  # bytes that are kept for the lines that say what was left out
 _LONGEST_NAME = 64  # of a project or a target, in the first line
 _SEE = "see `sgpu show PLAN`"
 _HEADER = ("| action | run | because |", "|---|---|---|")
+_EQUAL_SHOWN = 3
+_FIRST = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
@@ -80,11 +83,11 @@ def _rooms(plan: Plan, changed: Sequence[Change | CellGroup], now: datetime, roo
     rows = _size((*_HEADER, *(change_row(item, plan, now) for item in changed)), room)
     others = _size(_others(plan, now, math.inf), room - rows)
     changes = rows + others
-    every = _size((line for line, _ in check_lines(plan.checks, every=True)), room - changes)
+    every = _size((line for line, _ in _check_lines(plan.checks, every=True)), room - changes)
     if changes + every <= room:
         rest = room - changes - every
         return _Rooms(rows=rows, others=others, checks=every, fields=rest, every_check=True)
-    counted = _size((line for line, _ in check_lines(plan.checks, every=False)), room)
+    counted = _size((line for line, _ in _check_lines(plan.checks, every=False)), room)
     checks = min(counted, max(room // 3, room - changes))
     rows = min(rows, room - checks)
     others = min(others, room - checks - rows)
@@ -214,7 +217,7 @@ def _fold(fold: Fold, room: _Room) -> Generator[str, None, bool]:
 def _checks(plan: Plan, rooms: _Rooms) -> Iterator[str]:
     room = _Room(rooms.checks - 1)
     left_out = len(plan.checks)
-    for line, amount in check_lines(plan.checks, every=rooms.every_check):
+    for line, amount in _check_lines(plan.checks, every=rooms.every_check):
         if not room.take(line):
             break
         yield line
@@ -228,3 +231,26 @@ def _closing(plan: Plan) -> Iterator[str]:
         yield f"Estimate: {prose(estimate_words(plan.estimate))}."
     if not plan.complete:
         yield INCOMPLETE
+
+
+def _check_lines(checks: Sequence[Diagnostic], *, every: bool) -> Iterator[tuple[str, int]]:
+    """Yield each line, errors first, and how many checks it stands for. Unless `every` one is asked
+    for, those of one code beyond three are counted in a line of their own."""
+    totals = Counter((check.severity, check.code) for check in checks)
+    seen: Counter[tuple[Severity, str]] = Counter()
+    for check in sorted(checks, key=lambda check: _FIRST.index(check.severity)):
+        key = (check.severity, check.code)
+        seen[key] += 1
+        if every or seen[key] <= _EQUAL_SHOWN:
+            yield _line(check), 1
+        elif seen[key] == _EQUAL_SHOWN + 1:
+            rest = totals[key] - _EQUAL_SHOWN
+            places = f"{code(check.code)} at {totals[key]:,} places, {rest:,} of them left out"
+            yield f"- **{check.severity}** {places}: see `sgpu show PLAN`", rest
+
+
+def _line(check: Diagnostic) -> str:
+    about = f"{code(check.address)}: " if check.address else ""
+    place = f" at {code(str(check.place))}" if check.place else ""
+    hint = f"; {code(check.hint)}" if check.hint else ""
+    return f"- **{check.severity}** {about}{code(check.summary)}{place}{hint}"

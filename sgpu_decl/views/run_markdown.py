@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.model.attempt_view import AttemptView, RankView, RunHistory
-from sgpu_decl.views.attempt_history import changed_words, changes_of
-from sgpu_decl.views.launch_reason import commit_words, launch_reason
+from sgpu_decl.views.launch_reason import changed_words, changes_of, commit_words, launch_reason
 from sgpu_decl.views.markdown import cell, code, fenced, link, prose
 from sgpu_decl.views.status_text import (
     files_of,

@@ -32,7 +32,7 @@ def status_objects(views: Iterable[AttemptView]) -> list[dict[str, Json]]:
 def run_object(run: "RunHistory") -> dict[str, Json]:
     """A `status` object whole, with the spec that was launched and the run's history."""
     from sgpu_decl.storing.state_json import attempt_to_json
-    from sgpu_decl.views.attempt_history import changes_of
+    from sgpu_decl.views.launch_reason import changes_of
 
     changes = changes_of([attempt for attempt, _ in run.attempts])
     return {

@@ -165,7 +165,7 @@ def failure(view: AttemptView) -> str:
     cause = view.first_cause
     if cause is None or not (cause.traceback or "").strip():
         return ""
-    from sgpu_decl.views.logs_text import clean
+    from sgpu_decl.views.rank_output_text import clean
 
     lines = [*(cause.traceback or "").rstrip().split("\n"), *files_of(cause)]
     return "\n".join(f"    {clean(line)}" for line in lines)
@@ -309,8 +309,7 @@ def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> st
 
 
 def _history(run: "RunHistory", now: datetime) -> list[str]:
-    from sgpu_decl.views.attempt_history import changed_words, changes_of
-    from sgpu_decl.views.launch_reason import commit_words, launch_reason
+    from sgpu_decl.views.launch_reason import changed_words, changes_of, commit_words, launch_reason
 
     changes = changes_of([attempt for attempt, _ in run.attempts])
     lines: list[str] = []

@@ -1,6 +1,6 @@
 import pytest
 
-from sgpu_decl.views.logs_text import clean, clean_lines, prefix
+from sgpu_decl.views.rank_output_text import clean, clean_lines, prefix
 
 
 @pytest.mark.parametrize(

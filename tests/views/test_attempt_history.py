@@ -10,8 +10,7 @@ from sgpu_decl.model.attempt_view import AttemptView, RunHistory
 from sgpu_decl.model.jsonable import NO_FIELDS, Spec
 from sgpu_decl.model.launch import LaunchInputs, Provenance
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.views.attempt_history import changed_words, changes_of
-from sgpu_decl.views.launch_reason import ALWAYS, launch_reason
+from sgpu_decl.views.launch_reason import ALWAYS, changed_words, changes_of, launch_reason
 from sgpu_decl.views.run_markdown import render
 from sgpu_decl.views.status_json import run_object
 from sgpu_decl.views.status_text import run_details

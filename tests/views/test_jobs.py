@@ -21,8 +21,8 @@ from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planner.plan_json import plan_to_json, saved_from_json, saved_text
 from sgpu_decl.planner.planner import plan
 from sgpu_decl.views import plan_html, plan_markdown, plan_text
-from sgpu_decl.views.apply_text import event_line
 from sgpu_decl.views.jobs_text import job_details, job_table
+from sgpu_decl.views.progress_text import event_line
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOST = "https://work.example.com"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.views.phase_text import phase_line
+from sgpu_decl.views.progress_text import phase_line
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ from sgpu_decl.model.plan import (
     Summary,
 )
 from sgpu_decl.views import plan_markdown, plan_text
-from sgpu_decl.views.apply_text import event_line
 from sgpu_decl.views.launch_reason import NOT_STARTED_WORDS
 from sgpu_decl.views.plan_words import environment_words
+from sgpu_decl.views.progress_text import event_line
 
 RUNNING = AttemptState.RUNNING
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from sgpu_decl.model.attempt_view import (
 )
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.ray_size import RayStatus
-from sgpu_decl.views.apply_text import state_line
+from sgpu_decl.views.progress_text import state_line
 from sgpu_decl.views.status_text import (
     ending,
     failure,

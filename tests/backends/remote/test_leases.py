@@ -20,7 +20,7 @@ from sgpu_decl.backends.remote.staging.remote_layout import MARKER
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.places.file_place import PlaceEntry
 from sgpu_decl.places.folder import FolderPlace
-from sgpu_decl.views.phase_text import phase_line
+from sgpu_decl.views.progress_text import phase_line
 from tests.backends.remote.conftest import Shared
 from tests.mounts import fill, small_disk
 from tests.support import PATIENCE, until

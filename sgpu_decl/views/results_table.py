@@ -1,16 +1,16 @@
-"""Attempts as a table: text, Markdown, CSV and JSON."""
+"""What ranks returned: in words, and of several attempts as a table (text, Markdown, CSV, JSON)."""
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from sgpu_decl.diagnostics.amounts import duration
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.run_table import SYSTEM_METRICS, RunRow, RunTable, TableColumn
 from sgpu_decl.views.markdown import cell, code, prose
-from sgpu_decl.views.results_text import secret_references
 from sgpu_decl.views.status_json import attempt_object
 from sgpu_decl.views.status_text import state_text, tally
 from sgpu_decl.views.terminal import columns, count, escape, shorten
@@ -18,6 +18,7 @@ from sgpu_decl.views.terminal import columns, count, escape, shorten
 _REASONS = 5
 _UNREAD = "?"
 _WIDEST = 32  # columns of one value
+_SHOWN = 5
 
 
 def table_text(table: RunTable, *, now: datetime, colour: bool) -> str:
@@ -149,3 +150,44 @@ def _plain(value: Json) -> str:
     if isinstance(value, float):
         return repr(value)  # NaN too
     return canonical(value)
+
+
+def secret_references(results: Sequence[Mapping[str, Json]]) -> list[str]:
+    """The references of the secrets whose values stand in results."""
+    return sorted({str(name) for result in results for name in _listed(result.get("secrets"))})
+
+
+def secrets_note(ref: AttemptRef, results: Sequence[Mapping[str, Json]]) -> str | None:
+    """Say which results hold values of secrets, None where none does."""
+    ranks = [str(result["rank"]) for result in results if result.get("secrets")]
+    if not ranks:
+        return None
+    names = ", ".join(f"`{escape(name)}`" for name in secret_references(results))
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_some(ranks)}"
+    return (
+        f"warning: what {who} of `{escape(str(ref))}` returned holds the value of a secret "
+        f"({names}): `output.json` or `output.pkl` of the rank keeps it in clear"
+    )
+
+
+def table_secrets_note(rows: Sequence[RunRow]) -> str | None:
+    """Say once for a table which results hold values of secrets, None where none does."""
+    marked = [row for row in rows if row.with_secrets]
+    if len(marked) < 2:
+        return secrets_note(marked[0].view.ref, marked[0].with_secrets) if marked else None
+    references = secret_references([item for row in marked for item in row.with_secrets])
+    names = ", ".join(f"`{escape(name)}`" for name in references)
+    refs = _some([f"`{escape(str(row.view.ref))}`" for row in marked])
+    return (
+        f"warning: what {len(marked):,} runs returned holds values of secrets ({names}): "
+        f"`output.json` or `output.pkl` of their ranks keeps them in clear: {refs}"
+    )
+
+
+def _some(items: Sequence[str]) -> str:
+    more = len(items) - _SHOWN
+    return ", ".join(items[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _listed(value: Json) -> Sequence[Json]:
+    return value if isinstance(value, list) else ()

@@ -1,4 +1,4 @@
-"""What happens while a plan is applied and its runs are followed, as lines for stderr."""
+"""What an apply does, how far its long steps are, and how its runs stand: lines for stderr."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,6 +10,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.views.status_text import cause_words, dashboard_words, waits
+from sgpu_decl.views.terminal import size
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import Restart
@@ -26,6 +27,30 @@ _WORDS = {
     Step.FORGOTTEN: "forgotten",
     Step.DESTROYED: "destroyed",
 }
+_COUNTED = {
+    "resolving": "packages",
+    "building": "packages",
+    "hashing": "files",
+}
+"""What the phases count that do not count bytes."""
+
+
+_CODE = frozenset({"hashing", "storing", "staging", "archiving", "uploading"})
+"""The phases that are about the code of a run; the others are about its environment."""
+
+_FETCHING = "fetching"
+CONNECTING = "connecting"
+_WAITS = {
+    CONNECTING: "the workspace to log in and answer: {} s of {} s",
+    "listing": "git to say which files it tracks: {} s of {} s",
+    "stopping": "attempts that are replaced to stop: {} s, at most {} s",
+    "queueing": "another process that builds the same environment: {} s",
+    "sharing": "another process that fetches the same files: {} s",
+    "collecting": "an `sgpu gc` that deletes from the store of this machine: {} s",
+    "freeing": "an `sgpu gc` that deletes from the staging folder, last seen {} s ago: if it was "
+    "killed, this goes on {} s after it was seen",
+}
+"""What the phases wait for that count seconds."""
 
 
 def event_line(event: ApplyEvent, *, after: Sequence[AttemptRef] = ()) -> str | None:
@@ -72,3 +97,22 @@ def restart_line(ref: AttemptRef, restart: "Restart", *, now: datetime) -> str:
     how = f"restarts in {duration(seconds)}" if seconds > 0 else "restarted"
     why = cause_words(restart.rank, restart.summary)
     return f"{ref} {how} (restart {restart.number}): {why}"
+
+
+def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
+    """Return `copying the environment: 412 MB of 1.2 GB, 180 MB/s`.
+
+    Args:
+        done, total: bytes, or what the phase counts; a total of 0 is not known yet.
+        seconds: since the phase began.
+    """
+    if phase in _WAITS:
+        return f"waiting for {_WAITS[phase].format(done, total)}"
+    what = "files" if phase == _FETCHING else "the code" if phase in _CODE else "the environment"
+    unit = _COUNTED.get(phase)
+    if unit is not None:
+        of = f" of {total:,}" if total else ""
+        return f"{phase} {what}: {done:,}{of} {unit}"
+    of = f" of {size(total)}" if total else ""
+    rate = f", {size(int(done / seconds))}/s" if seconds >= 1 and done else ""
+    return f"{phase} {what}: {size(done)}{of}{rate}"
