@@ -2,12 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
+
+from sgpu_decl.errors import SgpuError
 
 __all__ = [
     "COMMAND_RUN",
@@ -15,8 +18,10 @@ __all__ = [
     "PATIENCE",
     "REGEN",
     "check_golden",
+    "refusing",
     "require",
     "shell_program",
+    "some",
     "until",
 ]
 
@@ -52,6 +57,22 @@ def until(condition: Callable[[], _Found], context: Callable[[], object] | None 
         assert time.monotonic() < deadline, "it never happened" if context is None else context()
         time.sleep(0.01)
     return found
+
+
+def some(value: _Found | None) -> _Found:
+    """The value, which is there."""
+    assert value is not None
+    return value
+
+
+@contextmanager
+def refusing(
+    code: str, kind: type[SgpuError] = SgpuError, match: str | None = None
+) -> Iterator[pytest.ExceptionInfo[SgpuError]]:
+    """Expects an error with this code."""
+    with pytest.raises(kind, match=match) as caught:
+        yield caught
+    assert caught.value.code == code
 
 
 def require(*modules: str) -> None:

@@ -99,8 +99,7 @@ def test_a_tracked_run_does_not_hand_it_on(written: Path) -> None:
     assert sgpu(written, "apply", "-y").returncode == 5
     # The guardian stays until the tracker has told the run's end.
     wait_until_free(str(written / ".sgpu/default/runs/quiet/1/guardian.lock"))
-    left = assert_nowhere(written.parent)
-    assert "mlflow.db" in left
+    assert "mlflow.db" in assert_nowhere(written.parent)
 
 
 WAITING = """\

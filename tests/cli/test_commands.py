@@ -116,8 +116,7 @@ def test_a_run_from_plan_to_gc(hello: Shell) -> None:
 
     assert hello.here("state", "list").out == "run.hello\n"
     assert json.loads(hello.here("state", "show", "hello").out)["attempt"] == 1
-    pulled = json.loads(hello.here("state", "pull").out)
-    assert pulled == hello.data("state", "pull")
+    assert json.loads(hello.here("state", "pull").out) == hello.data("state", "pull")
     hello.done("state", "mv", "run.hello", "run.other")
     assert "run.other" in hello.here("state", "list").out.splitlines()
     hello.done("state", "mv", "run.other", "run.hello")
@@ -227,8 +226,7 @@ def test_a_linked_run_file_has_its_code_and_state_where_it_is_named(
     assert "changed from 0" in sgpu.done("apply", named, "-y", "-o", "json").err
     assert (sgpu.folder / "b" / ".sgpu").is_dir()
     assert not (sgpu.folder / "a" / ".sgpu").exists()
-    again = sgpu.data("plan", named)["changes"]
-    assert [change["action"] for change in again] == ["no_op"]
+    assert [change["action"] for change in sgpu.data("plan", named)["changes"]] == ["no_op"]
     shutil.rmtree(Path(sgpu.environ["XDG_DATA_HOME"]))  # the code of a plan, from its own folder
     sgpu.write("b/notes.md", "other bytes")
     sgpu.done("plan", named, "--out", "q")

@@ -135,8 +135,7 @@ def test_a_git_that_cannot_be_asked_launches_nothing(sgpu: Shell, tmp_path: Path
     for words in (["init", "-q"], ["add", "-f", "data.csv"]):
         subprocess.run(["git", "-C", sgpu.folder, *words], check=True)
     assert sgpu("apply", "-y").code == 0
-    without = replace(sgpu, environ={**sgpu.environ, "PATH": str(tmp_path)})
-    assert actions(without) == KEPT
+    assert actions(replace(sgpu, environ={**sgpu.environ, "PATH": str(tmp_path)})) == KEPT
     index = sgpu.folder / ".git" / "index"
     index.write_text("damaged")
     sgpu.exits(1, "plan")

@@ -100,8 +100,7 @@ def test_a_result_that_is_no_file_is_not_waited_for(sgpu: Shell) -> None:
     sgpu.write("train.py", f'import os\nos.mkfifo(f"{place}")\n')
     assert sgpu("apply", "-y").code == 0
 
-    refused = sgpu("results", "train", "-o", "json").json["error"]
-    assert refused["code"] == "result_unreadable"
+    assert sgpu("results", "train", "-o", "json").json["error"]["code"] == "result_unreadable"
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])

@@ -12,7 +12,7 @@ import pytest
 from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from sgpu_decl.cli.other_names import GONE
 from tests.cli.conftest import Shell
-from tests.support import COMMAND_RUN
+from tests.support import COMMAND_RUN, some
 
 READS_A_FILE = {"validate", "plan", "graph", "apply", "destroy", "adopt"}
 """Their FILE is what `--var` and `--set` change."""
@@ -92,8 +92,7 @@ def leaves(
     root = group or LazyGroup(COMMANDS, "sgpu", "")
     context = click.Context(root, help_option_names=HELP_OPTIONS)
     for name in root.list_commands(context):
-        command = root.get_command(context, name)
-        assert command is not None
+        command = some(root.get_command(context, name))
         if isinstance(command, click.Group):
             if command.params:  # it does something by itself
                 yield " ".join((*path, name)), command

@@ -59,8 +59,7 @@ def test_an_unknown_code_is_answered_with_the_nearest(sgpu: Any) -> None:
 def test_a_field_is_explained(sgpu: Any) -> None:
     variables = sgpu.here("explain", "run.env.variables")
     assert variables.out.startswith("run.env.variables: mapping of text\n")
-    fields = sgpu.data("explain", "run")["children"]
-    assert "run.gpus" in [field["path"] for field in fields]
+    assert "run.gpus" in [field["path"] for field in sgpu.data("explain", "run")["children"]]
     assert "project.removed: " in sgpu.here("explain", "project.removed").out
 
 

@@ -128,8 +128,7 @@ def test_a_secret_lies_beside_the_file_that_names_it(project: Shell) -> None:
     there = ("--project", str(project.folder))
     applied = project("apply", "-y", *there, cwd=deep)
     assert applied.code == 0, applied.err
-    printed = project.here("logs", "eval", *there, cwd=deep).out
-    assert printed.strip() == "***"
+    assert project.here("logs", "eval", *there, cwd=deep).out.strip() == "***"
     assert "secret_missing" not in project.here("plan", *there, cwd=deep).out
 
 

@@ -43,8 +43,7 @@ def test_third_press_leaves_at_once() -> None:
 
 
 def test_two_presses_between_two_looks_cancel() -> None:
-    machine = Interrupts(interactive=True)
-    assert decide(machine, 2, 10.0) is InterruptDecision.CANCEL
+    assert decide(Interrupts(interactive=True), 2, 10.0) is InterruptDecision.CANCEL
 
 
 @pytest.mark.parametrize(("presses", "terminated"), [(1, False), (0, True), (3, False)])

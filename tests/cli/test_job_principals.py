@@ -213,8 +213,7 @@ def test_files_that_are_gone_are_staged_by_whoever_sees_it(pair: Make) -> None:
     shutil.rmtree(folder)
     assert changed(made.bob)
     applied(made.bob)
-    task = made.task()
-    assert (made.tenant / task["deployments"][0]["command_path"].lstrip("/")).is_file()
+    assert (made.tenant / made.task()["deployments"][0]["command_path"].lstrip("/")).is_file()
     assert changed(made.ann) == changed(made.bob) == {}
 
 

@@ -13,6 +13,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
 from tests.cli.conftest import Shell
+from tests.support import some
 
 REF = AttemptRef(Address.run("train"), 1)
 
@@ -69,8 +70,7 @@ def test_lines_of_python_ranks_know_their_time(sgpu: Shell) -> None:
     assert sgpu.here("logs", "-f", "--tail", "1", "--since", "1h").out == "again\n"
     recent = sgpu.here("logs", "--since", "0s")
     assert (recent.code, recent.out) == (0, "")
-    answer = sgpu.data("logs", "--tail", "1")["lines"]
-    assert [line["text"] for line in answer] == ["again"]
+    assert [line["text"] for line in sgpu.data("logs", "--tail", "1")["lines"]] == ["again"]
 
 
 def test_lines_of_commands_have_no_time(sgpu: Shell) -> None:
@@ -86,8 +86,7 @@ def test_lines_of_commands_have_no_time(sgpu: Shell) -> None:
 def test_the_clock_of_another_boot_tells_no_time(tmp_path: Path) -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     (tmp_path / "identity.json").write_text(f'{{"boot": "{boot}"}}')
-    epoch = monotonic_epoch_ns(os.fspath(tmp_path))
-    assert epoch is not None
+    epoch = some(monotonic_epoch_ns(os.fspath(tmp_path)))
     assert abs(epoch + time.monotonic_ns() - time.time_ns()) < 60 * 10**9
     (tmp_path / "identity.json").write_text('{"boot": "another"}')
     assert monotonic_epoch_ns(tmp_path) is None

@@ -49,8 +49,7 @@ def test_a_user_by_ssh_gets_the_command_of_a_tunnel(
     session: Session, connection: str, tunnel: str | None
 ) -> None:
     pages = tracking_pages(session, None, {"SSH_CONNECTION": connection, "USER": "me"})
-    port = pages.url.rpartition(":")[2]
-    assert pages.tunnel == (tunnel.format(port) if tunnel else None)
+    assert pages.tunnel == (tunnel.format(pages.url.rpartition(":")[2]) if tunnel else None)
 
 
 def test_nothing_was_tracked_yet(sgpu: Shell) -> None:

@@ -7,6 +7,7 @@ import pytest
 from sgpu_decl.model.address import Address
 from sgpu_decl.storing.stores import local_store
 from tests.cli.conftest import Shell
+from tests.support import some
 
 FIELDS = "gpus: 1, type: CPU, mlflow: {enabled: false}, grace: 0.5s"
 BEFORE = f"""\
@@ -136,8 +137,7 @@ def test_an_active_run_is_not_renamed(sgpu: Shell) -> None:
 def moved_elsewhere(folder: Path) -> None:
     """Move the record alone, as a process that is killed then, or another machine."""
     store = local_store(folder / ".sgpu/default")
-    state = store.read()
-    assert state is not None
+    state = some(store.read())
     with store.lock("apply", lineage=state.lineage) as writer:
         writer.move(Address.run("old"), Address.run("new"))
     store.close()

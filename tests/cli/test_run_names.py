@@ -50,8 +50,7 @@ def test_a_file_stands_for_its_runs(sgpu: Shell) -> None:
     below = sgpu.folder / "below"
     below.mkdir()
     assert sgpu.here("logs", "../train.yaml", cwd=below).out == "from train 0\n"
-    listed = sgpu.data("status", "eval.yaml")["runs"]
-    assert [run["name"] for run in listed] == ["eval"]
+    assert [run["name"] for run in sgpu.data("status", "eval.yaml")["runs"]] == ["eval"]
     sgpu.done("wait", "train.yaml", "eval")
     write(sgpu, "job")  # its name begins as an address of a job does
     sgpu.done("apply", "-y", "job.yaml")
@@ -64,8 +63,7 @@ def test_a_file_stands_for_its_runs(sgpu: Shell) -> None:
 def test_a_name_stands_for_a_run_of_the_file(sgpu: Shell) -> None:
     run = "{gpus: 1, type: CPU, command: ['true'], mlflow: {enabled: false}}"
     sgpu.write("sgpu.yml", f"project: {{name: p}}\nruns: {{one: {run}, two: {run}}}\n")
-    planned = sgpu.data("plan", "one")["changes"]
-    assert [change["address"] for change in planned] == ["run.one"]
+    assert [change["address"] for change in sgpu.data("plan", "one")["changes"]] == ["run.one"]
     sgpu.done("apply", "-y", "sgpu.yml", "two")
     assert [run["name"] for run in sgpu.data("status")["runs"]] == ["two"]
     (sgpu.folder / "one").mkdir()

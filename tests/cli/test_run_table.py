@@ -120,8 +120,7 @@ def test_what_gc_deleted_leaves_rows_that_say_it(swept: Shell) -> None:
         ("failed", {}),
     ]
     assert all("was deleted, by `sgpu gc` or by hand" in row["unread"] for row in rows)
-    text = swept.here("results", "sweep").out
-    assert "its record is kept: `sgpu show" in text
+    assert "its record is kept: `sgpu show" in swept.here("results", "sweep").out
 
 
 def test_a_run_that_became_a_matrix_is_told_from_its_cells(sgpu: Shell) -> None:

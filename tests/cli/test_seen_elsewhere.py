@@ -22,7 +22,7 @@ from tests.cli.conftest import Answer, Shell
 from tests.cli.test_shared_state import actions, where
 from tests.sampling import sampled
 from tests.shared_places import new_place
-from tests.support import PATIENCE, require
+from tests.support import PATIENCE, require, some
 
 require("databricks.sdk")
 
@@ -163,8 +163,7 @@ def _state_is_locked(clone: Shell) -> Iterator[None]:
     folder = clone.folder.parent
     place = SharedPlace(kind=FOLDER, address=str(folder / "shared"), project="p")
     store = shared_store(place, folder / "another" / "default")
-    state = store.read()
-    assert state is not None
+    state = some(store.read())
     with closing(store), store.lock("apply", lineage=state.lineage):
         yield
 
@@ -323,8 +322,7 @@ def test_a_launch_that_another_user_began_stays_open(team: Make, case: tuple[str
     assert "an earlier apply began to launch `hello#1`" in applied.err
     assert f"`{ANN}` began to launch it in {made.servers[0].url}" in applied.err
     assert f"/Workspace/Users/{ANN}" in applied.err
-    elsewhere = made.clone(1, ANN, workspace=1)
-    assert "it is not known whether that runs" in _applied(elsewhere).err
+    assert "it is not known whether that runs" in _applied(made.clone(1, ANN, workspace=1)).err
     _applied(ann)
     assert made.submitted() == [ANN]
     assert actions(ann) == {"run.hello": "adopt"}
@@ -336,8 +334,7 @@ def test_a_launch_in_a_shared_folder_is_not_submitted_by_another_user(team: Make
     made = team(staging="/Workspace/Shared/sgpu")
     ann, bob = made.clone(0, ANN), made.clone(1, BOB)
     ann.kill_at(SUBMITTED, "apply", "-y", "--detach")
-    applied = _applied(bob)
-    assert f"`{ANN}` began it from `/Workspace/Shared/sgpu/runs/" in applied.err
+    assert f"`{ANN}` began it from `/Workspace/Shared/sgpu/runs/" in _applied(bob).err
     assert made.submitted() == [ANN]
     _applied(ann)
     assert made.submitted() == [ANN]

@@ -26,7 +26,7 @@ from tests.faulty_proxy import faulty_proxy
 from tests.object_server import ObjectServer
 from tests.sampling import sampled
 from tests.shared_places import break_lock, new_place
-from tests.support import until
+from tests.support import some, until
 from tests.workspace_login import login
 
 PROJECT = """project: {{name: p}}
@@ -124,8 +124,7 @@ def test_a_saved_plan_stays_fresh_whatever_number_of_ends_is_recorded_since(
     sgpu.done("plan", *again, "--out", "new.plan")
 
     with closing(shared_store(place, sgpu.folder / ".sgpu/default")) as store:
-        recorded = store.read_all()
-        assert recorded is not None
+        recorded = some(store.read_all())
         state, attempts = recorded
         with store.lock("status", lineage=state.lineage) as writer:
             for _ in range(310):
@@ -170,8 +169,7 @@ def test_a_compacted_state_goes_on_in_both_clones(clones: tuple[Shell, Shell]) -
     done = one.data("state", "compact", "--older-than", "0s")
     assert done["entries"] > 5
     assert actions(one) == actions(two) == {"run.hello": "no_op"}
-    entries = two.data("state", "log")["entries"]
-    assert entries[-1]["number"] == done["first"]
+    assert two.data("state", "log")["entries"][-1]["number"] == done["first"]
     gone = two.here("state", "show", "hello", "--at", str(done["first"] - 1))
     assert "were deleted by `sgpu state compact`" in gone.err
     assert "no entry is as old" in one.here("state", "compact", "--older-than", "1h").err

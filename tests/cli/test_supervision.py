@@ -206,8 +206,7 @@ def test_cancel_sweeps_what_a_lost_run_left_though_its_folder_is_gone(
     run = start(DAEMON + BLOCK)
     lose(run)
     remove(run.folder)
-    cancelled = sgpu("cancel", "train")
-    assert "1 process that it left stopped" in cancelled.err
+    assert "1 process that it left stopped" in sgpu("cancel", "train").err
     assert run.gone()
 
 

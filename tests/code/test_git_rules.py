@@ -18,8 +18,8 @@ from sgpu_decl.code.git_patterns import PatternList, patterns_of
 from sgpu_decl.code.selection import SelectionRule
 from sgpu_decl.code.snapshot import Snapshot, snapshot
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.errors import SgpuError
 from tests.code.conftest import Plant
+from tests.support import refusing
 
 _PARTS = ("a", "b", "ab", "B", "a b", "x.py", "y.txt", "é", "[a]", "c ")
 _PIECES = (
@@ -332,9 +332,8 @@ def test_a_git_that_does_not_answer_is_an_error(
     slow_git: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sgpu_decl.code.repository._LONGEST", 0.1)
-    with pytest.raises(SgpuError, match="which files are code depends on its answer") as silent:
+    with refusing("git_silent", match="which files are code depends on its answer") as silent:
         snapshot(slow_git.parent / "checkout")
-    assert silent.value.code == "git_silent"
     assert "ls-files --stage -z` to see" in (silent.value.hint or "")
 
 
@@ -394,9 +393,8 @@ def checkout(plant: Plant) -> Path:
 def test_a_git_that_refuses_is_an_error_in_its_words(checkout: Path, case: str) -> None:
     damage, words = _REFUSING[case]
     damage(checkout)
-    with pytest.raises(SgpuError, match=words) as refused:
+    with refusing("git_refused", match=words):
         snapshot(checkout)
-    assert refused.value.code == "git_refused"
 
 
 @pytest.mark.parametrize("case", _LACKING)

@@ -8,6 +8,7 @@ from sgpu_decl.code.command_scripts import ExecutedCode, scripts_of
 from sgpu_decl.code.ray_calls import ray_calls
 from sgpu_decl.code.sources import function_source, sources
 from sgpu_decl.diagnostics.place import Place
+from tests.support import some
 
 
 def calls(
@@ -92,8 +93,7 @@ def main():
 def test_the_body_of_a_called_function_happens_whatever_decorates_it(tmp_path: Path) -> None:
     file = tmp_path / "calls.py"
     file.write_text("import ray\n@launched(ray=True)\ndef main():\n    ray.init(num_cpus=4)\n")
-    source = function_source(Place(str(file), 2, 1))
-    assert source is not None
+    source = some(function_source(Place(str(file), 2, 1)))
     assert [str(one.severity) for one in ray_calls([source])] == ["error"]
 
 

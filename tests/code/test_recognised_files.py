@@ -13,8 +13,7 @@ def taken(plant: Plant, files: dict[str, str], *include: str) -> Snapshot:
     code, _ = snapshot(plant({"a.py": "", **files}), include=include)
     assert code is not None
     for item in code.exclusions:
-        alone = exclusion_of(code.root, item.path.rstrip("/"), include=include)
-        assert alone == item
+        assert exclusion_of(code.root, item.path.rstrip("/"), include=include) == item
     return code
 
 
@@ -43,8 +42,7 @@ def test_a_config_of_a_training_is_code_whatever_keys_it_shares_with_ours(
     text: str,
     is_ours: bool,
 ) -> None:
-    code = taken(plant, {"conf.yaml": text})
-    assert paths(code) == ([] if is_ours else ["conf.yaml"])
+    assert paths(taken(plant, {"conf.yaml": text})) == ([] if is_ours else ["conf.yaml"])
     assert paths(taken(plant, {"conf.yaml": text}, "conf.yaml")) == ["conf.yaml"]
 
 

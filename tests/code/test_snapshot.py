@@ -120,8 +120,7 @@ def test_rules_above_the_root_that_ignore_the_root_itself_are_not_meant(plant: P
 
 
 def test_rules_above_the_root_outside_of_a_repository_do_not_count(plant: Plant) -> None:
-    top = plant({".gitignore": "*\n", "code/train.py": ""})
-    assert _paths(top / "code") == ["train.py"]
+    assert _paths(plant({".gitignore": "*\n", "code/train.py": ""}) / "code") == ["train.py"]
 
 
 def test_include_wins_over_ignore_files_also_inside_an_ignored_folder(plant: Plant) -> None:

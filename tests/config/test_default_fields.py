@@ -59,8 +59,7 @@ def test_the_field_of_a_run_wins_over_its_default() -> None:
 def test_defaults_mean_the_same_as_the_fields_written_out() -> None:
     fields = "type: CPU, timeout: 1h"
     one = loaded(ROOT.replace("command: x", f"command: x, {fields}"))
-    other = loaded(ROOT + f"defaults: {{run: {{{fields}}}}}\n")
-    assert other.runs[0].spec == one.runs[0].spec
+    assert loaded(ROOT + f"defaults: {{run: {{{fields}}}}}\n").runs[0].spec == one.runs[0].spec
 
 
 def test_a_run_that_declares_packages_has_no_others() -> None:

@@ -130,8 +130,7 @@ def test_a_command_may_be_the_driver_of_a_cluster(good: Good) -> None:
         good(RUN.replace("entrypoint: train.py:main", "command: [python, x.py]") + "ray: true\n")
     )
     assert run.ray is not None
-    entry = config(good(RUN + "ray: true\nlaunch: {per: node}\n"))
-    assert entry.launch.per == "node"
+    assert config(good(RUN + "ray: true\nlaunch: {per: node}\n")).launch.per == "node"
 
 
 def test_variables_of_ray_are_free_without_a_cluster(good: Good) -> None:

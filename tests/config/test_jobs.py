@@ -12,6 +12,7 @@ from sgpu_decl.config.job import Trigger
 from sgpu_decl.config.schedule import known_zones, refuse_cron
 from sgpu_decl.config.text_types import Duration
 from tests.config.conftest import outcome
+from tests.support import some
 
 HEAD = "jobs:\n  j:\n    notebook: {path: /Workspace/x}\n"
 
@@ -69,9 +70,7 @@ def test_the_gpu_of_a_notebook_is_one_by_its_name(
     ],
 )
 def test_unix_cron_is_answered_with_the_same_in_quartz(unix: str, quartz: str) -> None:
-    refused = refuse_cron(unix)
-    assert refused is not None
-    assert refused[1] == f"write `{quartz}`"
+    assert some(refuse_cron(unix))[1] == f"write `{quartz}`"
     assert refuse_cron(quartz) is None
 
 
@@ -87,8 +86,7 @@ def test_unix_cron_is_answered_with_the_same_in_quartz(unix: str, quartz: str) -
     ],
 )  # fmt: skip
 def test_what_a_hint_says_to_write_is_right(text: str) -> None:
-    refused = refuse_cron(text)
-    assert refused is not None
+    refused = some(refuse_cron(text))
     for written in re.findall(r"`([^`]+)`", refused[1]):
         assert refuse_cron(written) is None, written
 
@@ -158,8 +156,7 @@ def bare_machine(tmp_path: Path) -> Iterator[None]:
 def test_a_former_name_of_a_zone_is_right_where_the_machine_lacks_it(
     good: Callable[..., Any], zone: str
 ) -> None:
-    loaded = good(f"{HEAD}    timezone: {zone}\n", "sgpu.yml")
-    assert loaded.jobs[0].config.timezone == zone
+    assert good(f"{HEAD}    timezone: {zone}\n", "sgpu.yml").jobs[0].config.timezone == zone
 
 
 @pytest.mark.usefixtures("bare_machine")
@@ -205,5 +202,4 @@ def test_a_target_has_a_mode_and_may_add_a_job(good: Callable[..., Any]) -> None
     assert (str(loaded.mode), [job.address.name for job in loaded.jobs]) == (
         "development", ["j", "k"],
     )  # fmt: skip
-    plain = good(text, "sgpu.yml", None)
-    assert plain.config_digest != loaded.config_digest
+    assert good(text, "sgpu.yml", None).config_digest != loaded.config_digest

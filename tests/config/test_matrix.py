@@ -72,8 +72,7 @@ def test_a_shortcut_gives_what_validation_gives(good: Good) -> None:
         told = {"description": other.spec.fields["description"]}
         assert {**one.spec.fields, **told} == other.spec.fields
         assert one.spec == spec_of(one.config)
-        again = RunConfig.model_validate({**one.spec.fields, "name": "train"})
-        assert again == one.config
+        assert RunConfig.model_validate({**one.spec.fields, "name": "train"}) == one.config
 
 
 def test_a_run_with_nothing_but_arguments_in_its_spec_is_still_json(good: Good) -> None:

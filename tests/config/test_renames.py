@@ -7,6 +7,7 @@ import pytest
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.renames import renames_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from tests.support import some
 
 RUN = "gpus: 1, type: CPU, command: [echo, hi]"
 
@@ -23,9 +24,7 @@ def renamed(loaded: Loaded) -> list[tuple[str, str]]:
 def test_a_run_goes_with_its_own_environment(good: Callable[..., Loaded], text: str) -> None:
     loaded = good(project(f"  new: {{{RUN}, renamed_from: {text}}}\n"), "sgpu.yml")
     assert renamed(loaded) == [("run.old", "run.new"), ("environment.old", "environment.new")]
-    place = renames_of(loaded)[0].place
-    assert place is not None
-    assert place.line == 3
+    assert some(renames_of(loaded)[0].place).line == 3
 
 
 def test_an_environment_that_runs_share_stays(good: Callable[..., Loaded]) -> None:

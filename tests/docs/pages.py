@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from tests.support import some
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
@@ -50,8 +52,7 @@ def anchors(page: Path) -> frozenset[str]:
 def script(name: str) -> ModuleType:
     """A module below scripts/."""
     (path,) = (ROOT / "scripts").rglob(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
+    spec = some(importlib.util.spec_from_file_location(name, path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look for their module there
     spec.loader.exec_module(module)

@@ -4,7 +4,7 @@ import importlib.util
 from types import SimpleNamespace
 
 from tests.docs.pages import ROOT
-from tests.support import require
+from tests.support import require, some
 
 require("mkdocs")
 FIELDS = (
@@ -16,8 +16,7 @@ TEXT = """<p><code>resume</code> <code>resume: auto</code> <code>resume: auto</c
 
 def test_a_field_of_one_word_is_linked_where_it_has_a_value() -> None:
     path = ROOT / "scripts" / "linked_names.py"
-    spec = importlib.util.spec_from_file_location("linked_names", path)
-    assert spec is not None
+    spec = some(importlib.util.spec_from_file_location("linked_names", path))
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -61,8 +61,7 @@ def test_a_folder_that_may_not_be_looked_into_has_no_interpreter(find: Find) -> 
     """As that of another user, which `su` leaves in the environment. A name that is too long is
     refused to root as well."""
     closed = f"/{'a' * 300}"
-    found = find("3.99", PYENV_ROOT=closed, UV_PYTHON_INSTALL_DIR=closed)
-    assert isinstance(found, NoPython)
+    assert isinstance(find("3.99", PYENV_ROOT=closed, UV_PYTHON_INSTALL_DIR=closed), NoPython)
 
 
 def test_a_shim_is_asked_each_time_for_what_it_leads_to(

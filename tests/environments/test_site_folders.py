@@ -10,14 +10,14 @@ from venv import create
 import pytest
 
 from sgpu_decl.environments.package_lists.site_folders import site_folders
+from tests.support import some
 
 VERSION = ".".join(map(str, sys.version_info[:3]))
 BASE = os.path.realpath(sys.executable)
 
 
 def found_by(executable: Path | str, environ: dict[str, str]) -> tuple[str, ...]:
-    folders = site_folders(str(executable), VERSION, environ)
-    assert folders is not None
+    folders = some(site_folders(str(executable), VERSION, environ))
     return tuple(folder for folder in folders if os.path.isdir(folder))
 
 

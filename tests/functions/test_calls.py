@@ -134,8 +134,7 @@ def test_the_attempt_is_one_as_any_other(project: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     for name in ("func.pkl", "inputs.pkl", "_air.py", "spec.json", "outcome.json"):
         assert (folder / name).stat().st_mode & 0o077 == 0
-    spec = json.loads((folder / "spec.json").read_bytes())
-    assert spec["timeout"] == 300.0
+    assert json.loads((folder / "spec.json").read_bytes())["timeout"] == 300.0
     again = train.plan(0.2, data=np.zeros(4))
     (change,) = again.changes
     assert change.attempt == 2
@@ -306,8 +305,7 @@ def test_remote_calls_beyond_the_limit_wait_and_say_so(
         return 2
 
     call = first.distributed()
-    counted = Session.open(Location(project=project)).runs
-    assert counted.active_calls("local") == 1
+    assert Session.open(Location(project=project)).runs.active_calls("local") == 1
     shown = json.loads(sgpu(project, "show", "first", "-o", "json").out)
     assert shown["data"]["history"][0]["function"] == "first"
     done: list[object] = []

@@ -316,8 +316,7 @@ def test_nothing_outlives_a_script_that_is_interrupted_or_killed(
         assert "KeyboardInterrupt" in said
         assert "sgpu: wait#1 cancelled" in said
     until(lambda: _state("wait") == "cancelled", lambda: _state("wait"))
-    token = _token(project)
-    assert carriers(token) == []
+    assert carriers(_token(project)) == []
 
 
 def _state(name: str) -> str:

@@ -26,5 +26,4 @@ def test_plans_and_results_have_a_short_repr(project: Path) -> None:
         assert ended.startswith('[<hello["code=0"]#1 succeeded>, <hello["code=3"]#1 failed: ')
         assert repr(session.runs.table(applied.launched)) == "<RunTable: 2 runs; code>"
         session.record_ended()
-        nothing = session.apply(session.plan())
-        assert repr(nothing) == "<Applied: nothing>"
+        assert repr(session.apply(session.plan())) == "<Applied: nothing>"

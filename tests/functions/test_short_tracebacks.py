@@ -80,5 +80,4 @@ def test_the_error_of_a_file_has_its_findings(project: Path) -> None:
     with Session.open(Location(file=Path("run.yaml"))) as session:
         error = error_of(session.plan)
     assert "run.yaml:2:1: error: unknown key `gpuss`; did you mean `gpus`?" in error.__notes__
-    frames = traceback.extract_tb(caller_traceback(error.__traceback__))
-    assert frames[-1].filename == __file__
+    assert traceback.extract_tb(caller_traceback(error.__traceback__))[-1].filename == __file__

@@ -107,8 +107,7 @@ def test_arrays_that_share_memory_share_it_in_ranks(project: Path) -> None:
         rows[7][2] = 3
         return [row[2], column[1], column[7], backwards[297], frozen[2], int(alone.sum())]
 
-    results = train.distributed(matrix, matrix, list(matrix))
-    assert results == [[5.0, 5.0, 3.0, 5.0, 5.0, 90]]
+    assert train.distributed(matrix, matrix, list(matrix)) == [[5.0, 5.0, 3.0, 5.0, 5.0, 90]]
     assert not matrix.any()
     folder = project / ".sgpu" / "default" / "runs" / "train" / "1"
     kept = [(folder / name).stat().st_size for name in ("func.bin", "func.pkl", "inputs.pkl")]

@@ -23,6 +23,7 @@ from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planner.planner import plan
 from sgpu_decl.planner.policy import OPTIONAL_FIELDS
 from sgpu_decl.planner.renames import moved
+from tests.support import some
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CODE = "sha256:" + "c" * 64
@@ -176,8 +177,7 @@ class World:
         return self
 
     def _launch(self, change: Change, ended: AttemptState) -> None:
-        launch = change.launch
-        assert launch is not None
+        launch = some(change.launch)
         assert launch.token is not None
         assert change.attempt is not None
         attempt = Attempt(

@@ -64,8 +64,7 @@ def test_a_first_environment_is_created_with_all_of_its_packages(world: Any) -> 
 
 
 def test_environments_are_shown_and_not_counted(world: Any) -> None:
-    plan = world.want(environment=_environment(OLD)).plan()
-    assert plan.summary.create == 1
+    assert world.want(environment=_environment(OLD)).plan().summary.create == 1
 
 
 def test_another_package_is_a_new_attempt_for_that_reason_alone(world: Any) -> None:

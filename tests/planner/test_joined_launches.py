@@ -81,5 +81,4 @@ def test_more_runs_than_can_be_launched_together(world: Any) -> None:
 
 
 def test_a_run_that_is_not_launched_is_not_compared(world: Any) -> None:
-    selected = frozenset({Address.run("r0")})
-    assert refused(world, {}, {"budget": "team"}, select=selected) == []
+    assert refused(world, {}, {"budget": "team"}, select=frozenset({Address.run("r0")})) == []

@@ -85,8 +85,7 @@ def test_numbers_and_ages_let_go_and_what_is_needed_stays_all_the_same() -> None
     assert freed(attempts, GcRule(), outputs=outputs) == [2]
     assert freed(attempts, GcRule(keep_last=1), outputs=outputs) == [2, 3, 4]
     assert freed(attempts, GcRule(older_than=2 * 86400.0), outputs=outputs) == [2, 3]
-    both = GcRule(keep_last=4, older_than=0.0)
-    assert freed(attempts, both, outputs=outputs) == []
+    assert freed(attempts, GcRule(keep_last=4, older_than=0.0), outputs=outputs) == []
     assert freed(attempts, GcRule(keep_last=0, everything=True), outputs=outputs) == [1, 2, 3, 4, 5]
 
 

@@ -47,5 +47,4 @@ def test_a_matrix_says_how_many_cells_get_such_a_cluster(world: Any) -> None:
 def test_a_run_that_is_not_launched_shows_none(world: Any) -> None:
     from sgpu_decl.model.attempt import AttemptState
 
-    made = world.had(AttemptState.SUCCEEDED).want(ray=RaySize(nodes=1)).plan()
-    assert made.checks == ()
+    assert world.had(AttemptState.SUCCEEDED).want(ray=RaySize(nodes=1)).plan().checks == ()

@@ -13,6 +13,7 @@ from sgpu_decl.model.plan import Action, Cause, Plan, Reason
 from sgpu_decl.planner.causes import with_causes
 from sgpu_decl.planner.plan_json import saved_from_json, saved_text
 from tests.planner.conftest import CODE, SPEC, World
+from tests.support import some
 
 S = AttemptState
 OLD, NEW = Address.run("old"), Address.run("new")
@@ -239,13 +240,11 @@ def test_how_a_launch_differs_is_named(world: World) -> None:
 
 
 def test_code_that_differs_in_nothing_that_counts_is_the_same(renamed: World) -> None:
-    attempt = renamed.resources[OLD].last
-    assert attempt is not None
+    attempt = some(renamed.resources[OLD].last)
     inputs = replace(attempt.inputs, code_digest="sha256:other", counted="1:abc")
     renamed.resources[OLD] = replace(renamed.resources[OLD], last=replace(attempt, inputs=inputs))
     assert likely(renamed) == []
-    code = renamed.desired[NEW].code
-    assert code is not None
+    code = some(renamed.desired[NEW].code)
     renamed.desired[NEW] = replace(renamed.desired[NEW], code=replace(code, counted="1:abc"))
     assert len(likely(renamed)) == 1
 

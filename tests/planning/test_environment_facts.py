@@ -16,7 +16,7 @@ from sgpu_decl.errors import InvalidInput, StalePlan
 from sgpu_decl.model.environment import EnvironmentKind, Package
 from sgpu_decl.model.plan import Action, Plan, Reason
 from sgpu_decl.planning.plan_file import load_plan
-from tests.support import PATIENCE
+from tests.support import PATIENCE, refusing, some
 
 RUN = """\
 name: train
@@ -132,8 +132,7 @@ def test_going_back_stages_nothing(venv: Venv, apply: Apply) -> None:
     venv.install("2.0", "two")
     apply()
     venv.install("1.0", "one")
-    environment = apply().changes[0].environment
-    assert environment is not None
+    environment = some(apply().changes[0].environment)
     assert (environment.bytes_to_stage, environment.bytes) == (0, environment.bytes)
 
 
@@ -165,9 +164,8 @@ def test_another_environment_than_the_planned_one_launches_nothing(
     shutil.rmtree(store)
     venv.install("2.0", "two")
     again = open_file()
-    with pytest.raises(StalePlan) as refused:
+    with refusing("environment_differs", StalePlan):
         again.apply(load_plan(folder / "saved.plan"))
-    assert refused.value.code == "environment_differs"
     assert not (again.state_dir / "runs").exists()
 
 
@@ -331,8 +329,7 @@ def test_gc_keeps_what_states_refer_to(
     venv: Venv, store: Path, apply: Apply, open_file: Open
 ) -> None:
     apply()
-    freed = open_file().gc(keep_last=0, older_than=None, dry_run=False)
-    assert freed["environment_bytes"] == 0
+    assert open_file().gc(keep_last=0, older_than=None, dry_run=False)["environment_bytes"] == 0
     assert len(list(store.glob("manifests/*.json"))) == 1
     assert changes(open_file().plan().plan)["environment.train"][0] is Action.NO_OP
 

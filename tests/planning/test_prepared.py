@@ -28,8 +28,7 @@ def test_a_second_plan_in_between_changes_nothing(
     session = open_file()
     prepared = session.plan()
     (written / "later.py").write_text("")
-    other = session.plan()
-    assert other.plan.changes != prepared.plan.changes
+    assert session.plan().plan.changes != prepared.plan.changes
     assert [file.path for tree in prepared.code_trees for file in tree.entries] == ["train.py"]
 
     (ref,) = session.apply(prepared).launched

@@ -30,6 +30,7 @@ from sgpu_decl.storing.sqlite.lock_row import new_lock
 from sgpu_decl.storing.state_json import state_to_json
 from tests.sampling import sampled, strided
 from tests.storing.conftest import NOON, make_launch
+from tests.support import some
 
 BAD: tuple[Any, ...] = (
     10**30, True, -1, 1.5, float("nan"), "", "\0", "x", "x" * 10_000, "\ud800", [], {}, None, [[]],
@@ -161,8 +162,7 @@ def check(replica: Replica, journal: Entries, text: str) -> bool:
         assert f"entry {stored.number} of the state in `the store`" in refused.message
         assert refused.hint
         return True
-    everything = replica.read(queries.everything_of)
-    assert everything is not None
+    everything = some(replica.read(queries.everything_of))
     json.dumps(state_to_json(everything))
     replica.head()
     for resource in everything[0].resources.values():
@@ -172,8 +172,7 @@ def check(replica: Replica, journal: Entries, text: str) -> bool:
         cell_order(attempt.ref.address, attempt.inputs.cell)
         canonical(attempt.inputs.spec.fields)
         if attempt.reference is not None and attempt.backend in REFERENCES:
-            check_reference = kind_named(attempt.backend).check_reference
-            assert check_reference is not None
+            check_reference = some(kind_named(attempt.backend).check_reference)
             check_reference(attempt.reference)
     return False
 

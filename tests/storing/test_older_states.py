@@ -13,6 +13,7 @@ from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.launch import Provenance
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.storing.conftest import make_launch
+from tests.support import some
 
 TRAIN = Address.run("train")
 # A launch with one more field, read from a state and written to it, in a process of its own.
@@ -59,8 +60,7 @@ def older(tmp_path: Path) -> SqliteStore:
 
 def test_a_state_of_version_3_is_read_whole_and_written(older: SqliteStore) -> None:
     first, second = make_launch(), make_launch(number=2)
-    state = older.read()
-    assert state is not None
+    state = some(older.read())
     assert (state.lineage, state.serial) == ("lin", 6)
     launched = replace(first.attempt, provenance=Provenance())  # was not recorded then
     begun = replace(second.record, provenance=Provenance())

@@ -34,6 +34,7 @@ from sgpu_decl.storing.stores import (
 from tests.faulty_proxy import Answer, FaultyProxy, faulty_proxy
 from tests.object_server import ObjectServer
 from tests.shared_places import new_place
+from tests.support import refusing, some
 
 HOUR = 3600.0
 BUCKET = "sgpu_decl.places.bucket"
@@ -115,13 +116,11 @@ def test_a_bucket_that_is_not_there_begins_no_new_state(place: SharedPlace) -> N
         lambda: list(proposals.proposals()),
     )
     for call in calls:
-        with pytest.raises(SgpuError, match="NoSuchBucket") as caught:
+        with refusing("state_unreachable", match="NoSuchBucket") as caught:
             call()
-        assert caught.value.code == "state_unreachable"
         assert missing.address in caught.value.message
         assert "`nobodys-bucket` exist there" in (caught.value.hint or "")
-    store = shared_store(missing, Path("/nowhere/default"))
-    assert store.presence("lin") is Presence.UNKNOWN
+    assert shared_store(missing, Path("/nowhere/default")).presence("lin") is Presence.UNKNOWN
 
 
 def test_credentials_that_are_refused_are_named_with_the_way_out(
@@ -147,9 +146,8 @@ def test_a_machine_without_credentials_is_told_how_to_give_some(
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", proxy.url)  # that of a machine without a role
     proxy.answer(lambda _, path: path.startswith("/latest"), Answer(status=404))
-    with pytest.raises(SgpuError) as caught:
+    with refusing("state_unreachable") as caught:
         journal.after(0)
-    assert caught.value.code == "state_unreachable"
     assert "set AWS_ACCESS_KEY_ID" in (caught.value.hint or "")
 
 
@@ -160,9 +158,8 @@ def test_a_login_that_cannot_be_read_is_named(
     file.write_text('{"type": "external_account"}')
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
     place = SharedPlace(kind=OBJECT, address="gs://team/sgpu", project="p")
-    with pytest.raises(SgpuError, match="external_account") as caught:
+    with refusing("state_unreachable", match="external_account") as caught:
         shared_journal(place, "default").after(0)
-    assert caught.value.code == "state_unreachable"
     assert "GOOGLE_BEARER_TOKEN" in (caught.value.hint or "")
 
 
@@ -230,9 +227,8 @@ def test_a_server_that_writes_over_objects_is_refused(
     journal: FileJournal, proxy: FaultyProxy
 ) -> None:
     proxy.leave_out("If-None-Match")
-    with pytest.raises(SgpuError, match="writes over an object") as caught:
+    with refusing("state_unreachable", match="writes over an object"):
         journal.append(1, "first")
-    assert caught.value.code == "state_unreachable"
     assert texts(journal) == []
 
 
@@ -371,9 +367,10 @@ def test_who_may_not_delete_does_not_compact_and_hides_nothing(
         writer.plan_applied("p")
     log = store.log(100)
     proxy.answer(deletes, Answer(status=403, body=refusal("AccessDenied", "Access Denied")))
-    with pytest.raises(SgpuError, match=r"may not delete anything there.*Access Denied") as caught:
+    with refusing(
+        "compact_refused", match=r"may not delete anything there.*Access Denied"
+    ) as caught:
         store.compact(0)
-    assert caught.value.code == "compact_refused"
     assert place.address in (caught.value.hint or "")
     assert store.log(100)[-len(log) :] == log
     proxy.clear()
@@ -429,9 +426,8 @@ def test_a_machine_without_the_library_is_told_how_to_install_it(
 ) -> None:
     store = shared_store(direct, tmp_path / "default")
     monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(SgpuError, match="obstore") as caught:
+    with refusing("sdk_missing", match="obstore") as caught:
         store.read()
-    assert caught.value.code == "sdk_missing"
     assert "pip install 'obstore>=0.12,<0.13'`" in str(caught.value.hint)
     assert store.presence("lin") is Presence.UNKNOWN
 
@@ -439,9 +435,7 @@ def test_a_machine_without_the_library_is_told_how_to_install_it(
 def test_a_store_is_found_again_with_its_server(direct: SharedPlace, tmp_path: Path) -> None:
     named = replace(direct, region="eu-central-1")
     url = shared_store(named, tmp_path / "default").url
-    found = open_state_store(url)
-    assert found is not None
-    assert found.url == url
+    assert some(open_state_store(url)).url == url
     assert "region=eu-central-1" in url
     assert open_state_store(f"{url}&colour=red") is None
 
@@ -458,14 +452,12 @@ def test_variables_do_not_say_which_server_has_the_bucket(
         "AZURE_STORAGE_USE_EMULATOR": "true",
     }.items():
         monkeypatch.setenv(name, value)
-    url = bucket_url("s3://team/sgpu")
-    assert url is not None
+    url = some(bucket_url("s3://team/sgpu"))
     for region, host in ((None, "eu-west-1"), ("eu-central-1", "eu-central-1")):
         config: Any = _opened(BucketAddress(url=url, region=region), upload=False).config
         assert config["endpoint"] == f"https://s3.{host}.amazonaws.com"
         assert str(config["virtual_hosted_style_request"]).lower() == "false"
-    container = bucket_url("az://team/sgpu")
-    assert container is not None
+    container = some(bucket_url("az://team/sgpu"))
     config = _opened(BucketAddress(url=container, account="ours"), upload=False).config
     assert config["endpoint"] == "https://ours.blob.core.windows.net"
     assert config["account_name"] == "ours"
@@ -484,8 +476,7 @@ def test_azure_and_google_are_told_to_add_an_object_only_where_there_is_none(
     login = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True}
     account.write_text(json.dumps(login))
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(account))
-    named = bucket_url(url)
-    assert named is not None
+    named = some(bucket_url(url))
     bucket = BucketPlace(BucketAddress(url=named, endpoint=proxy.url, account="ours"))
     there = (*WRITTEN, ("Content-Length", "1"))
     proxy.answer(lambda method, _: method == "HEAD", Answer(status=200, headers=there))

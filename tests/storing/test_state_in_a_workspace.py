@@ -30,6 +30,7 @@ from sgpu_decl.storing.stores import (
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from sgpu_decl.testing.workspace.clock import ahead
 from tests.shared_places import VOLUME, folder_on_disk, new_place
+from tests.support import refusing, some
 
 ADDS = {DATABRICKS: "POST */workspace/import", VOLUME: "PUT */fs/files/*"}
 READS = {DATABRICKS: "GET */workspace/export*", VOLUME: "[GP][EO]* */fs/[cf]*"}
@@ -101,9 +102,8 @@ def test_a_folder_that_is_not_there_begins_no_new_state(
         lambda: proposals.propose("a" * 32, b"x"),
     ]
     for call in calls:
-        with pytest.raises(SgpuError, match="holds no shared state") as caught:
+        with refusing("state_unreachable", match="holds no shared state") as caught:
             call()
-        assert caught.value.code == "state_unreachable"
         assert f"`{files_server.url}` has no such folder" in caught.value.message
         assert place.address in (caught.value.hint or "")
     assert not folder.exists()
@@ -224,8 +224,7 @@ def test_a_gap_is_found_within_a_folder_and_at_its_end(
 def test_times_are_those_of_the_workspace(kind: str, journal: FileJournal) -> None:
     here = journal.now()
     with ahead(HOUR):
-        at = journal.append(1, "first")
-        assert at is not None
+        at = some(journal.append(1, "first"))
         assert abs((at - here).total_seconds() - HOUR) < 60
         assert [item.at for item in journal.after(0)] == [at]
         assert 0 <= (journal.now() - at).total_seconds() < 60
@@ -243,9 +242,8 @@ def test_what_could_not_be_read_again_is_not_written(
     journal: FileJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal._place, "part", 10)
-    with pytest.raises(SgpuError, match="would have 11 bytes") as caught:
+    with refusing("state_unreachable", match="would have 11 bytes"):
         journal.append(1, "x" * 11)
-    assert caught.value.code == "state_unreachable"
     with pytest.raises(SgpuError, match="would have 11 bytes"):
         journal.put_checkpoint(256, b"y" * 11)
     assert journal.checkpoint() is None
@@ -256,9 +254,7 @@ def test_what_could_not_be_read_again_is_not_written(
 def test_a_store_is_found_again_with_its_login(place: SharedPlace, tmp_path: Path) -> None:
     named = replace(place, profile="team", host="https://dbc-1.cloud.databricks.com")
     url = shared_store(named, tmp_path / "default").url
-    found = open_state_store(url)
-    assert found is not None
-    assert found.url == url
+    assert some(open_state_store(url)).url == url
     assert "profile=team" in url
 
 
@@ -266,9 +262,8 @@ def test_a_login_that_is_not_there_is_one_of_the_state(
     place: SharedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DATABRICKS_HOST")
-    with pytest.raises(SgpuError, match="nothing says which Databricks workspace") as caught:
+    with refusing("state_unreachable", match="nothing says which Databricks workspace") as caught:
         shared_journal(place, "default").after(0)
-    assert caught.value.code == "state_unreachable"
     assert "set `state.profile`" in (caught.value.hint or "")
 
 

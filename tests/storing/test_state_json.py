@@ -11,6 +11,7 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.state_json import state_from_json, state_to_json
 from tests.storing.conftest import Launched
+from tests.support import some
 
 
 def test_nothing_applied_yet_is_an_empty_state(store: SqliteStore) -> None:
@@ -105,8 +106,7 @@ def test_what_was_printed_is_read_as_it_was_recorded(
         writer.move(ended.intent.address, Address.run("moved"))
         writer.record_resource(job)
         writer.begin(third.intent, making)
-    recorded = filled.read_all()
-    assert recorded is not None
+    recorded = some(filled.read_all())
     state, attempts = state_from_json(json.loads(json.dumps(state_to_json(recorded))))
     assert attempts == recorded[1]
     assert replace(state, resources={}) == replace(recorded[0], resources={})

@@ -75,8 +75,7 @@ def test_an_alias_bomb_is_stopped_at_the_limit(parser: str) -> None:
 
 def test_aliases_cannot_nest_deeper_than_the_limit(parser: str) -> None:
     nested = "[" * 60 + "]" * 60
-    found = one(f"a: &a {nested}\nb: {'[' * 60}*a{']' * 60}\n")
-    assert found.code == "too_deep"
+    assert one(f"a: &a {nested}\nb: {'[' * 60}*a{']' * 60}\n").code == "too_deep"
 
 
 @pytest.mark.parametrize("depth", [5_000, 200_000])

@@ -123,8 +123,7 @@ def test_what_stops_an_active_run_is_shown_alone() -> None:
         for change in cells("n=1", "n=2")
     ]
     assert grouped(stopping) == stopping
-    text = plan_text.render(a_plan(*stopping), now=NOW)
-    assert text.count("-/+") == 2
+    assert plan_text.render(a_plan(*stopping), now=NOW).count("-/+") == 2
 
 
 def test_an_argument_that_only_has_the_name_of_an_axis_is_shown() -> None:

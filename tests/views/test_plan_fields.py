@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.terminal import columns
+from tests.support import some
 
 TEXT = st.text(st.sampled_from("ab\u5b57\u0301\n \x1b"), max_size=60)
 ROOMS = st.integers(30, 60)
@@ -47,8 +48,7 @@ def test_a_list_changes_by_element() -> None:
         after=["einops==0.8.0", "numpy", "1", "true", {"a": None}],
         effect=FieldEffect.NEW_ATTEMPT,
     )
-    lines = changed_lines(change, 80)
-    assert lines is not None
+    lines = some(changed_lines(change, 80))
     assert lines.amount == "-2 +3 elements"
     assert lines.old == ("einops==0.8.1", "1")
     assert lines.new == ("einops==0.8.0", '"1"', '{"a":null}')

@@ -473,5 +473,4 @@ def test_the_count_stands_once_where_the_plan_fits_the_screen() -> None:
     lines = whole.splitlines()
     assert plan_text.render(EVERYTHING, now=NOW, height=len(lines) - 2).splitlines() == lines[2:]
     assert plan_text.render(EVERYTHING, now=NOW, height=len(lines) - 3) == whole
-    nothing = plan_text.render(NOTHING, now=NOW, height=100)
-    assert nothing.count("No changes.") == 1
+    assert plan_text.render(NOTHING, now=NOW, height=100).count("No changes.") == 1

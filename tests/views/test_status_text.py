@@ -24,6 +24,7 @@ from sgpu_decl.views.status_text import (
     status_table,
 )
 from tests.storing.conftest import make_launch
+from tests.support import some
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 FAILED = AttemptView(
@@ -71,8 +72,7 @@ def test_the_dashboard_of_a_ray_cluster_is_shown_while_it_runs() -> None:
         "host": "gpu-1",
     }
     seen = {"state": "running", "ray": {**cluster, **dashboard}}
-    record = make_launch("sweep", 1).intent.launch
-    assert record is not None
+    record = some(make_launch("sweep", 1).intent.launch)
     view = view_in(record, seen)
     assert view.ray == RayStatus(version="2.60.0", nodes=1, **dashboard)
     assert status_fields(view)["ray"] == seen["ray"]

@@ -19,8 +19,7 @@ CREATE = "POST /api/2.2/jobs/create"
 def settled(shop: Shop) -> bool:
     """There is one job, it is known, and nothing is left to do."""
     (change,) = shop.plan().changes
-    pulled = shop.session().state.pull()
-    assert pulled["intents"] == []
+    assert shop.session().state.pull()["intents"] == []
     return len(shop.jobs()) == 1 and change.action is Action.NO_OP
 
 

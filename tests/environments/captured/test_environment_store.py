@@ -13,11 +13,11 @@ import pytest
 
 from sgpu_decl.environments.captured.capture import Captured
 from sgpu_decl.environments.environment_store import EnvironmentStore
-from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.model.step_progress import Quiet
 from tests.environments.captured.conftest import Venv
 from tests.mounts import mount, small_disk
+from tests.support import refusing
 
 FIXED = 946684800
 
@@ -146,9 +146,8 @@ def test_a_file_that_changed_since_it_was_looked_at_is_named(
     captured = alpha.taken()
     path = alpha.site / "alpha/__init__.py"
     path.write_text("VERSION = '6.6'\n") if how == "edited" else path.unlink()
-    with pytest.raises(SgpuError, match=r"alpha/__init__\.py") as caught:
+    with refusing("environment_moving", match=r"alpha/__init__\.py") as caught:
         store.put(captured, Quiet())
-    assert caught.value.code == "environment_moving"
     assert caught.value.hint
     assert store.manifest(captured.digest) is None
 
@@ -195,8 +194,7 @@ def test_a_flipped_bit_is_found_and_mended_from_the_source(
         file for file in captured.manifest.files if file.path.endswith("alpha/__init__.py")
     )
     _flip(store.objects / content.key[:2] / content.key)
-    tree = store.hydrate(captured.digest, Quiet())
-    assert _runs(tree, "alpha") == "1.0"
+    assert _runs(store.hydrate(captured.digest, Quiet()), "alpha") == "1.0"
     _check(store)
 
 
@@ -212,9 +210,8 @@ def test_a_flipped_bit_is_refused_where_the_source_is_another(
     path = alpha.site / "alpha/__init__.py"
     kept = path.read_text()
     path.write_text("VERSION = '6.6'\n") if source == "edited" else os.unlink(alpha.python)
-    with pytest.raises(SgpuError) as caught:
+    with refusing("environment_damaged"):
         store.hydrate(captured.digest, Quiet())
-    assert caught.value.code == "environment_damaged"
     assert store.tree(captured.digest) is None
     if source == "edited":
         path.write_text(kept)
@@ -223,9 +220,8 @@ def test_a_flipped_bit_is_refused_where_the_source_is_another(
 
 
 def test_an_environment_that_is_not_here_is_said(store: EnvironmentStore) -> None:
-    with pytest.raises(SgpuError) as caught:
+    with refusing("environment_missing"):
         store.hydrate("sha256:" + "0" * 64, Quiet())
-    assert caught.value.code == "environment_missing"
     assert store.manifest("sha256:" + "0" * 64) is None
     assert store.tree("sha256:" + "0" * 64) is None
     assert store.build_of("sha256:" + "0" * 64) is None
@@ -325,9 +321,8 @@ def test_a_disk_that_is_full_is_said_and_the_next_try_goes_on(alpha: Venv, disk:
     store = EnvironmentStore(disk / "store")
     captured = alpha.taken()
     for take in (lambda: _take(alpha, store), lambda: store.put(captured, Quiet())):
-        with pytest.raises(SgpuError) as caught:
+        with refusing("store_full") as caught:
             take()
-        assert caught.value.code == "store_full"
         assert str(disk) in caught.value.message
         assert "sgpu gc" in caught.value.hint
         assert store.manifest(captured.digest) is None
@@ -344,17 +339,15 @@ def test_a_limit_of_file_sizes_is_a_full_disk(
     (alpha.site / "alpha/big.bin").write_bytes(bytes(2 << 20))
     where = tmp_path / "store"
     argv = [sys.executable, "-c", LIMITED + REFUSED, alpha.python, str(where), str(alpha.cache)]
-    said = subprocess.check_output(argv, text=True).splitlines()
-    assert said[0] == "store_full"
+    assert subprocess.check_output(argv, text=True).splitlines()[0] == "store_full"
     assert list((tmp_path / "store/manifests").iterdir()) == []
     _check(store)
 
 
 def test_a_store_that_cannot_be_written_says_so(alpha: Venv, tmp_path: Path) -> None:
     (tmp_path / "store").write_text("in the way")
-    with pytest.raises(SgpuError) as caught:
+    with refusing("store_unwritable"):
         _take(alpha, EnvironmentStore(tmp_path / "store"))
-    assert caught.value.code == "store_unwritable"
 
 
 class _Kills:
@@ -376,11 +369,9 @@ def _children() -> Iterator[int]:
 
 def test_a_worker_that_is_killed_is_said(alpha: Venv, store: EnvironmentStore) -> None:
     alpha.write({f"many/m{number}.py": str(number) for number in range(1200)})
-    with pytest.raises(SgpuError) as caught:
+    with refusing("environment_reader_lost"):
         store.capture(alpha.python, _Kills(), cache=alpha.cache)
-    assert caught.value.code == "environment_reader_lost"
-    captured = _take(alpha, store)
-    assert store.missing(captured.manifest) == []
+    assert store.missing(_take(alpha, store).manifest) == []
     _check(store)
 
 
@@ -435,9 +426,8 @@ def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
         manifest.mkdir()  # as a disk that fails: what is there cannot be read
     else:
         manifest.touch()  # as after a power cut
-    with pytest.raises(SgpuError) as refused:
+    with refusing(why):
         _collect(store)
-    assert refused.value.code == why
     assert _objects(store) == before
     if why == "store_unwritable":
         manifest.rmdir()

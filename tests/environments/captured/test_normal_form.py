@@ -70,5 +70,4 @@ def _pyc(flags: int, eight: bytes) -> bytes:
     ],
 )
 def test_bytecode_is_taken_where_it_is_that_of_its_source(data: bytes, valid: bool) -> None:
-    made = bytecode(data, MAGIC, SOURCE, (6, 1000))
-    assert made == (_pyc(1, KEY) if valid else None)
+    assert bytecode(data, MAGIC, SOURCE, (6, 1000)) == (_pyc(1, KEY) if valid else None)

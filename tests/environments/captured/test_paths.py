@@ -167,8 +167,7 @@ def test_links_that_stay_inside_stay_links(venv: Venv) -> None:
     venv.write({"alpha/lib.so.1": "x", "beta/__init__.py": ""})
     (venv.site / "alpha/lib.so").symlink_to("lib.so.1")
     (venv.site / "gamma").symlink_to(venv.site / "beta")
-    captured = venv.taken()
-    assert _links(captured) == {f"{SITE}/alpha/lib.so": "lib.so.1", f"{SITE}/gamma": "beta"}
+    assert _links(venv.taken()) == {f"{SITE}/alpha/lib.so": "lib.so.1", f"{SITE}/gamma": "beta"}
 
 
 def test_of_links_that_lead_out_the_content_is_taken(venv: Venv, project: Path) -> None:

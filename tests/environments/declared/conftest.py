@@ -28,6 +28,7 @@ from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.environments.interpreters import LocalPython, Pythons
 from sgpu_decl.model.step_progress import Progress, Quiet
 from tests.http_servers import QuietThreadingServer
+from tests.support import some
 
 
 def make_wheel(
@@ -189,8 +190,7 @@ class Declared:
         guarded: bool = False,
         **fields: Any,
     ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
-        python = self.python()
-        assert python is not None
+        python = some(self.python())
         block = EnvironmentBlock.model_validate(fields)
         listed = block.dependencies or ()
         places = {
@@ -274,8 +274,7 @@ def left(store: EnvironmentStore) -> Callable[[], list[str]]:
 @pytest.fixture
 def make(declared: Declared, store: EnvironmentStore) -> Callable[..., BuildResult]:
     def call(lock: Lock, progress: Progress | None = None) -> BuildResult:
-        python = declared.python()
-        assert python is not None
+        python = some(declared.python())
         return build(
             lock, python, store, progress or Quiet(),
             folder=declared.folder, environ=declared.environ,

@@ -75,11 +75,9 @@ def test_an_index_that_is_broken(declared: Declared, index: Index) -> None:
 
 def test_an_index_that_wants_credentials(declared: Declared, index: Index) -> None:
     index.password = "s3cret"
-    found = declared.refused(dependencies=["alpha"])
-    assert found.code == "index_denied"
+    assert declared.refused(dependencies=["alpha"]).code == "index_denied"
     declared.environ["UV_DEFAULT_INDEX"] = index.url.replace("//", "//me:s3cret@")
-    lock = declared.lock(dependencies=["alpha"])
-    assert "s3cret" not in str(lock.to_json())
+    assert "s3cret" not in str(declared.lock(dependencies=["alpha"]).to_json())
 
 
 def test_credentials_by_a_variable_never_reach_the_lock(declared: Declared, index: Index) -> None:

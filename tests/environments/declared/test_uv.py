@@ -4,6 +4,7 @@ import pytest
 
 from sgpu_decl.environments.declared.uv import find_uv, run_uv, without_credentials
 from sgpu_decl.errors import SgpuError
+from tests.support import refusing
 
 
 def _program(folder: Path, text: str) -> Path:
@@ -26,9 +27,8 @@ def test_one_on_the_path_is_taken(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_wheel")
 def test_one_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> None:
     path = _program(tmp_path, "echo 'uv 0.4.30'")
-    with pytest.raises(SgpuError, match=rf"`{path}` is 0\.4") as caught:
+    with refusing("uv_too_old", match=rf"`{path}` is 0\.4"):
         find_uv({"PATH": str(tmp_path)})
-    assert caught.value.code == "uv_too_old"
 
 
 @pytest.mark.usefixtures("no_wheel")
@@ -43,8 +43,7 @@ def test_what_does_not_answer_as_uv_is_none(tmp_path: Path, text: str) -> None:
 def test_uv_gets_the_users_settings_less_those_that_lead_astray(tmp_path: Path) -> None:
     path = _program(tmp_path, 'echo "$UV_INDEX|$UV_PROJECT|$UV_PYTHON_DOWNLOADS" >&2; exit 3')
     environ = {"UV_INDEX": "ours", "UV_PROJECT": "/else", "UV_PYTHON_DOWNLOADS": "automatic"}
-    answer = run_uv(str(path), [], folder=tmp_path, environ=environ)
-    assert answer == (3, "ours||never", "")
+    assert run_uv(str(path), [], folder=tmp_path, environ=environ) == (3, "ours||never", "")
 
 
 def test_each_line_is_heard_as_it_comes(tmp_path: Path) -> None:

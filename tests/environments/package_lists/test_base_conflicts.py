@@ -13,13 +13,13 @@ from sgpu_decl.environments.package_lists.base_conflicts import (
 from sgpu_decl.environments.package_lists.markers import marker_values
 from sgpu_decl.environments.package_lists.requirements import RequirementLine
 from sgpu_decl.model.environment import Environment, Package
+from tests.support import some
 
 AT = Place("run.yaml", 7, 11)
 
 
 def base(name: str) -> Environment:
-    found = base_named(name)
-    assert found is not None
+    found = some(base_named(name))
     return found.environment
 
 

@@ -12,6 +12,7 @@ from sgpu_decl.environments.package_lists.missing_imports import (
     top_levels,
 )
 from sgpu_decl.model.environment import Environment, Package
+from tests.support import some
 
 PYTHON = Python("cpython", "3.11.7", "cpython-311-x86_64-linux-gnu", "linux-x86_64", "glibc-2.36")
 SITE = "lib/python3.11/site-packages"
@@ -27,8 +28,7 @@ def imports(*names: str) -> dict[str, Place]:
 
 
 def base(name: str) -> Environment:
-    found = base_named(name)
-    assert found is not None
+    found = some(base_named(name))
     return found.environment
 
 
