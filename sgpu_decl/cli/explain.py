@@ -2,14 +2,17 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
-from sgpu_decl.diagnostics.codes import CodeEntry, families, registry
 from sgpu_decl.errors import NotFound
+
+if TYPE_CHECKING:
+    from sgpu_decl.diagnostics.codes import CodeEntry
 
 _ROOTS = ("run", "project")
 _MOST = 3
@@ -32,6 +35,8 @@ def command(*, name: str | None, output: str) -> int:
 
     Exit codes: 0, and 1 if there is no such code or field.
     """
+    from sgpu_decl.diagnostics.codes import families, registry  # not for the Tab key
+
     codes = registry()
     if name is None:
         if output == "json":
@@ -98,13 +103,13 @@ def _near(text: str, codes: Collection[str]) -> list[str]:
     )
 
 
-def kind_of_code(code: CodeEntry) -> str:
+def kind_of_code(code: "CodeEntry") -> str:
     """What a code is of: `error, warning` of a check, `exit 1` of an error, or both."""
     severities = [str(severity) for severity in code.severities]
     return ", ".join(severities + ([f"exit {code.exit_code}"] if code.exit_code else []))
 
 
-def _code_text(code: CodeEntry) -> str:
+def _code_text(code: "CodeEntry") -> str:
     """A code with all that is known of it."""
     example = (code.yaml or code.example or "").rstrip("\n")
     return "\n".join(
@@ -121,7 +126,7 @@ def _code_text(code: CodeEntry) -> str:
     )
 
 
-def _code_list(families: Mapping[str, Sequence[CodeEntry]]) -> str:
+def _code_list(families: "Mapping[str, Sequence[CodeEntry]]") -> str:
     """One line for each code, below the name of its family."""
     codes = [code for family in families.values() for code in family]
     first = max(len(code.id) for code in codes)
