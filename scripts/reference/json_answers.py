@@ -39,7 +39,7 @@ def _answer(
 
 
 _PLAN = (
-    "format_version tool_version target project_name git lineage serial created_at config_digest complete applyable "
+    "format_version tool_version target project_name git lineage serial created_at config_digest complete applyable platforms "
     "changes checks estimate summary"
 )
 _SPEC = "The schema is `schemas/plan.v1.schema.json`."

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.diagnostics.place import Place
     from sgpu_decl.model.desired import Interpreter, Placement
     from sgpu_decl.model.gpu_offer import GpuOffer
+    from sgpu_decl.model.plan import PlanPlatform
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.model.step_progress import Progress
@@ -93,6 +94,11 @@ class Survey(Protocol):
 
     def nodes(self, config: "RunConfig") -> "NodeShape | None":  # noqa: ARG002  a default
         """The nodes that a run gets; None where the backend cannot tell."""
+        return None
+
+    def account(self, config: "RunConfig") -> "PlanPlatform | None":  # noqa: ARG002  a default
+        """Where the launches of a run go, and as whom: of what `check` has learnt. None for this
+        machine, and where that is not known."""
         return None
 
     def offers(self, block: "BackendOptions") -> "Sequence[GpuOffer]":  # noqa: ARG002  a default

@@ -32,6 +32,7 @@ __all__ = [
     "OriginRole",
     "PackageChange",
     "Plan",
+    "PlanPlatform",
     "PlannedLaunch",
     "Prior",
     "Reason",
@@ -93,7 +94,17 @@ class GitFacts:
         return {name: text for name, text in facts.items() if text is not None}
 
 
-FORMAT_VERSION = "1.3"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPlatform:
+    """Where runs of a plan go, other than this machine: the backend, the address that it is asked
+    at, and who asks, where the platform knows users."""
+
+    backend: str
+    host: str
+    user: str | None = None
+
+
+FORMAT_VERSION = "1.4"
 """Of the plans that are written. Any 1.x is read."""
 
 
@@ -294,9 +305,9 @@ class Plan:
     when nothing would be done or an error stands in the way; `complete` is false when something was
     left out of it (`--select`, an unreadable backend). `package_lists` are those that its launches
     speak of. `values_left_out` are files, relative to the project, that are no part of the code
-    because the command of the plan named them with `--var-file`. `git` says which commit its files
-    are from, and `identity`, of a saved plan, which project of which repository it is: both are
-    `None` outside of a checkout."""
+    because the command of the plan named them with `--var-file`. `platforms` are those that its
+    runs go to. `git` says which commit its files are from, and `identity`, of a saved plan, which
+    project of which repository it is: both are `None` outside of a checkout."""
 
     tool_version: str
     target: str | None
@@ -315,6 +326,7 @@ class Plan:
     package_lists: tuple[PackageList, ...] = field(default=(), metadata=UNWRITTEN)
     project_name: str | None = None
     values_left_out: tuple[str, ...] = field(default=(), metadata=PRIVATE)
+    platforms: tuple[PlanPlatform, ...] = ()
     git: GitFacts | None = field(default=None, compare=False)
     identity: ProjectIdentity | None = field(default=None, compare=False, metadata=PRIVATE)
 

@@ -223,6 +223,8 @@ def _saved_plan(value: object) -> Plan:
         value = {"identity": None, **value}
     if minor < 3:
         value = _of_1_2(value)
+    if minor < 4:
+        value = {"platforms": [], **value}
     return JsonObject(value, readers=readers, newer=minor > ours).whole(Plan)
 
 

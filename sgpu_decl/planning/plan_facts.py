@@ -22,6 +22,7 @@ from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placemen
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.step_progress import Progress
@@ -64,6 +65,7 @@ class PlanFacts:
         the project.
     renames: the addresses that runs and jobs had before, as the file says it.
     recipes: what makes each environment, by its digest.
+    platforms: where planned runs go that do not go to this machine.
     """
 
     desired: tuple[DesiredRun, ...] = ()
@@ -81,6 +83,7 @@ class PlanFacts:
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     copies: "ModuleFolder | None" = None
     project_name: str | None = None
+    platforms: tuple[PlanPlatform, ...] = ()
 
 
 def gather(
@@ -148,6 +151,7 @@ def gather(
         renames=renames,
         keep_warm=loaded.keep_warm,
         project_name=loaded.project_name,
+        platforms=tuple(dict.fromkeys(filter(None, reader.accounts.values()))),
     )
 
 
@@ -174,6 +178,7 @@ class _FactReader:
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
         self._placements: dict[Hashable, Placement | None] = {}
         self._sites: dict[Hashable, str] = {}
+        self.accounts: dict[Hashable, PlanPlatform | None] = {}
         self._clusters: dict[Hashable, RaySize | None] = {}
         # A call takes its paths from the file of the project.
         self._folder = (
@@ -239,6 +244,8 @@ class _FactReader:
         if asked and key not in self._placements:
             self._placements[key] = self._placement(config)
             self._check(run, code, interpreter)
+            if backend is not None:
+                self.accounts[key] = backend.account(config)
         environment = None
         if origins:
             environment = self.environment_checks.environment(run, interpreter)

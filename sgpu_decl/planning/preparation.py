@@ -122,6 +122,7 @@ def prepare(
     plan = replace(
         plan,
         project_name=gathered.project_name,
+        platforms=gathered.platforms,
         git=git,
         values_left_out=gathered.values_left_out,
     )

@@ -18,6 +18,7 @@ from sgpu_decl.views.plan_words import (
     launches,
     moved_words,
     path_words,
+    platform_lines,
     summary_line,
 )
 from sgpu_decl.views.terminal import count
@@ -30,6 +31,7 @@ def render(plan: Plan, *, now: datetime) -> str:
     """Return the plan as HTML. `now` is what ages count from."""
     changed = [change for change in plan.changes if not change.idle]
     return page(
+        "".join(f"<div>{code(line)}</div>" for line in platform_lines(plan)),
         f"<b>{prose(summary_line(plan))}</b>",
         _changes(changed, plan, now),
         "".join(_details(changed)),

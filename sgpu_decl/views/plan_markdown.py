@@ -50,7 +50,7 @@ def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
     """
     changed = grouped(filter(caused_here, plan.changes))
     changed.sort(key=_importance)
-    head = [_marker(plan), "", f"**{summary_line(plan)}**"]
+    head = [_marker(plan), "", f"**{summary_line(plan)}**", *_platforms(plan)]
     closing = list(_closing(plan))
     spent = sum(map(written_size, (*head, *closing))) + len("\n")
     rooms = _rooms(plan, changed, now, limit - spent - _NOTES) if limit else _NO_LIMIT
@@ -60,6 +60,13 @@ def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
     yield from _block(_details(changed, rooms.fields))
     yield from _block(_checks(plan, rooms))
     yield from _block(closing)
+
+
+def _platforms(plan: Plan) -> Iterator[str]:
+    for one in plan.platforms:
+        yield ""
+        user = f" as {code(one.user)}" if one.user is not None else ""
+        yield f"On {code(one.backend)}: {code(one.host)}{user}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

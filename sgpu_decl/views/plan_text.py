@@ -27,6 +27,7 @@ from sgpu_decl.views.plan_words import (
     others_by_cause,
     package_words,
     path_words,
+    platform_lines,
     stops_active,
     summary_line,
     value,
@@ -92,9 +93,10 @@ def render(
     )
     # Ten thousand changes are text at once, not lines of all of them first.
     text = "\n\n".join(filter(None, map("\n".join, blocks))) + "\n"
-    if changes_something(plan) and text.count("\n") <= height:
-        return text
-    return f"{paper.bold(summary_line(plan))}\n\n{text}".rstrip("\n") + "\n"
+    head = [escape(line) for line in platform_lines(plan)]
+    if not changes_something(plan) or text.count("\n") > height:
+        head.append(paper.bold(summary_line(plan)))
+    return "\n\n".join(filter(None, ("\n".join(head), text))).rstrip("\n") + "\n"
 
 
 class _Paper:

@@ -84,6 +84,14 @@ def changes_something(plan: Plan) -> bool:
     return not all(change.idle for change in plan.changes)
 
 
+def platform_lines(plan: Plan) -> list[str]:
+    """Where the runs of a plan go, a line for each platform, if not to this machine."""
+    return [
+        f"On {one.backend}: {one.host}" + (f" as {one.user}" if one.user is not None else "")
+        for one in plan.platforms
+    ]
+
+
 def summary_line(plan: Plan) -> str:
     """Return `Plan: 1 to create, ...` or `No changes.`: runs and jobs, then environments, if there
     are any."""

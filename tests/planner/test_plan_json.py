@@ -26,6 +26,7 @@ TOP = {
     "config_digest",
     "complete",
     "applyable",
+    "platforms",
     "changes",
     "checks",
     "estimate",
@@ -195,7 +196,7 @@ def test_a_plan_of_a_newer_sgpu_with_the_same_major_number_is_read(made: Any) ->
 def test_another_major_format_is_refused(made: Any, version: object) -> None:
     found = refusal(resaved({**saved_to_json(made), "format_version": version}))
     assert found.code == "plan_format"
-    assert "reads `1.3`" in found.summary
+    assert "reads `1.4`" in found.summary
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.storing.sqlite.store import SqliteStore
+from sgpu_decl.views.plan_text import render
 from tests.backends.ray.answers import Answers, answering, recorded
 from tests.mounts import bound, mount
 
@@ -854,3 +855,10 @@ def test_the_gpus_of_a_cluster_are_listed_with_what_is_free(
     assert (offer.type, offer.gpus, offer.free, offer.total) == ("H100", "1 to 12", 6, 12)
     assert offer.where == f"the Ray cluster at {cluster.url}"
     assert silent == ()
+
+
+def test_a_plan_names_the_cluster_in_its_first_line(cluster: Answers, planned: Planned) -> None:
+    plan = planned()
+    (platform,) = plan.platforms
+    assert (platform.backend, platform.host, platform.user) == ("ray", cluster.url, None)
+    assert render(plan, now=plan.created_at).splitlines()[0] == f"On ray: {cluster.url}"

@@ -29,6 +29,7 @@ from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu_offer import GpuOffer
+from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
@@ -65,6 +66,14 @@ class DatabricksSurvey(RemoteSurvey):
         if machines is None:
             return None
         return NodeShape(nodes=machines.nodes, gpus=machines.gpus // machines.nodes)
+
+    def account(self, config: RunConfig) -> PlanPlatform | None:
+        workspace = self._workspaces.of(config.backend)
+        try:
+            host, user = workspace.connection.host, workspace.user
+        except SgpuError:
+            return None  # `check` says why
+        return PlanPlatform(backend=str(config.backend.kind), host=host, user=user)
 
     def offers(self, block: BackendOptions) -> Sequence[GpuOffer]:
         named = block.host if isinstance(block, DatabricksOptions) else None

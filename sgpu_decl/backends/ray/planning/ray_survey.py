@@ -40,6 +40,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.gpu_offer import GpuOffer, up_to
+from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
@@ -121,6 +122,13 @@ class RaySurvey(RemoteSurvey):
             gpus=fit.ranks if is_gpu_run(config) else 0,
             cpus=whole_cpus(fit.bundle),
         )
+
+    def account(self, config: "RunConfig") -> PlanPlatform | None:
+        try:
+            url = self._answered(config).dashboard.address.url
+        except BackendError:
+            return None  # `check` says why
+        return PlanPlatform(backend=str(config.backend.kind), host=url)
 
     def offers(self, block: "BackendOptions") -> Sequence[GpuOffer]:
         address = address_of(cast("RayOptions", block).address, os.environ)
