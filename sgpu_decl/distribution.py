@@ -1,4 +1,5 @@
-"""The distribution that sgpu is installed as, and the commands that install more beside it.
+"""The distribution that sgpu is installed as, what it ships beside the code (schemas, templates, an
+example), and the commands that install more beside it.
 
 No index has it yet. `sgpu` on PyPI is another project: nothing here may install that name.
 """
@@ -8,8 +9,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 NAME = "sgpu-decl"
 FORMER_NAME = "sgpu"  # of installations that are older than `NAME`
@@ -43,3 +47,23 @@ def pip_command(verb: str, *words: str) -> str:
     if find_spec("pip") is not None:
         return shlex.join([sys.executable, "-m", "pip", verb, *words])
     return shlex.join(["uv", "pip", verb, "--python", sys.executable, *words])
+
+
+@cache
+def shipped_folder(kind: Literal["schemas", "templates", "examples/gitops"]) -> Path:
+    """Return the folder of what is shipped.
+
+    A wheel carries them under `sgpu_decl/_data`; an editable install has them only beside the
+    package, at the root of the checkout.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    package = Path(__file__).resolve().parent
+    shipped = package / "_data" / kind
+    if shipped.is_dir():
+        return shipped
+    checkout = package.parent
+    if (checkout / "pyproject.toml").is_file() and (checkout / kind).is_dir():
+        return checkout / kind
+    raise FileNotFoundError(f"this installation of sgpu lacks its {kind}: install it again")

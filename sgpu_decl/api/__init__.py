@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.package_lists.package_diff import difference
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.selectors import is_whole_name, split_attempt
-    from sgpu_decl.planning.file_kind import is_saved_plan
     from sgpu_decl.planning.location import Location, current_folder
     from sgpu_decl.planning.plan_file import load_plan, refuse_taken
     from sgpu_decl.planning.prepared import Prepared
     from sgpu_decl.planning.project_file import refuse_warnings
+    from sgpu_decl.planning.project_text import is_saved_plan
     from sgpu_decl.storing.state_store import Patience
 
 __all__ = [
@@ -58,7 +58,7 @@ if not TYPE_CHECKING:
         "base_requirements": "api.environment_calls",
         "current_folder": "planning.location",
         "difference": "environments.package_lists.package_diff",
-        "is_saved_plan": "planning.file_kind",
+        "is_saved_plan": "planning.project_text",
         "is_whole_name": "model.selectors",
         "load_plan": "planning.plan_file",
         "load_profile": "doctor.profile_file",

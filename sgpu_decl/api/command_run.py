@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sgpu_decl.code.script_header import ScriptHeader, script_header
+from sgpu_decl.code.code_packages import ScriptHeader, script_header
 from sgpu_decl.environments.interpreters import OLDEST_OF_RANKS
 from sgpu_decl.errors import Usage
 from sgpu_decl.gpus.devices import read_devices

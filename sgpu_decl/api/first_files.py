@@ -7,9 +7,10 @@ from pathlib import Path
 
 from sgpu_decl.code.script_arguments import entry_arguments, function_arguments
 from sgpu_decl.code.selection import SCHEMA_ID
-from sgpu_decl.code.syntax_trees import parse_source
+from sgpu_decl.code.sources import parse_source
 from sgpu_decl.config.entry import is_entrypoint
 from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.distribution import shipped_folder
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError, Usage
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.gpus.devices import read_devices
@@ -18,7 +19,6 @@ from sgpu_decl.model.script_argument import EntryArguments
 from sgpu_decl.planning.location import current_folder
 from sgpu_decl.rendering.first_file import first_file, first_project
 from sgpu_decl.rendering.run_file import name_of
-from sgpu_decl.shipped_files import shipped_folder
 from sgpu_decl.system_errors import advice, error_text
 
 _HEAD = 200  # characters of a schema in which its id stands

@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 from sgpu_decl.api.first_files import FirstFiles, project_name, write_new
+from sgpu_decl.distribution import shipped_folder
 from sgpu_decl.rendering.first_file import yaml_text
-from sgpu_decl.shipped_files import shipped_folder
 
 _ROOT = "sgpu.yml"
 _README = "README.md"

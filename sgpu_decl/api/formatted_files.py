@@ -12,9 +12,8 @@ from sgpu_decl.code.selection import is_sgpu_file, never_code
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.planning.file_kind import holds_plan
 from sgpu_decl.planning.location import DEFAULT_FILES
-from sgpu_decl.planning.project_text import ProjectText, read_bytes
+from sgpu_decl.planning.project_text import ProjectText, holds_plan, read_bytes
 from sgpu_decl.regular_files import open_regular
 from sgpu_decl.system_errors import advice, error_text
 from sgpu_decl.text.yaml_format import formatted

@@ -81,8 +81,7 @@ class Session:
             StalePlan: the plan was made for another project, or from other files.
         """
         from sgpu_decl.planning.checkout import Checkout
-        from sgpu_decl.planning.plan_file import load_plan, opened_root
-        from sgpu_decl.planning.plan_tree import check_tree
+        from sgpu_decl.planning.plan_file import check_tree, load_plan, opened_root
 
         prepared = load_plan(path)
         plan = prepared.plan

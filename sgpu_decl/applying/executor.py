@@ -49,8 +49,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Intent, IntentEnd, State
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.planner.joined_launches import launch_groups
-from sgpu_decl.planner.run_order import launch_levels
+from sgpu_decl.planner.run_order import launch_groups, launch_levels
 from sgpu_decl.planning.job_spec import JobBackends
 from sgpu_decl.planning.live_state import require_here
 from sgpu_decl.storing.state_store import LOST, StateWriter

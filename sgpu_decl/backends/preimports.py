@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from sgpu_decl.code.sources import Source
-from sgpu_decl.code.syntax_trees import parse_source
+from sgpu_decl.code.sources import Source, parse_source
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.rendering.spec import Entry, Warm

@@ -28,7 +28,7 @@ def command(context: click.Context, *, shell: str, typed: tuple[str, ...]) -> in
     if shell != "values":
         if typed:
             raise click.UsageError(f"`sgpu completion {shell}` takes no word")
-        from sgpu_decl.shipped_files import shipped_folder
+        from sgpu_decl.distribution import shipped_folder
 
         script = shipped_folder("templates") / "completion" / f"sgpu.{shell}"
         show(script.read_text(encoding="utf-8"), nl=False)

@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem
 
 from sgpu_decl.api import Location, Session
 from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
+from sgpu_decl.distribution import shipped_folder
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.shipped_files import shipped_folder
 
 if TYPE_CHECKING:
     from sgpu_decl.model.state import Resource

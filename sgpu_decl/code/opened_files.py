@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from sgpu_decl.code.sources import Source
-from sgpu_decl.code.syntax_trees import parse_source
+from sgpu_decl.code.sources import Source, parse_source
 
 _OPEN = frozenset({
     "open", "load", "listdir", "scandir", "glob", "iglob", "walk", "File", "ZipFile", "copytree",

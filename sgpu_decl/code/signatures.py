@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from sgpu_decl.code.bindings import Binding, Function, binding_of
-from sgpu_decl.code.syntax_trees import parse_source
+from sgpu_decl.code.sources import parse_source
 from sgpu_decl.config.entry import entrypoint_hint
 from sgpu_decl.config.right_forms import argument_list
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity

@@ -11,8 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sgpu_decl.code.opened_files import opened_files
-from sgpu_decl.code.sources import Source
-from sgpu_decl.code.syntax_trees import parse_source
+from sgpu_decl.code.sources import Source, parse_source
 from sgpu_decl.regular_files import read_regular
 
 _LONGEST = 10_000  # characters of a text that may hold a path

@@ -18,7 +18,7 @@ from sgpu_decl.model.selectors import (
     resource_named,
 )
 from sgpu_decl.model.state import Resource
-from sgpu_decl.planner.needed_attempts import needed_by_active
+from sgpu_decl.planner.needs import needed_by_active
 from sgpu_decl.planner.renames import has_history
 from sgpu_decl.planning.live_state import refs_in_launch
 from sgpu_decl.planning.project import Project

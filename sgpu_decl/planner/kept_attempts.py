@@ -9,7 +9,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.state import KEEP_LAST, Attempt
-from sgpu_decl.planner.needed_attempts import needed_by_active
+from sgpu_decl.planner.needs import needed_by_active
 
 UNKNOWN = "?"
 """The place of an output where the backend does not say whether there is one."""

@@ -30,7 +30,7 @@ from sgpu_decl.model.plan import (
     GitFacts,
     Plan,
 )
-from sgpu_decl.planner.package_changes import PackageSides
+from sgpu_decl.planner.environment_changes import PackageSides
 
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
 _SEAL = "seal"  # of plans that were saved while there were sealed ones

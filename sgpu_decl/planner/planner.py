@@ -17,20 +17,19 @@ from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import Action, Cause, Change, Plan, Reason, Summary
 from sgpu_decl.model.state import Resource, State
+from sgpu_decl.planner.attempt_checks import unseen_checks
 from sgpu_decl.planner.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planner.estimate import Spending
-from sgpu_decl.planner.first_fields import CellFields
-from sgpu_decl.planner.joined_launches import join_checks
+from sgpu_decl.planner.field_changes import CellFields
 from sgpu_decl.planner.last_known import (
     NO_ATTEMPTS,
     CurrentAttempts,
     current_attempts,
     prior_of,
 )
-from sgpu_decl.planner.placement_checks import placement_checks
+from sgpu_decl.planner.launch_checks import placement_checks, ray_checks
 from sgpu_decl.planner.plan_checks import check_of, found_check, run_checks
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
-from sgpu_decl.planner.ray_checks import ray_checks
 from sgpu_decl.planner.removals import destroyed, managed_elsewhere, released, removed
 from sgpu_decl.planner.renames import (
     Moves,
@@ -41,8 +40,7 @@ from sgpu_decl.planner.renames import (
     rename_checks,
 )
 from sgpu_decl.planner.run_changes import Options, change_of
-from sgpu_decl.planner.run_order import RunOrder
-from sgpu_decl.planner.unseen_checks import unseen_checks
+from sgpu_decl.planner.run_order import RunOrder, join_checks
 
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob

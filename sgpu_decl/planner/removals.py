@@ -8,9 +8,9 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, PlannedLaunch, Reason
 from sgpu_decl.model.state import Resource
+from sgpu_decl.planner.attempt_checks import work_lost
 from sgpu_decl.planner.fingerprint import fingerprint
 from sgpu_decl.planner.last_known import CurrentAttempts, prior_of
-from sgpu_decl.planner.work_lost import work_lost
 
 
 def removed(

@@ -20,15 +20,14 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.model.state import Attempt
+from sgpu_decl.planner.attempt_checks import work_lost
 from sgpu_decl.planner.decisions import Decision, RunVerdict, Situation, decide
 from sgpu_decl.planner.environment_changes import of_run
-from sgpu_decl.planner.field_changes import compare, leaves
+from sgpu_decl.planner.field_changes import CellFields, NewFields, compare, leaves
 from sgpu_decl.planner.fingerprint import fingerprint, token
-from sgpu_decl.planner.first_fields import CellFields, NewFields
 from sgpu_decl.planner.last_known import CurrentAttempts, prior_of
 from sgpu_decl.planner.plan_checks import place_of
 from sgpu_decl.planner.policy import FieldClass, class_of, effect_of
-from sgpu_decl.planner.work_lost import work_lost
 
 Changed = tuple[Change, tuple[Diagnostic, ...]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.code.code_store import CodeStore
-from sgpu_decl.code.command_scripts import ExecutedCode
+from sgpu_decl.code.command_programs import ExecutedCode
 from sgpu_decl.code.counted_code import CodeTree, CountedCode, RunUses
 from sgpu_decl.code.file_digests import HashCache
 from sgpu_decl.code.repository import repository_top

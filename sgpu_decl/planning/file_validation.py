@@ -12,8 +12,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planner.plan_checks import run_checks
-from sgpu_decl.planning.check_keys import check_key
 from sgpu_decl.planning.code_facts import entrypoint_findings
+from sgpu_decl.planning.finding_places import check_key
 from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_file import (

@@ -9,7 +9,7 @@ from sgpu_decl.code.selection import never_code
 from sgpu_decl.config.project_files import Included, IncludedFile, IncludePattern
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.planning.file_kind import YAML_SUFFIXES, holds_plan
+from sgpu_decl.planning.project_text import YAML_SUFFIXES, holds_plan
 from sgpu_decl.regular_files import NotRegular, is_below, open_regular
 from sgpu_decl.text.file_limits import PROJECT_FILE
 

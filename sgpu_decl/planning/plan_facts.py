@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.code.command_scripts import scripts_of
+from sgpu_decl.code.command_programs import scripts_of
 from sgpu_decl.code.counted_code import CountedCode
 from sgpu_decl.code.mlflow_calls import values_of_ranks
 from sgpu_decl.code.snapshot import Snapshot
-from sgpu_decl.code.sources import function_source
+from sgpu_decl.code.sources import Source, function_source
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
 from sgpu_decl.frozen_dataclass import dataclass
@@ -29,21 +29,19 @@ from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planner.fingerprint import fingerprint
 from sgpu_decl.planner.jobs.launched_run import launched_by
 from sgpu_decl.planner.plan_checks import place_of
-from sgpu_decl.planning.check_keys import check_key
 from sgpu_decl.planning.code_facts import CodeReader
 from sgpu_decl.planning.command_text import CommandTexts
 from sgpu_decl.planning.environment_checks import EnvironmentChecks
 from sgpu_decl.planning.environment_facts import DeclaredEnvironments, Recipe
-from sgpu_decl.planning.finding_places import from_here
+from sgpu_decl.planning.finding_places import check_key, from_here
 from sgpu_decl.planning.job_facts import DeclaredJobs
 from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.ownership import Owners
 from sgpu_decl.planning.project import Project
-from sgpu_decl.planning.text_arguments import EntrypointTexts, as_recorded
+from sgpu_decl.planning.project_file import EntrypointTexts, as_recorded
 
 if TYPE_CHECKING:
     from sgpu_decl.code.modules import ModuleFolder
-    from sgpu_decl.code.sources import Source
     from sgpu_decl.config.loaded import Loaded, LoadedRun
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.config.run_blocks import Code

@@ -1,4 +1,5 @@
-"""Saved plans: files that someone can look at, mail, and apply later."""
+"""Saved plans: files that someone can look at, mail, and apply later. A saved plan belongs to the
+files that it was made from: the tree of the project's folder."""
 
 import os
 from dataclasses import replace
@@ -6,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.code.repository import git_text
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, SgpuError, StalePlan
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.planner.plan_json import saved_from_json, saved_text
-from sgpu_decl.planning.checkout import Checkout
-from sgpu_decl.planning.file_kind import holds_plan
+from sgpu_decl.planning.checkout import Checkout, project_identity
 from sgpu_decl.planning.location import project_above
 from sgpu_decl.planning.pinned_content import launched_code, pin_code, pin_environments
 from sgpu_decl.planning.prepared import Prepared
-from sgpu_decl.planning.remotes import project_identity
+from sgpu_decl.planning.project_text import holds_plan
 from sgpu_decl.regular_files import read_regular
 from sgpu_decl.system_errors import error_text
 
@@ -142,3 +143,51 @@ def _other_project(planned: Path, root: Path) -> StalePlan:
         hint=f"apply it there, or name its folder on this machine: `--project {planned}`",
         code="other_project",
     )
+
+
+_SHOWN = 5  # of the files that differ
+
+
+def check_tree(plan: Plan, root: Path) -> None:
+    """Check that the commit that is checked out in `root` has the files of the plan.
+
+    The trees are compared and not the commits: a merge, a squash or a rebase makes another commit
+    of the same tree. A plan of files that no commit held has no tree; nor has one from outside of
+    git. Their digests of code and environment still count.
+
+    Raises:
+        StalePlan: the commit has other files.
+    """
+    planned = plan.git
+    if planned is None or planned.tree is None or planned.dirty:
+        return
+    head = Checkout(root).head
+    if head is None or head.tree is None or head.tree == planned.tree:
+        return
+    files = _differing(root, planned.tree, head.tree)
+    commit = (planned.commit or "of the plan")[:12]
+    if files is None:
+        raise StalePlan(
+            "the plan was made from other files than those of the commit here, and git does not "
+            f"have them to compare: tree {planned.tree[:12]}, here {head.tree[:12]}",
+            hint=f"`git fetch` and check out commit {commit}, or plan again",
+            code="other_tree",
+        )
+    raise StalePlan(
+        "the plan was made from other files than those of the commit here, which differ in "
+        + _listing(files),
+        hint=f"check out commit {commit}, or plan again",
+        code="other_tree",
+    )
+
+
+def _differing(root: Path, one: str, other: str) -> list[str] | None:
+    """The files that differ between two trees; None if git has not both."""
+    words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff")
+    names = git_text(root, *words, one, other, "--")
+    return None if names is None else [name for name in names.split("\0") if name]
+
+
+def _listing(files: list[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in files[:_SHOWN])
+    return shown if len(files) <= _SHOWN else f"{shown} and {len(files) - _SHOWN} more"

@@ -1,30 +1,30 @@
 """From the file of a project to a prepared plan."""
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
+from sgpu_decl.backends.launch_request import config_of
 from sgpu_decl.config.renames import renames_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.errors import InvalidInput, NotFound, Usage
+from sgpu_decl.errors import BackendError, InvalidInput, NotFound, Usage
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import capabilities_of
-from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.selectors import match_addresses
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planner import planner
-from sgpu_decl.planner.needed_attempts import needed_by_active
+from sgpu_decl.planner.launch_checks import resume_checks
+from sgpu_decl.planner.needs import needed_by_active
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planner.renames import moved, moves_of
-from sgpu_decl.planner.resume_checks import resume_checks
 from sgpu_decl.planning.checkout import Checkout
-from sgpu_decl.planning.earlier_outputs import earlier_outputs
 from sgpu_decl.planning.job_facts import DeclaredJobs, desire, managers, observe_jobs
 from sgpu_decl.planning.live_state import observe
 from sgpu_decl.planning.location import absolute
@@ -397,3 +397,36 @@ def _rerun(
             )
         selected |= hits
     return selected
+
+
+def earlier_outputs(
+    project: Project, state: State, launches: Iterable[Change]
+) -> dict[Address, AttemptRef | None]:
+    """Return the newest attempt of each run that left output where a launch looks for it: on the
+    same backend, in the same storage. If its backend does not answer, a run is left out.
+
+    Args:
+        launches: changes that launch runs with `resume`.
+    """
+    outputs: dict[Address, AttemptRef | None] = {}
+    for change in launches:
+        try:
+            outputs[change.address] = _earlier_output(project, state, change)
+        except BackendError:  # a storage that does not answer is no reason not to plan
+            continue
+    return outputs
+
+
+def _earlier_output(project: Project, state: State, change: Change) -> AttemptRef | None:
+    assert change.launch is not None and change.attempt is not None  # noqa: S101, PT018  it launches
+    config = None
+    for attempt in reversed(project.states.history(change.moved_from or change.address)):
+        if attempt.backend != change.backend:
+            continue
+        config = config or config_of(
+            AttemptRef(change.address, change.attempt), change.launch.inputs
+        )
+        attempts = project.backend(change.backend).attempts
+        if attempts.left_output(state.launch_of(attempt), config):
+            return AttemptRef(change.address, attempt.ref.number)
+    return None

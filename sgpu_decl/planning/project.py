@@ -195,7 +195,7 @@ class Project:
     @cached_property
     def identity(self) -> "ProjectIdentity | None":
         """What tells the project from others on any machine; None outside of a git checkout."""
-        from sgpu_decl.planning.remotes import project_identity
+        from sgpu_decl.planning.checkout import project_identity
 
         return project_identity(self.root)
 
@@ -269,7 +269,7 @@ class Project:
         )
 
     def _backend_blocks(self, owner: str) -> "tuple[BackendOptions, ...]":
-        from sgpu_decl.planning.backend_blocks import backend_blocks
+        from sgpu_decl.planning.project_file import backend_blocks
 
         return backend_blocks(self, owner)
 

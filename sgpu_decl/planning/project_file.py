@@ -1,7 +1,9 @@
-"""The run or project file of a project: found, and validated."""
+"""The run or project file of a project: found, and validated. Which of its arguments are text, as
+their source says; the `backend` blocks that it names."""
 
+import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,17 +13,64 @@ from sgpu_decl.config.project_files import nothing_included, read_files
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.planning.checkout import Checkout
-from sgpu_decl.planning.file_kind import holds_plan
-from sgpu_decl.planning.location import absolute, variable_words
+from sgpu_decl.planning.location import ROOT_FILE, absolute, variable_words
 from sgpu_decl.planning.project import Project
-from sgpu_decl.planning.project_text import ProjectText, invalid_file, read_bytes
-from sgpu_decl.planning.text_arguments import EntrypointTexts
+from sgpu_decl.planning.project_text import ProjectText, holds_plan, invalid_file, read_bytes
 from sgpu_decl.regular_files import leads_out
+from sgpu_decl.text.shape import Shape
+from sgpu_decl.text.yaml_nodes import resolve
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.file_reader import Overrides
     from sgpu_decl.config.loaded import Loaded
+
+
+class EntrypointTexts:
+    """The roots of code start from `folder`, that of the run or project file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._answers: dict[tuple[str, str], Mapping[str, Shape]] = {}
+
+    def __call__(self, entrypoint: str, root: str) -> Mapping[str, Shape]:
+        key = (entrypoint, root)
+        if key not in self._answers:
+            from sgpu_decl.code.signatures import text_arguments  # with `ast`
+
+            self._answers[key] = text_arguments((self._folder / root).resolve(), entrypoint)
+        return self._answers[key]
+
+
+def as_recorded(spec: Spec, recorded: Spec, texts: Mapping[str, Shape]) -> Spec:
+    """A spec with the recorded values of arguments that are text now, where they are what the text
+    looks like: earlier versions gave functions numbers where they want text."""
+    args, old = spec.fields.get("args"), recorded.fields.get("args")
+    if not (isinstance(args, dict) and isinstance(old, dict)):
+        return spec
+    same = {
+        name: old[name]
+        for name, shape in texts.items()
+        if name in args and name in old and _looks_like(args[name], old[name], shape)
+    }
+    return Spec.of({**spec.fields, "args": {**args, **same}})
+
+
+def _looks_like(new: Json, old: Json, shape: Shape | None) -> bool:
+    if shape is None or new == old:
+        return new == old
+    if shape.text:
+        looks = resolve(new) if isinstance(new, str) else None
+        return looks is not None and looks == old and type(looks) is type(old)
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        pairs = zip(new, old, strict=True)
+        return all(_looks_like(one, other, shape.items) for one, other in pairs)
+    if isinstance(new, dict) and isinstance(old, dict) and new.keys() == old.keys():
+        return all(_looks_like(new[key], old[key], shape.values) for key in new)
+    return False
+
 
 _VALUES = "a file with a line `NAME: VALUE` for each variable"
 _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
@@ -164,3 +213,23 @@ def _refuse_link_out(project: Project) -> None:
 
 def _where(root: Path) -> str:
     return "here" if root == Path.cwd() else f"in `{root}`"
+
+
+def backend_blocks(project: Project, owner: str) -> "tuple[BackendOptions, ...]":
+    """Return the blocks of the runs and jobs in the project's file, and in the file `owner` of a
+    run, for the target. A file that cannot be read names nothing."""
+    root = os.path.realpath(project.root)
+    blocks: list[BackendOptions] = []
+    for name in dict.fromkeys((ROOT_FILE, owner)):
+        file = project.root / name
+        if not name or not os.path.realpath(file).startswith(f"{root}{os.sep}"):
+            continue
+        other = copy.copy(project)
+        other.file, other.location = file, replace(project.location, sets=())
+        try:
+            loaded = read_file(other).loaded
+        except SgpuError:
+            continue
+        blocks += [run.config.backend for run in loaded.runs]
+        blocks += [job.config.backend for job in loaded.jobs if job.config.backend is not None]
+    return tuple(blocks)

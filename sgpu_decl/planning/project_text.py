@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.target import misnamed
-from sgpu_decl.planning.file_kind import holds_plan
-from sgpu_decl.regular_files import NotRegular, open_regular
+from sgpu_decl.regular_files import NotRegular, open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +20,34 @@ if TYPE_CHECKING:
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.planning.included_files import FileReader
     from sgpu_decl.text.yaml_nodes import Document
+
+
+YAML_SUFFIXES = (".yaml", ".yml", ".json")
+"""How the names of run and project files end."""
+
+
+def holds_plan(path: Path) -> bool:
+    """Whether a file is a plan and not JSON of another kind, which a run file may be too."""
+    try:
+        return is_saved_plan(path) and b'"format_version"' in read_regular(path)
+    except OSError:
+        return False
+
+
+def is_saved_plan(path: Path) -> bool:
+    """Whether a file is (or was meant to be) a saved plan, by its first characters.
+
+    A run file may begin with a brace too. So where the name is that of one, the file counts as a
+    plan if it begins with the first key of ours, or has the format's number (`-o json` of a plan).
+    """
+    try:
+        with open_regular(path) as file:
+            head = file.read(64).lstrip()
+            if not head.startswith(b"{") or path.suffix not in YAML_SUFFIXES:
+                return head.startswith(b"{")
+            return b'"applyable"' in head or b'"format_version"' in head + file.read()
+    except OSError:
+        return False
 
 
 class ProjectText:

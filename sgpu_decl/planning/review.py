@@ -19,12 +19,11 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.proposal import Content, Effect, Proposal
 from sgpu_decl.model.state import Attempt, State
-from sgpu_decl.planner.effect_differences import effect_differences
-from sgpu_decl.planner.effects import carried_out, covers, effects_of
+from sgpu_decl.planner.effects import carried_out, covers, effect_differences, effects_of
 from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.project import Project
 from sgpu_decl.storing.proposals import KEPT
-from sgpu_decl.storing.user_name import user_name
+from sgpu_decl.storing.state_store import user_name
 
 if TYPE_CHECKING:
     from sgpu_decl.code.snapshot import Snapshot

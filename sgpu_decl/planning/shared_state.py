@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sgpu_decl.model.target import Mode
-from sgpu_decl.planning.file_kind import YAML_SUFFIXES
 from sgpu_decl.planning.location import ROOT_FILE, absolute
-from sgpu_decl.planning.project_text import ProjectText, invalid_file
+from sgpu_decl.planning.project_text import YAML_SUFFIXES, ProjectText, invalid_file
 from sgpu_decl.storing.stores import SharedPlace
 
 if TYPE_CHECKING:

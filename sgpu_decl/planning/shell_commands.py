@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.model.target import BASE
-from sgpu_decl.planning.file_kind import is_saved_plan
 from sgpu_decl.planning.location import Location, absolute
 from sgpu_decl.planning.project import Project
+from sgpu_decl.planning.project_text import is_saved_plan
 
 _COMMAND = re.compile(r"""`sgpu ([a-z]+)((?: (?:'[^']*'|"[^"]*"|[^`'"])*)?)`""")
 _ABOUT_A_PROJECT = frozenset(

@@ -10,7 +10,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.storing.journal.store import JournalStore
-from sgpu_decl.storing.sqlite.migrated_state import is_migrated, migrated_file, note_place
+from sgpu_decl.storing.sqlite.database import is_migrated, migrated_file, note_place
 from sgpu_decl.storing.sqlite.store import SqliteStore
 from sgpu_decl.storing.state_store import Patience, StateStore, StateWriter
 

@@ -1,5 +1,6 @@
 """What every state store can do. Values come from `sgpu_decl.model.state`."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from sgpu_decl.model.environment import PackageList
     from sgpu_decl.model.owner import Presence
     from sgpu_decl.model.state_log import LogEntry
+
+
+def user_name() -> str:
+    """The user's name."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        return f"uid {os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

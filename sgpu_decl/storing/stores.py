@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.backend_kinds import kind_named
-from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
+from sgpu_decl.storing.sqlite.database import refuse_migrated
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
 from sgpu_decl.storing.state_folder import make_state_folder
 from sgpu_decl.storing.state_store import StateStore
@@ -140,7 +140,7 @@ def open_state_store(url: str) -> StateStore | None:
 def local_proposals(folder: Path) -> "ProposalStore":
     """The proposals of a target whose files lie in a folder of this machine."""
     from sgpu_decl.places.folder import FolderPlace
-    from sgpu_decl.storing.file_proposals import FileProposals
+    from sgpu_decl.storing.proposals import FileProposals
     from sgpu_decl.storing.state_root import StateRoot
 
     root = StateRoot(
@@ -156,10 +156,10 @@ def local_proposals(folder: Path) -> "ProposalStore":
 def shared_proposals(place: SharedPlace, target: str) -> "ProposalStore":
     """The proposals of a target on this place."""
     if place.kind == POSTGRES:
-        from sgpu_decl.storing.postgres.proposals import PostgresProposals
+        from sgpu_decl.storing.postgres.journal import PostgresProposals
 
         return PostgresProposals(_server(place), project=place.project, target=target)
-    from sgpu_decl.storing.file_proposals import FileProposals
+    from sgpu_decl.storing.proposals import FileProposals
 
     root = _root_of(place)
     return FileProposals(root, f"{root.path}/{place.project}/{target}")

@@ -54,7 +54,7 @@ def changed_entrypoint(change: Change) -> list[str]:
     fields = [field for field in change.fields if field.path in {"entrypoint", "command"}]
     if not change.launches or all(field.added for field in fields):
         return []
-    from sgpu_decl.rendering.entrypoint import air_diff  # brings in jinja2
+    from sgpu_decl.rendering.templates import air_diff  # brings in jinja2
 
     return air_diff(
         {field.path: field.before for field in fields},

@@ -10,7 +10,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, FieldChange, Plan, Reason
-from sgpu_decl.planner.first_fields import new_values
+from sgpu_decl.planner.field_changes import new_values
 from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (

@@ -23,7 +23,7 @@ ALLOWED = {
     "model/backend_kinds.py": "the registry",
     "distribution.py": "`databricks` is an extra of the distribution",
     "planner/policy.py": RAY,
-    "planner/ray_checks.py": RAY,
+    "planner/launch_checks.py": RAY,
     "planning/ray_facts.py": RAY,
     "code/ray_calls.py": "the name of a package",
     "config/cross_field.py": RAY,

@@ -188,11 +188,11 @@ def test_what_the_file_of_a_run_shows_names_it_or_makes_the_file_invalid(
 
 OF_SEVERAL = {
     "planning/preparation.py": 1,  # the files at another commit are not valid
-    "planner/placement_checks.py": 1,  # runs that share a pool
+    "planner/launch_checks.py": 1,  # runs that share a pool
     "planner/environment_changes.py": 1,  # the Python of all ranks on this machine
     "planner/plan_checks.py": 5,  # what is about the whole file; others get their run there
     "planner/plan_json.py": 1,  # a saved plan that cannot be read
-    "planner/unseen_checks.py": 1,  # one place does not answer about several runs: all are named
+    "planner/attempt_checks.py": 1,  # one place does not answer about several runs: all are named
 }
 
 

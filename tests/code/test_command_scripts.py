@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.code.command_scripts import ExecutedCode, scripts_of
+from sgpu_decl.code.command_programs import ExecutedCode, scripts_of
 
 
 @pytest.mark.parametrize(

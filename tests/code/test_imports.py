@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.code.imports import code_names, outside_imports
+from sgpu_decl.code.code_packages import code_names, outside_imports
 from sgpu_decl.code.sources import sources
 
 TRAIN = """\

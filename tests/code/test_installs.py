@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.code.installs import installs_in_code, installs_in_command
+from sgpu_decl.code.code_packages import installs_in_code, installs_in_command
 from sgpu_decl.code.sources import sources
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.code.command_scripts import ExecutedCode, scripts_of
+from sgpu_decl.code.command_programs import ExecutedCode, scripts_of
 from sgpu_decl.code.ray_calls import ray_calls
 from sgpu_decl.code.sources import function_source, sources
 from sgpu_decl.diagnostics.place import Place

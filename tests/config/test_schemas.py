@@ -9,8 +9,8 @@ import pytest
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import Conversion
 from sgpu_decl.config.schemas import describe, documents, text_of, write
+from sgpu_decl.distribution import shipped_folder
 from sgpu_decl.errors import NotFound
-from sgpu_decl.shipped_files import shipped_folder
 from sgpu_decl.text.yaml_reader import load
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from sgpu_decl.shipped_files import shipped_folder
+from sgpu_decl.distribution import shipped_folder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.yaml"))

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from sgpu_decl import __version__
-from sgpu_decl.shipped_files import shipped_folder
+from sgpu_decl.distribution import shipped_folder
 from tests.examples.conftest import EXAMPLES
 
 FOLDER = EXAMPLES / "gitops"

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from sgpu_decl.shipped_files import shipped_folder
+from sgpu_decl.distribution import shipped_folder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.proposal import Effect
-from sgpu_decl.planner.effect_differences import effect_differences
+from sgpu_decl.planner.effects import effect_differences
 
 SHOWN = Effect(
     address=Address.run("a"),

@@ -3,7 +3,7 @@
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import FieldChange, FieldEffect
-from sgpu_decl.planner.first_fields import NewFields, new_values
+from sgpu_decl.planner.field_changes import NewFields, new_values
 
 SPEC = Spec('{"args":{"n":1},"gpus":2}')
 PLACES = {"args": Place("run.yaml", 3, 1), "gpus": Place("run.yaml", 2, 7)}

@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import Capabilities, Joining
 from sgpu_decl.model.plan import Action, Change, Reason, Upstream
-from sgpu_decl.planner.joined_launches import launch_groups
+from sgpu_decl.planner.run_order import launch_groups
 from tests.planner.conftest import CAPABILITIES, SPEC
 
 CAN = Capabilities(fields=frozenset({"after", "budget"}), joins=Joining(most=3, same=("budget",)))

@@ -9,7 +9,7 @@ from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planner.kept_attempts import GcRule, kept, surplus
-from sgpu_decl.planner.needed_attempts import needed_by_active
+from sgpu_decl.planner.needs import needed_by_active
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

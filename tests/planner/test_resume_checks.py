@@ -5,7 +5,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.jsonable import NO_FIELDS
-from sgpu_decl.planner.resume_checks import resume_checks
+from sgpu_decl.planner.launch_checks import resume_checks
 
 
 def desired(key: str = "") -> DesiredRun:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.planning.check_keys import check_key
+from sgpu_decl.planning.finding_places import check_key
 from tests.reading import read
 
 RUN = """\

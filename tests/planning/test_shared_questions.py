@@ -9,7 +9,7 @@ import pytest
 
 from sgpu_decl.api import Location, Session
 
-SOURCE = ("sources", "bindings", "syntax_trees", "opened_files", "selection")
+SOURCE = ("sources", "bindings", "opened_files", "selection")
 STARTS = (
     "entrypoint: train.py:main, args: {{lr: 0.1, seed: {seed}}}",
     'entrypoint: train.py, args: ["--seed", "{seed}"]',

@@ -8,8 +8,8 @@ import pytest
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.rank.fork_safety import HARMLESS
-from sgpu_decl.rendering.entrypoint import air_diff, render_air
 from sgpu_decl.rendering.spec import CallSpec, Entry
+from sgpu_decl.rendering.templates import air_diff, render_air
 from tests.support import check_golden
 
 GOLDEN = Path(__file__).parent / "golden/_air.py.txt"

@@ -4,7 +4,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgpu_decl.rendering.parameters import render_parameters
+from sgpu_decl.backends.launch_spec import render_parameters
 
 VALUES = st.recursive(
     st.none()

@@ -23,8 +23,7 @@ from sgpu_decl.model.owner import Presence
 from sgpu_decl.storing.journal.port import StoreDown
 from sgpu_decl.storing.journal.store import JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.postgres.journal import TABLES, PostgresJournal
-from sgpu_decl.storing.postgres.proposals import PROPOSALS
+from sgpu_decl.storing.postgres.journal import PROPOSALS, TABLES, PostgresJournal
 from sgpu_decl.storing.postgres.server import Server, ServerConnection
 from sgpu_decl.storing.state_store import StateStore
 from sgpu_decl.storing.stores import (

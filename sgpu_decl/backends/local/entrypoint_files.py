@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.archives import rank_zip
-from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import LaunchSpec, render_spec
+from sgpu_decl.rendering.templates import render_air
 
 
 def write_entrypoint(folder: Path, spec: LaunchSpec, shared: Path) -> None:

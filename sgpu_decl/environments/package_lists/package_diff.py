@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sgpu_decl.frozen_dataclass import UNWRITTEN
 from sgpu_decl.model.environment import Environment
 from sgpu_decl.model.plan import PackageChange
-from sgpu_decl.planner.package_changes import compare
+from sgpu_decl.planner.environment_changes import compare_packages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def difference(before: Environment, after: Environment) -> Difference:
     """All known differences. A fact that one side lacks is not compared."""
     packages = tuple(
         change
-        for change in compare(before.packages, after.packages)
+        for change in compare_packages(before.packages, after.packages)
         if _is_known(change.before, change.name, before)
         and _is_known(change.after, change.name, after)
     )

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.storing.journal.entry import newer, read_entry
 from sgpu_decl.storing.journal.ops import keeps_all
-from sgpu_decl.storing.journal.past import replica_up_to
 from sgpu_decl.storing.journal.port import Compacted, Journal, Stored
+from sgpu_decl.storing.journal.replica import replica_up_to
 
 _AT_ONCE = 1000  # entries that are read together
 

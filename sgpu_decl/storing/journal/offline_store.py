@@ -14,11 +14,10 @@ from sgpu_decl.model.state import Attempt, LockHolder, State
 from sgpu_decl.storing.journal.position import is_whole
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.sqlite import queries
-from sgpu_decl.storing.state_store import AT_ONCE, Patience
+from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateWriter
 
 if TYPE_CHECKING:
     from sgpu_decl.storing.journal.port import Journal
-    from sgpu_decl.storing.state_store import StateWriter
 
 _T = TypeVar("_T")
 

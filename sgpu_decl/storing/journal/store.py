@@ -24,9 +24,9 @@ from sgpu_decl.storing.journal.lock_lease import (
 )
 from sgpu_decl.storing.journal.port import Compacted, Journal
 from sgpu_decl.storing.journal.position import Head, home_of
-from sgpu_decl.storing.journal.replica import Replica
+from sgpu_decl.storing.journal.replica import Replica, replica_up_to
 from sgpu_decl.storing.sqlite import queries
-from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
+from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free, user_name
 
 if TYPE_CHECKING:
     from sgpu_decl.model.owner import Presence
@@ -205,7 +205,6 @@ class JournalStore:
             self._replica.drop()
 
     def _read_up_to(self, number: int) -> tuple[State, tuple[Attempt, ...]] | None:
-        from sgpu_decl.storing.journal.past import replica_up_to
 
         with replica_up_to(self._journal, number) as replica:
             return replica.read(queries.everything_of)
@@ -386,8 +385,6 @@ class JournalStore:
 
     def _author(self, operation: str, lock_id: str) -> Author:
         import os
-
-        from sgpu_decl.storing.user_name import user_name
 
         return Author(
             id=lock_id,

@@ -1,17 +1,19 @@
-"""Entries as rows of a PostgreSQL database.
+"""Entries and proposals as rows of a PostgreSQL database. Proposals have a table of their own: a
+role that may only plan adds rows there, and none to the state.
 
 Each call is one statement of its own, and no statement is prepared, so that a pooler which gives
 out connections by transaction is no problem. Rows are only ever added, but by `state compact`: once
 the tables are there, who writes needs SELECT and INSERT alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import LiteralString
 
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored
 from sgpu_decl.storing.postgres.server import CONTENT_SECONDS
 from sgpu_decl.storing.postgres.tables import PostgresTables
+from sgpu_decl.storing.proposals import KEPT, StoredProposal
 
 _SCHEMA: LiteralString = "CREATE SCHEMA IF NOT EXISTS {schema}"
 _ENTRIES: LiteralString = (
@@ -140,3 +142,43 @@ class PostgresJournal(PostgresTables):
 
     def of_target(self, target: str) -> "PostgresJournal":
         return PostgresJournal(self._server, project=self._project, target=target)
+
+
+PROPOSALS: LiteralString = (
+    "CREATE TABLE IF NOT EXISTS {schema}.proposals (project text, target text, id text, "
+    "content bytea NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(), "
+    "PRIMARY KEY (project, target, id))"
+)
+_PROPOSE: LiteralString = (
+    "INSERT INTO {schema}.proposals (project, target, id, content) VALUES (%s, %s, %s, %s) "
+    "ON CONFLICT DO NOTHING"
+)
+_NEWEST: LiteralString = (
+    "SELECT id, at FROM {schema}.proposals "
+    "WHERE project = %s AND target = %s AND at > clock_timestamp() - %s ORDER BY at DESC"
+)
+_CONTENT: LiteralString = (
+    "SELECT content FROM {schema}.proposals WHERE project = %s AND target = %s AND id = %s"
+)
+
+
+_DROP_EXPIRED: LiteralString = (
+    "DELETE FROM {schema}.proposals "
+    "WHERE project = %s AND target = %s AND at <= clock_timestamp() - %s"
+)
+
+
+class PostgresProposals(PostgresTables):
+    tables = (*TABLES, PROPOSALS)
+
+    def propose(self, id: str, content: bytes) -> None:  # noqa: A002
+        values = (self._project, self._target, id, content)
+        self._adding(lambda: self._server.execute(_PROPOSE, values))
+
+    def proposals(self) -> Iterator[StoredProposal]:
+        for name, at in self._reading(_NEWEST, (self._project, self._target, KEPT)):
+            for row in self._reading(_CONTENT, (self._project, self._target, name)):
+                yield StoredProposal(id=name, content=bytes(row[0]), at=at.astimezone(UTC))
+
+    def drop_expired(self) -> int:
+        return self._dropping(_DROP_EXPIRED, (self._project, self._target, KEPT))

@@ -11,7 +11,7 @@ from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.database import transaction
 from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
 from sgpu_decl.storing.sqlite.rows import Cell
-from sgpu_decl.storing.user_name import user_name
+from sgpu_decl.storing.state_store import user_name
 
 LOCK_COLUMNS = ("id", "who", "host", "pid", "boot", "started", "operation", "since")
 

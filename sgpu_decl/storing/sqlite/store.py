@@ -20,9 +20,9 @@ from sgpu_decl.storing.sqlite.database import (
     explained,
     is_ours,
     prepare,
+    refuse_migrated,
     unusable,
 )
-from sgpu_decl.storing.sqlite.migrated_state import refuse_migrated
 from sgpu_decl.storing.state_store import AT_ONCE, Patience, until_free
 from sgpu_decl.system_errors import path_in_errors
 

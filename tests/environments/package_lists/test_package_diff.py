@@ -8,7 +8,7 @@ from sgpu_decl.environments.package_lists.package_diff import FactChange, differ
 from sgpu_decl.environments.package_lists.packages import cuda_of, normalise
 from sgpu_decl.model.environment import Environment, EnvironmentKind, Package
 from sgpu_decl.model.plan import PackageChange
-from sgpu_decl.planner.package_changes import compare
+from sgpu_decl.planner.environment_changes import compare_packages
 
 names = st.sampled_from(["a", "b", "c", "torch", "peft"])
 sets = st.dictionaries(names, st.sampled_from(["1.0", "1.1", "2.0"])).map(
@@ -24,7 +24,7 @@ def environment(name: str, **facts: object) -> Environment:
 def test_added_removed_and_changed_are_sorted_by_name() -> None:
     before = (Package("torch", "2.7.1"), Package("x", "1.0"), Package("same", "1"))
     after = (Package("torch", "2.13.0"), Package("peft", "0.17.1"), Package("same", "1"))
-    assert compare(before, after) == (
+    assert compare_packages(before, after) == (
         PackageChange(name="peft", before=None, after="0.17.1"),
         PackageChange(name="torch", before="2.7.1", after="2.13.0"),
         PackageChange(name="x", before="1.0", after=None),
@@ -36,14 +36,14 @@ def test_added_removed_and_changed_are_sorted_by_name() -> None:
 def test_changes_lead_from_one_set_to_the_other_and_back(
     before: tuple[Package, ...], after: tuple[Package, ...]
 ) -> None:
-    changes = compare(before, after)
+    changes = compare_packages(before, after)
     made = {item.name: item.version for item in before}
     for change in changes:
         assert made.pop(change.name, None) == change.before
         if change.after is not None:
             made[change.name] = change.after
     assert made == {item.name: item.version for item in after}
-    back = compare(after, before)
+    back = compare_packages(after, before)
     assert [(item.name, item.before, item.after) for item in back] == [
         (item.name, item.after, item.before) for item in changes
     ]

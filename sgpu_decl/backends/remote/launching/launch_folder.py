@@ -58,8 +58,8 @@ from sgpu_decl.backends.node_tracker import ARCHIVE, node_tracker
 from sgpu_decl.backends.remote.staging.remote_layout import BACK, INPUTS, RemoteLayout
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.run_outputs import outputs_read
-from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import render_spec
+from sgpu_decl.rendering.templates import render_air
 from sgpu_decl.tracking.tracking_request import FILE
 
 _PICKLES = ("func.pkl", "func.bin", "inputs.pkl", "inputs.bin")

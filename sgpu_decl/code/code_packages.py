@@ -1,19 +1,98 @@
-"""Finds `pip install` in the command, the notebooks and the code of a run.
+"""Which packages code asks for: those that it imports, those that it or a command installs with
+pip, and those that a script names in a comment at its top (PEP 723). Nothing is imported or run.
 
-A plan cannot see what such a line installs, and every node repeats it at every start.
+A plan cannot see what a line with `pip install` installs, and every node repeats it at every start.
+Source of PEP 723: https://packaging.python.org/en/latest/specifications/inline-script-metadata/
 """
 
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from sgpu_decl.code.sources import Source
-from sgpu_decl.code.syntax_trees import parse_source
+from sgpu_decl.code.sources import Source, parse_source
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.regular_files import read_regular
 from sgpu_decl.text.shell_text import ASSIGNMENT, SHELLS, shell_tokens
+
+# In the standard library of other versions of Python.
+# fmt: off
+_ELSEWHERE = frozenset({
+    "annotationlib", "asynchat", "asyncore", "cgi", "cgitb", "compression", "crypt",
+    "distutils", "imghdr", "imp", "lib2to3", "nntplib", "pipes", "smtpd", "sndhdr", "spwd",
+    "telnetlib", "tomllib", "uu", "xdrlib",
+})
+# fmt: on
+_OURS = frozenset({"sgpu_decl", "__main__"})
+
+
+def code_names(paths: Collection[str]) -> frozenset[str]:
+    """Every name by which a file of the code could be imported, whichever of its folders are on
+    `sys.path`. `paths` are relative, with `/`."""
+    names: set[str] = set()
+    for path in paths:
+        *folders, file = path.split("/")
+        names.update(folders)
+        names.add(file.partition(".")[0])
+    return frozenset(names)
+
+
+def outside_imports(executed: Iterable[Source], names: Collection[str]) -> dict[str, Place]:
+    """The top-level packages that a run imports from outside its code and the standard library.
+
+    Args:
+        executed: the files of the code that the run executes.
+        names: the result of `code_names`.
+
+    Returns:
+        Each package with the place of its first import, relative to the root of the code.
+    """
+    packages: dict[str, Place] = {}
+    known_names = _OURS | _ELSEWHERE | sys.stdlib_module_names
+    for source in executed:
+        for item in source.imports:
+            top = item.module.partition(".")[0]
+            if not item.level and top not in names and top not in known_names:
+                packages.setdefault(top, Place(source.shown, item.line, item.column))
+    return packages
+
+
+_BLOCK = re.compile(r"^# /// script[ \t]*\n((?:#(?:| .*)\n)+)# ///[ \t]*$", re.MULTILINE)
+
+
+class ScriptHeader(NamedTuple):
+    """`python` is a version specifier, such as `>=3.12`; `line` is that of the block."""
+
+    dependencies: tuple[str, ...]
+    python: str | None
+    line: int
+
+
+def script_header(path: Path) -> ScriptHeader | None:
+    """The header of a script; None if it has none that can be read, or nothing stands in it."""
+    try:
+        text = read_regular(path).decode("utf-8-sig").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    block = _BLOCK.search(text)
+    if block is None:
+        return None
+    try:
+        data = tomllib.loads("".join(f"{line[2:]}\n" for line in block[1].splitlines()))
+    except tomllib.TOMLDecodeError:
+        return None
+    listed, python = data.get("dependencies"), data.get("requires-python")
+    dependencies = tuple(map(str, listed)) if isinstance(listed, list) else ()
+    python = python if isinstance(python, str) and python else None
+    if not dependencies and python is None:
+        return None
+    return ScriptHeader(dependencies, python, text.count("\n", 0, block.start()) + 1)
+
 
 _PIP = re.compile(r"pip(\d+(\.\d+)?)?")
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
