@@ -7,7 +7,7 @@ from sgpu_decl.environments.package_lists.package_diff import Difference
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.environment import Base, Environment
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.planner.package_changes import PackageSides
+from sgpu_decl.planner.environment_changes import PackageSides
 from sgpu_decl.views.plan_words import package_words, packages_amount
 from sgpu_decl.views.terminal import Colour, count, escape, paint, size
 

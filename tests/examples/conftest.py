@@ -17,8 +17,8 @@ from tests.support import check_golden, require
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHORT = ("--set", "args.epochs=2", "--set", "args.samples=1024")
-_ACCOUNT = re.compile(r"On databricks: http://127\.0\.0\.1:\d+ as user-\w+@example\.com")
-_SOMEBODY = "On databricks: https://example.cloud.databricks.com as me@example.com"
+_HOST = re.compile(r"http://127\.0\.0\.1:\d+")
+_USER = re.compile(r"user-[0-9a-f]{8}@example\.com")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Example:
 
     def golden(self, name: str, text: str) -> None:
         """Compare with a file beside the example; `SGPU_REGEN=1` writes it anew."""
-        check_golden(self.source / name, _ACCOUNT.sub(_SOMEBODY, text))
+        text = _HOST.sub("https://example.cloud.databricks.com", text)
+        check_golden(self.source / name, _USER.sub("me@example.com", text))
 
 
 def copy(name: str, to: Path) -> Example:
