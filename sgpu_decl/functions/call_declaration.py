@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.config.call_config import declare_call
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.call_refusals import refuse
+from sgpu_decl.functions.call_errors import refuse
 from sgpu_decl.functions.call_settings import DEFAULT_TIMEOUT, Settings
-from sgpu_decl.functions.caller_tracking import Parent
+from sgpu_decl.functions.caller import Parent
 from sgpu_decl.functions.origin import Origin
 from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.model.backend_kinds import DEFAULT, remote_kind

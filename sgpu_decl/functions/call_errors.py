@@ -1,22 +1,28 @@
-"""The exception of a failed call: that of the rank if it can be unpickled, else `RankFailed`."""
+"""The exception of a call: all that is wrong with it, that of a rank, or else `RankFailed`."""
 
 import linecache
 import pickle
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from sgpu_decl.errors import RunFailed
+from sgpu_decl.config.call_config import respelt
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.errors import InvalidInput, RunFailed
+from sgpu_decl.functions.origin import Origin
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.status_text import files_of
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
 _FRAME = re.compile(r'  File "(.+)", line (\d+), in .*')
+_OPTION = re.compile(r" \(`--set [^`]*`\)")  # a call has no command line
 
 
 class RankFailed(RunFailed):
@@ -143,3 +149,39 @@ def _rebuilt_exception(
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:
+    """The error of a call with these findings: a single one is the message, several are listed."""
+    errors = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
+    if len(errors) > 1:
+        lines = "".join(
+            f"\n  {_line(error)}" + (f"; {error.hint}" if error.hint else "") for error in errors
+        )
+        message = f"{len(errors)} things are wrong{lines}"
+    else:
+        message = _line(errors[0])
+    return InvalidInput(
+        f"`{name}` cannot be called: {message}",
+        hint=errors[0].hint if len(errors) == 1 else None,
+        diagnostics=errors,
+    )
+
+
+def refuse_plan(plan: Plan, origin: Origin, parameters: Mapping[str, str]) -> InvalidInput | None:
+    """The error that a plan's checks are, or None where it can be applied.
+
+    Args:
+        origin: of the function. Findings at its place use the words of the decorator.
+        parameters: the decorator's parameters, by the field that each gives.
+    """
+    findings = [
+        respelt(replace(one, hint=one.hint and _OPTION.sub("", one.hint)), origin.place, parameters)
+        for one in plan.checks
+        if one.severity is Severity.ERROR
+    ]
+    return refuse(origin.name, findings) if findings else None
+
+
+def _line(finding: Diagnostic) -> str:
+    return f"{finding.summary} ({finding.place})" if finding.place else finding.summary

@@ -9,12 +9,16 @@ from types import FrameType
 from sgpu_decl.api import Applied, PlanOptions, Prepared, RolloutEvents
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import StalePlan, StateMoved
+from sgpu_decl.functions.call_errors import refuse_plan
 from sgpu_decl.functions.call_follower import Phases, follow, say, stopped_by_interrupt, tell_plan
-from sgpu_decl.functions.call_limit import await_room
-from sgpu_decl.functions.call_refusals import refuse_plan
 from sgpu_decl.functions.call_results import result_or_raise
 from sgpu_decl.functions.call_settings import Settings
-from sgpu_decl.functions.prepared_call import PreparedCall, prepare, with_size_of_packages
+from sgpu_decl.functions.prepared_call import (
+    PreparedCall,
+    await_room,
+    prepare,
+    with_size_of_packages,
+)
 from sgpu_decl.functions.running_call import DistributedFunctionCall, announce
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.plan import Plan

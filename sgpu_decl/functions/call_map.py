@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import InvalidInput, RunFailed, SgpuError
-from sgpu_decl.functions.arguments import readable_arguments
+from sgpu_decl.functions.call_arguments import readable_arguments
 from sgpu_decl.functions.call_follower import follow_all, say, stopped_by_interrupt, tell_plan
 from sgpu_decl.functions.call_launch import launch
 from sgpu_decl.functions.call_results import result_or_raise

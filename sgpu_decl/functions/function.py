@@ -1,12 +1,14 @@
 """A function that runs as ranks when it is called by `.distributed(...)`."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
+    Any,
     Generic,
     NoReturn,
     ParamSpec,
@@ -18,7 +20,6 @@ from typing import (
 
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.call_settings import Parameters, Settings, merged_settings
-from sgpu_decl.functions.function_signature import function_signature
 from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.plan import Plan
 
@@ -51,6 +52,41 @@ class CallPlan(Plan):
 
 class CalledDirectly(InvalidInput, TypeError):
     code = "called_directly"
+
+
+_Method = TypeVar("_Method", bound=Callable[..., object])
+
+
+def _function_signature(method: _Method) -> _Method:
+    """Have `inspect.signature`, IPython and `help` show the parameters of its object's `func` for a
+    method, instead of `*args, **kwargs`. Errors that leave the method have short tracebacks."""
+    return cast("_Method", _SignedMethod(method))
+
+
+class _SignedMethod:
+    def __init__(self, method: Callable[..., object]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., object]:
+        if instance is None:
+            return self._method
+        bound = MethodType(self._method, instance)
+
+        @short_tracebacks
+        @functools.wraps(self._method)
+        def call(*args: object, **kwargs: object) -> object:
+            return bound(*args, **kwargs)
+
+        own = inspect.signature(bound)
+        try:
+            signature = inspect.signature(instance.func)
+        except (TypeError, ValueError):  # a builtin without a signature
+            signature = own
+        call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            return_annotation=own.return_annotation
+        )
+        return call
 
 
 class DistributedFunction(Generic[P, R]):
@@ -101,7 +137,7 @@ class DistributedFunction(Generic[P, R]):
     @overload
     def distributed(self, *args: object, **kwargs: object) -> R: ...
 
-    @function_signature
+    @_function_signature
     def distributed(self, *args: object, **kwargs: object) -> R:
         """Run the function with these arguments on every rank, with `@ray_launch` once.
 
@@ -155,7 +191,7 @@ class DistributedFunction(Generic[P, R]):
     @overload
     def plan(self, *args: object, **kwargs: object) -> CallPlan: ...
 
-    @function_signature
+    @_function_signature
     def plan(self, *args: object, **kwargs: object) -> CallPlan:
         """Say what `.distributed(...)` with these arguments would launch; writes only caches.
 

@@ -3,6 +3,7 @@
 import inspect
 import os
 import platform
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,20 +11,22 @@ from pathlib import Path
 from sgpu_decl.api import Session
 from sgpu_decl.config.call_config import CAPTURED
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.arguments import readable_arguments
-from sgpu_decl.functions.bound_arguments import Bound, bind
+from sgpu_decl.functions.call_arguments import Bound, bind, readable_arguments
 from sgpu_decl.functions.call_declaration import Declaration
-from sgpu_decl.functions.call_limit import MOST_CALLS
+from sgpu_decl.functions.call_follower import say
 from sgpu_decl.functions.call_settings import Settings
-from sgpu_decl.functions.caller_project import call_location
-from sgpu_decl.functions.caller_tracking import Parent, parent
+from sgpu_decl.functions.caller import Parent, call_location, parent
 from sgpu_decl.functions.captured_values import loaded_packages
 from sgpu_decl.functions.origin import Origin, local_paths, origin_of
 from sgpu_decl.functions.pickles import PicklePart, mentions, pickled
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.backend_kinds import kind_named
 from sgpu_decl.model.call import Call, Pickled
-from sgpu_decl.model.plan import Plan
-from sgpu_decl.views.terminal import size
+from sgpu_decl.model.plan import Change, Plan
+from sgpu_decl.views.terminal import count, size
+
+_MOST_CALLS = 5
+REST = 1.0  # seconds between two looks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,7 @@ def prepare(
     location = call_location(target=settings.target)
     origin = origin_of(function)
     above = parent()
-    limit = MOST_CALLS if settings.remote else None
+    limit = _MOST_CALLS if settings.remote else None
     attended = not (settings.remote or settings.run_async)
     call = _call(origin.name, function, bound, above, attended=attended, limit=limit)
     declaration = Declaration(
@@ -173,3 +176,30 @@ def _source(function: Callable[..., object]) -> bytes:
         return inspect.getsource(module).encode()
     except (OSError, TypeError):
         return b""
+
+
+def await_room(session: "Session", plan: Plan, limit: int | None) -> bool:
+    """Wait until fewer calls are active on the backend of a plan than its `max_parallel` says, or
+    `limit` if it has none.
+
+    Returns:
+        Whether it had to wait, which makes the plan old.
+    """
+    (launch,) = (change for change in plan.changes if change.launches)
+    backend = launch.backend
+    most = _declared(launch) or limit
+    if most is None or kind_named(backend).capabilities.queues:
+        return False
+    waited = False
+    while (active := session.runs.active_calls(backend)) >= most:
+        if not waited:
+            say(f"waiting: {count(active, 'call')} active, of {most} at once")
+        waited = True
+        time.sleep(REST)
+    return waited
+
+
+def _declared(change: Change) -> int | None:
+    """The `max_parallel` of what is launched."""
+    limit = change.launch.inputs.spec.fields.get("max_parallel") if change.launch else None
+    return limit if isinstance(limit, int) else None

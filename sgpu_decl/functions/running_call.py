@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, cast
 from sgpu_decl.api import Session
 from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
 from sgpu_decl.functions.call_results import result_or_raise
-from sgpu_decl.functions.caller_project import call_location
+from sgpu_decl.functions.caller import call_location
 from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgpu_decl.functions.arguments import readable_arguments
+from sgpu_decl.functions.call_arguments import readable_arguments
 from sgpu_decl.model.jsonable import canonical
 
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.bound_arguments import ArgumentMismatch, bind
+from sgpu_decl.functions.call_arguments import ArgumentMismatch, bind
 
 
 def plain(a: int, b: int = 2, *rest: int, key: int = 3, **more: int) -> None: ...

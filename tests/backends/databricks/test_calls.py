@@ -12,7 +12,7 @@ import pytest
 from databricks.sdk import WorkspaceClient
 
 import sgpu_decl
-from sgpu_decl.functions import call_limit
+from sgpu_decl.functions import prepared_call
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.support import PATIENCE
 
@@ -117,7 +117,7 @@ def test_calls_beyond_the_limit_wait_here_and_say_so(
 ) -> None:
     with Path("sgpu.yml").open("a") as project:
         project.write("  max_parallel: 1\n")
-    monkeypatch.setattr(call_limit, "REST", 0.1)
+    monkeypatch.setattr(prepared_call, "REST", 0.1)
     calling = __import__(f"{caller.name}.calling", fromlist=["wait"])
     remote = sgpu_decl.distributed(gpus=1, gpu_type="A10", remote=True, run_async=True)
     first = remote(calling.wait).distributed()
