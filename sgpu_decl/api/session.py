@@ -22,7 +22,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.apply_result import Applied
-    from sgpu_decl.applying.rollout_events import RolloutEvents
+    from sgpu_decl.applying.rollout import RolloutEvents
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.doctor.project_doctor import ProjectDoctor
     from sgpu_decl.maintenance.project_jobs import ProjectJobs
@@ -142,7 +142,7 @@ class Session:
         state store and the connections to backends. Runs go on. Closing twice is harmless; other
         calls on a closed session raise `SgpuError`."""
         if "runs" in vars(self) and (ends := self.runs.take_ends()):
-            from sgpu_decl.applying.ended_attempts import record_seen
+            from sgpu_decl.applying.recovery import record_seen
 
             record_seen(self._project, ends)
         self._project.close()
@@ -462,7 +462,7 @@ class Session:
         """Record the attempts that have ended since the last call, and return findings. If another
         process holds the lock, or the store cannot be written, the next command records them.
         """
-        from sgpu_decl.applying.ended_attempts import record_ended
+        from sgpu_decl.applying.recovery import record_ended
 
         return record_ended(self._project)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.tracking.store_location import default_uri, sqlite_file, ui_command
-from sgpu_decl.tracking.tracker_launch import require_mlflow
+from sgpu_decl.tracking.tracking_request import require_mlflow
 
 if TYPE_CHECKING:
     from sgpu_decl.api.session import Session

@@ -8,14 +8,12 @@ from functools import partial
 
 from sgpu_decl.applying.apply_lock import ApplyLock
 from sgpu_decl.applying.apply_result import Applied
-from sgpu_decl.applying.ended_attempts import has_loose_ends
 from sgpu_decl.applying.environment_staging import stage_environments
 from sgpu_decl.applying.executor import execute
 from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.moves import move_renamed
-from sgpu_decl.applying.recovery import refresh, settle_intents, stop_awaited
-from sgpu_decl.applying.release import release_destroyed
-from sgpu_decl.applying.store_references import record_references
+from sgpu_decl.applying.recovery import has_loose_ends, refresh, settle_intents, stop_awaited
+from sgpu_decl.applying.release import record_references, release_destroyed
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutOfTime, SgpuError, StalePlan, StateMoved
 from sgpu_decl.model.call import Call

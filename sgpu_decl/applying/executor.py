@@ -23,11 +23,11 @@ from sgpu_decl.applying.launch_group import (
     BegunLaunch,
     GroupLaunch,
     LaunchGroup,
+    LaunchProgress,
     joined_records,
     next_window,
     stage_and_launch,
 )
-from sgpu_decl.applying.launch_progress import LaunchProgress
 from sgpu_decl.applying.launch_records import (
     launch_of,
     never_recorded,

@@ -1,5 +1,6 @@
 """Launches that are started as one: nearly always one alone."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
@@ -12,6 +13,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import Intent
+from sgpu_decl.model.step_progress import Progress
 
 GroupLaunch = Future[Sequence[str | None] | None]
 """The references of the launches of a group, once they are launched; None where it waits."""
@@ -76,3 +78,35 @@ def stage_and_launch(
         wait([before])  # the pool took it up earlier, so it ends
     check_held()  # staging may have taken long, or this process was suspended
     return None if group.must_end else group.launcher.launch_joined(group.requests)
+
+
+class LaunchProgress:
+    """Adds up what launches report, each from a thread of its own, and reports that."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._amounts: dict[str, dict[AttemptRef, tuple[int, int]]] = {}
+
+    def of(self, ref: AttemptRef) -> Progress:
+        """What the launch of `ref` reports to."""
+        return _OfLaunch(self, ref)
+
+    def report(self, ref: AttemptRef, phase: str, done: int, total: int) -> None:
+        with self._lock:
+            amounts = self._amounts.setdefault(phase, {})
+            amounts[ref] = (done, total)
+            self._progress.advance(
+                phase,
+                sum(done for done, _ in amounts.values()),
+                sum(total for _, total in amounts.values()),
+            )
+
+
+class _OfLaunch:
+    def __init__(self, launches: LaunchProgress, ref: AttemptRef) -> None:
+        self._launches = launches
+        self._ref = ref
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        self._launches.report(self._ref, phase, done, total)

@@ -1,5 +1,6 @@
 """Giving back what was staged for runs that were destroyed, and for older versions of jobs."""
 
+import os
 from collections.abc import Sequence
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -7,8 +8,10 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.job import recorded_handle
+from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource
+from sgpu_decl.planner.needs import Needs
 from sgpu_decl.planning.job_spec import JobBackends, applied_job, job_backend_for
 from sgpu_decl.planning.live_state import is_unreachable
 from sgpu_decl.planning.project import Project
@@ -73,3 +76,19 @@ def _not_deleted(ref: AttemptRef, error: BackendError) -> Diagnostic:
         summary=f"what was staged for `{ref}` was not deleted: {error.message}",
         hint="`sgpu gc` deletes it once that answers; if it is gone for good, nothing is left",
     )
+
+
+def record_references(project: Project, lineage: str, needs: Needs) -> None:
+    """Record what the state of that lineage needs, so that no other project's gc takes it. The
+    caller holds the lock of the state: of two callers, the later one knows more.
+
+    Raises:
+        SgpuError: that cannot be written.
+    """
+    file = project.states.file
+    owner = Owner(
+        path=None if file is None else os.fspath(file), lineage=lineage, store=project.states.url
+    )
+    project.store.refer(owner, needs.code)
+    if needs.environments or project.environments.objects.is_dir():
+        project.environments.refer(owner, needs.environments)

@@ -22,8 +22,7 @@ from sgpu_decl.tracking.store_location import (
     secret_credentials,
     without_credentials,
 )
-from sgpu_decl.tracking.tracker_launch import ENVIRONMENT
-from sgpu_decl.tracking.tracking_request import FILE, to_json
+from sgpu_decl.tracking.tracking_request import ENVIRONMENT, FILE, to_json
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig

@@ -13,8 +13,8 @@ from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
-from sgpu_decl.tracking.plain_folder import link_plain_folder
 from sgpu_decl.tracking.run_description import request
+from sgpu_decl.tracking.store_location import link_plain_folder
 from sgpu_decl.tracking.tracking_request import TrackingRequest
 
 if TYPE_CHECKING:

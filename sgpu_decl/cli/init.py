@@ -43,8 +43,7 @@ def command(
     Without --from, a small train.py is written too: two ranks on the CPU, which works on any
     machine.
     """
-    from sgpu_decl.api.first_files import write_first_files
-    from sgpu_decl.api.first_repository import write_first_repository
+    from sgpu_decl.api.first_files import write_first_files, write_first_repository
 
     if template is not None:
         if script is not None or project:

@@ -13,7 +13,7 @@ from sgpu_decl.tracking.store_location import absolute_uri
 from sgpu_decl.tracking.stores.choice import store_in_words
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import forgotten_runs
-from sgpu_decl.tracking.tracker_launch import available
+from sgpu_decl.tracking.tracking_request import available
 
 _CHECK = "mlflow"
 _URI = "MLFLOW_TRACKING_URI"

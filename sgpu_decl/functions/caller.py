@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import NotFound
 from sgpu_decl.functions.origin import program_file
 from sgpu_decl.planning.location import Location, current_folder
-from sgpu_decl.tracking.plain_folder import plain_folder
+from sgpu_decl.tracking.store_location import plain_folder
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,36 +1,38 @@
 """Garbage collection: the files of ended attempts, and code and environments without references."""
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
+
+import platformdirs
 
 from sgpu_decl.agent.attempt.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
-from sgpu_decl.applying.release import free_old_versions
-from sgpu_decl.applying.store_references import record_references
+from sgpu_decl.applying.release import free_old_versions, record_references
+from sgpu_decl.atomic_files import delete_left
 from sgpu_decl.content.store.content_store import ContentStore
 from sgpu_decl.content.store.references import MISSING_SECONDS
+from sgpu_decl.environments.declared.build_lock import builds_in, remove_leftovers
 from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.maintenance.store_garbage import (
-    UnseenOwner,
-    collect_store,
-    delete_leftovers,
-    unseen_owners,
-)
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import DEFAULT
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.times import to_text
 from sgpu_decl.planner.kept_attempts import UNKNOWN, GcRule, Keep, kept, surplus
 from sgpu_decl.planner.needs import needs_of
 from sgpu_decl.planning.project import Project
+from sgpu_decl.scratch_folders import delete_left_scratch
 from sgpu_decl.storing.state_folder import release_space, reserve_space
 from sgpu_decl.storing.state_store import StateWriter
+from sgpu_decl.storing.stores import open_state_store
 from sgpu_decl.system_errors import advice, error_text
 
 
@@ -107,16 +109,16 @@ def collect(
     if not dry_run:
         delete_useless_records()
         with problems.noted():
-            delete_leftovers(project)
+            _delete_leftovers(project)
         reserve_space(project.state_dir)
     content: tuple[ContentStore[Any], ...] = (project.store, project.environments)
-    stores, unseen = [0, 0], dict[str, UnseenOwner]()
+    stores, unseen = [0, 0], dict[str, _UnseenOwner]()
     damaged: SgpuError | None = None  # somebody has to look at it, so the command fails
     for at, store in enumerate(content):
         try:
             with problems.noted(SgpuError, unless="store_record_damaged"):
-                stores[at] = collect_store(store, dry_run=dry_run)
-                unseen |= {owner.record: owner for owner in unseen_owners(store)}
+                stores[at] = _collect_store(store, dry_run=dry_run)
+                unseen |= {owner.record: owner for owner in _unseen_owners(store)}
         except SgpuError as error:
             damaged = error
     if damaged is not None:
@@ -225,11 +227,60 @@ def _free(
     return _Garbage(sizes=freed, kept=dict(sorted(stays.items()))), total
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _UnseenOwner:
+    """An owner that is not found, and the record of what is kept for it. `last_seen` is in seconds
+    since the epoch."""
+
+    name: str
+    record: str
+    missing: bool
+    last_seen: float
+
+
+def _collect_store(store: ContentStore[Any], *, dry_run: bool) -> int:
+    """Delete what nothing refers to, or only count it; returns the bytes. Raises SgpuError."""
+    return store.collect(_presence, dry_run=dry_run)
+
+
+def _delete_leftovers(project: Project) -> None:
+    """Delete what killed processes left half-written beside the state, in caches, where
+    environments are built, and in the temporary folder."""
+    caches = Path(platformdirs.user_cache_path("sgpu"))
+    for top in (project.state_dir.parent, project.state_dir, caches):
+        for folder in (top, *(path for path in top.glob("*") if path.is_dir())):
+            delete_left(folder)
+    delete_left_scratch()
+    remove_leftovers(builds_in(project.environments.objects.parent))
+
+
+def _unseen_owners(store: ContentStore[Any]) -> Iterator[_UnseenOwner]:
+    """The owners that are not found and for which a store keeps objects. Raises SgpuError."""
+    for reference, presence in store.references.absent_owners(_presence):
+        yield _UnseenOwner(
+            name=reference.owner.path or reference.owner.store or reference.record.name,
+            record=os.fspath(reference.record),
+            missing=presence is Presence.MISSING,
+            last_seen=reference.last_seen,
+        )
+
+
+def _presence(owner: Owner) -> Presence:
+    """Ask the store of a state whether the state is there."""
+    store = open_state_store(owner.store or "")
+    if store is None or owner.lineage is None:
+        return Presence.UNKNOWN
+    try:
+        return store.presence(owner.lineage)
+    finally:
+        store.close()
+
+
 def _answer(
     found: _Garbage,
     total: int,
     stores: Sequence[int],
-    owners: Iterable[UnseenOwner],
+    owners: Iterable[_UnseenOwner],
     problems: _Problems,
 ) -> dict[str, Json]:
     return {
@@ -244,7 +295,7 @@ def _answer(
     }
 
 
-def _not_found(owner: UnseenOwner) -> dict[str, Json]:
+def _not_found(owner: _UnseenOwner) -> dict[str, Json]:
     until = owner.last_seen + MISSING_SECONDS
     return {
         "path": owner.name,

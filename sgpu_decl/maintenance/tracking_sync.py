@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import BackendError, NotFound, SgpuError
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import read_record
-from sgpu_decl.tracking.tracker_launch import require_mlflow
+from sgpu_decl.tracking.tracking_request import require_mlflow
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt import AttemptRef

@@ -19,11 +19,12 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.bucket_url import AZURE, GOOGLE, S3, BucketUrl
 from sgpu_decl.model.step_progress import Sent
-from sgpu_decl.places.clock import PlaceClock, elapsed
 from sgpu_decl.places.file_place import (
+    PlaceClock,
     PlaceEntry,
     PlaceMissing,
     byte_count,
+    elapsed,
     ignore_bytes,
     upload_stream,
 )

@@ -13,7 +13,8 @@ from sgpu_decl.rank.secret_values import SecretValues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import traceback
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
     from typing import Any
 
@@ -48,7 +49,6 @@ class ErrorRecord:
         called last, since it may end the process.
         """
         moment = time.monotonic_ns()
-        from sgpu_decl.rank.traceback_text import traceback_text
 
         error.__traceback__ = _own_frames_left_out(error.__traceback__)
         if type(error) is UnusableSpec:
@@ -123,8 +123,6 @@ def _call_hook(error: BaseException, text: str) -> None:
     try:
         sys.excepthook(type(error), error, error.__traceback__)
     except Exception as broken:  # noqa: BLE001 - the user's code
-        from sgpu_decl.rank.traceback_text import traceback_text
-
         trace = traceback_text(broken, None, None)
         _say(f"Error in sys.excepthook:\n{trace}\nOriginal exception was:\n{text}")
 
@@ -177,3 +175,46 @@ def _own_frames_left_out(trace: "TracebackType | None") -> "TracebackType | None
             break
         trace = trace.tb_next
     return trace
+
+
+def traceback_text(error: BaseException, code_dir: str | None, code_root: str | None) -> str:
+    """Return the text, in which each file of the run's code has the name that the user knows.
+
+    The lines shown are those of the run's own copy, which ran.
+
+    Args:
+        code_dir: where the copy lies.
+        code_root: the folder that was copied; empty if it is on another machine, so that names are
+            relative to it; None if there is no copy.
+    """
+    import traceback
+
+    whole = traceback.TracebackException.from_exception(error)
+    own = traceback_text.__code__.co_filename.rpartition("/")[0] + "/"
+    for one in _all(whole):
+        one.stack[:] = [frame for frame in one.stack if not frame.filename.startswith(own)]
+        if code_dir is None or code_root is None:
+            continue
+        copied = code_dir + "/"
+        shown = code_root + "/" if code_root else ""
+        for frame in one.stack:
+            if frame.filename.startswith(copied):
+                frame.filename = shown + frame.filename.removeprefix(copied)
+        name = getattr(one, "filename", None)  # of a SyntaxError
+        if name is not None and name.startswith(copied):
+            one.filename = shown + name.removeprefix(copied)
+    return "".join(whole.format())
+
+
+def _all(
+    whole: "traceback.TracebackException",
+) -> "Iterator[traceback.TracebackException]":
+    """Yield the exception, its causes, and the members of groups."""
+    waiting = [whole]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        members = getattr(one, "exceptions", None) or ()  # from Python 3.11 on
+        waiting += [
+            inner for inner in (one.__cause__, one.__context__, *members) if inner is not None
+        ]

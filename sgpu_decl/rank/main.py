@@ -15,7 +15,6 @@ import sys
 
 from sgpu_decl.rank.attempt_folder import AttemptFolder
 from sgpu_decl.rank.import_hooks import on_import
-from sgpu_decl.rank.process_title import show_as_rank
 from sgpu_decl.rank.streams import close_indices, wrap_streams
 
 TYPE_CHECKING = False
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 _WARM = ("FD", "DIR", "KEPT")
 # Above SIGRTMIN: the signals on which all stacks are written, after a hang and for `sgpu stacks`.
 _STACKS = {"fault.log": 8, "stacks.log": 9}
+_ARGUMENTS = slice(45, 47)  # arg_start and arg_end, counted from the field after the name
+_LONGEST_NAME = 15  # bytes of the name of a thread
 
 
 def run_rank(path: str, spec_sha256: str) -> None:
@@ -81,7 +82,7 @@ def run_rank(path: str, spec_sha256: str) -> None:
         _add_hooks(path, spec)
         _say_ready()
         rank = os.environ["RANK"]
-        show_as_rank(rank)
+        _show_as_rank(rank)
         for name in filter(None, os.environ.pop("SGPU_REMOVED", "").split(",")):
             os.environ.pop(name, None)
         if forked and spec["entry"]["kind"] == "pickle":
@@ -185,3 +186,30 @@ def _say_ready() -> None:
     if descriptor >= 0:
         os.write(descriptor, os.environ["RANK"].encode() + b"\n")
         os.close(descriptor)
+
+
+def _show_as_rank(rank: str) -> None:
+    """Be `sgpu: train#8 rank 3` for `ps`, `top` and `nvidia-smi`. They show what a process has
+    written over its arguments (proc(5): `arg_start` and `arg_end` in `/proc/pid/stat`), or the name
+    of its main thread. A long name of a run loses its end, since the room is that of the arguments.
+    Where the kernel allows neither, the rank keeps the name that it was started with."""
+    run = os.environ.get("SGPU_ADDRESS", "").partition(".")[2].encode()
+    end = f"#{os.environ.get('SGPU_ATTEMPT', '')} rank {rank}".encode()
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        first, last = map(int, fields[_ARGUMENTS])
+        room = last - first
+        if first and room > len(end) + len(b"sgpu: "):
+            title = b"sgpu: " + _shortened(run, end, room - len(b"sgpu: \0"))
+            with open("/proc/self/mem", "r+b", buffering=0) as memory:
+                memory.seek(first)
+                memory.write(title.ljust(room, b"\0"))
+        with open("/proc/self/comm", "wb", buffering=0) as name:
+            name.write(_shortened(run, end, _LONGEST_NAME))
+    except (OSError, ValueError):
+        return
+
+
+def _shortened(run: bytes, end: bytes, room: int) -> bytes:
+    return run[: max(room - len(end), 0)] + end[:room]

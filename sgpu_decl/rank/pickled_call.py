@@ -21,7 +21,6 @@ from collections import deque
 from sgpu_decl.rank.attempt_folder import AttemptFolder, Replaced, UnusableSpec, write_file
 from sgpu_decl.rank.caller_main import MainUnpickler, lend_names, spawned_name
 from sgpu_decl.rank.output import pickler, write_output
-from sgpu_decl.rank.unpicklable import culprit, picklable, type_name
 from sgpu_decl.rank.user_entry import call
 
 TYPE_CHECKING = False
@@ -40,6 +39,9 @@ _INSTEAD = {
     "coroutine": "await it",
     "generator": "return a list of what it yields",
 }
+_SEARCHED = 10_000  # parts of a value that are tried
+_DEEPEST = 12  # steps into a value
+_OWN_WAYS = {"__getstate__", "__reduce__", "__reduce_ex__"}  # they may leave attributes out
 
 
 def make_call(
@@ -277,10 +279,10 @@ def _keep_result(
     except OSError:
         raise
     except Exception as error:
-        if picklable(value):
+        if _picklable(value):
             raise
-        path, part = culprit(value)
-        kind = type_name(part)
+        path, part = _culprit(value)
+        kind = _type_name(part)
         where = f"a `{kind}`" if path == "result" else f"`{path}`, which is a `{kind}`"
         text = f"{name} returned a value that cannot be pickled: {where} ({error})"
         instead = _INSTEAD.get(kind)
@@ -312,7 +314,7 @@ def _keep_exception(error: Exception, path: str, secrets: "SecretValues") -> Non
 
 def _portable(error: Exception) -> dict[str, object]:
     """Return the attributes that can be pickled, with a note on those that cannot."""
-    attributes = {name: value for name, value in error.__dict__.items() if picklable(value)}
+    attributes = {name: value for name, value in error.__dict__.items() if _picklable(value)}
     others = ", ".join(f"`{name}`" for name in error.__dict__ if name not in attributes)
     notes = attributes.get("__notes__", ())
     attributes["__notes__"] = [*notes, f"{others} cannot be pickled and stayed behind"]
@@ -336,3 +338,51 @@ def _leave(error: SystemExit, name: str, record: "Callable[[], ErrorRecord]") ->
     text = f"`{name}` called `sys.exit({code!r:.200})` and returned nothing"
     record().fail(SystemExit(text).with_traceback(error.__traceback__))
     sys.exit((code if type(code) is int else 1) & 255 or 1)
+
+
+class _Nowhere:
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+def _picklable(value: object) -> bool:
+    try:
+        pickler().dump(value, _Nowhere(), protocol=5)
+    except Exception:  # noqa: BLE001 - whatever the user's classes raise
+        return False
+    return True
+
+
+def _culprit(value: object) -> tuple[str, object]:
+    """Return the path and the value of the innermost part of a result that cannot be pickled."""
+    path, seen, remaining = "result", {id(value)}, _SEARCHED
+    for _ in range(_DEEPEST):
+        for where, part in _parts(value):
+            remaining -= 1
+            if remaining < 0:
+                return path, value
+            if id(part) not in seen and not _picklable(part):
+                path, value = path + where, part
+                seen.add(id(part))
+                break
+        else:
+            break
+    return path, value
+
+
+def _parts(value: object) -> "Iterator[tuple[str, object]]":
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield (f'["{key}"]' if type(key) is str else f"[{key!r:.50}]"), part
+    elif isinstance(value, (list, tuple)):
+        for index, part in enumerate(value):
+            yield f"[{index}]", part
+    elif not any(_OWN_WAYS & vars(kind).keys() for kind in type(value).__mro__[:-1]):
+        for name, part in getattr(value, "__dict__", {}).items():
+            yield f".{name}", part
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    prefix = "" if kind.__module__ in ("builtins", "__main__") else kind.__module__ + "."
+    return prefix + kind.__qualname__

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from sgpu_decl.rank.redaction import Redaction
+    from sgpu_decl.rank.secret_values import Redaction
 
 _INDEX_NS = 10_000_000
 _FULL = (28, 122)  # ENOSPC, EDQUOT
@@ -165,7 +165,7 @@ def wrap_streams(folder: str | None, redacted: str | None = None) -> None:
     if redacted is not None:
         import json
 
-        from sgpu_decl.rank.redaction import Redaction
+        from sgpu_decl.rank.secret_values import Redaction
 
         for log in _LOGS:
             log.redact(Redaction(json.loads(redacted)))

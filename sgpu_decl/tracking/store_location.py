@@ -1,11 +1,11 @@
-"""Where tracking data lies, and the command that shows it. Pure: paths and URIs in, text out."""
+"""Where tracking data lies, and the command that shows it."""
 
+import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
-
-from sgpu_decl.tracking.plain_folder import plain_folder
 
 _SQLITE = "sqlite:///"
 _WORKSPACE = ("databricks", "databricks-uc", "uc")
@@ -14,6 +14,9 @@ _OF_WORKSPACES = tuple(
     f"DATABRICKS_{name}" for name in ("HOST", "TOKEN", "CLIENT_ID", "CLIENT_SECRET")
 )
 _SECRET = ("_TOKEN", "_PASSWORD", "_SECRET")
+# SQLAlchemy takes what follows a `?` for options, and from 2.1 on reads `%20` as a space; before,
+# no other form of such a path is read. MLflow reads `%20` in paths of artifacts.
+_MISREAD = ("?", "%")
 
 
 def default_uri(home: Path) -> str:
@@ -122,3 +125,31 @@ def refused_login(uri: str, error: ValueError, environ: Mapping[str, str]) -> st
         "DATABRICKS_HOST, DATABRICKS_AUTH_TYPE and what that needs, such as "
         "DATABRICKS_CLIENT_SECRET"
     )
+
+
+def plain_folder(folder: Path) -> Path:
+    """Return the name of a folder that can stand in URIs: its own, or that of its link, which has a
+    plain name in the user's state folder."""
+    path = folder.absolute()
+    if not any(mark in str(path) for mark in _MISREAD):
+        return path
+    import hashlib
+
+    import platformdirs
+
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path(platformdirs.user_state_path("sgpu")) / "folders" / name
+
+
+def link_plain_folder(folder: Path) -> None:
+    """Make the link of a folder, if it needs one.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    plain, path = plain_folder(folder), folder.absolute()
+    if plain == path or plain.is_symlink():
+        return
+    plain.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with suppress(FileExistsError):  # another launch made it meanwhile
+        plain.symlink_to(path)

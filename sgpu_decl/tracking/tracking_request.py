@@ -1,15 +1,18 @@
-"""The request to a tracker: the file `tracking.json` of an attempt folder.
+"""The start of an attempt's tracker: its command, and its request, the file `tracking.json`:
 
     {"token", "experiment", "names_experiment": bool, "run_name", "tracking_uri",
      "artifacts": folder or null, "home": folder or null, "system_metrics": bool,
      "params": {name: text}, "tags": {name: text}}
 
-The tracker reads it, which also runs on nodes that have no other part of sgpu.
+The tracker reads the request, which also runs on nodes that have no other part of sgpu.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import TypedDict
 
 FILE = "tracking.json"
 BATCH = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
@@ -45,3 +48,49 @@ def from_json(text: str) -> TrackingRequest:
         ValueError, TypeError: the text is something else.
     """
     return TrackingRequest(**json.loads(text))
+
+
+class TrackerCommand(TypedDict):
+    argv: list[str]
+    env: dict[str, str]
+
+
+ENVIRONMENT = {
+    "PYTHONSAFEPATH": "1",  # nothing in a working folder shadows our modules
+    "GIT_PYTHON_REFRESH": "quiet",  # git may be missing
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+"""What every tracker gets."""
+
+
+def available() -> bool:
+    """Tell whether this interpreter has MLflow, without importing it (that takes a second)."""
+    return find_spec("mlflow") is not None
+
+
+def require_mlflow() -> None:
+    """Refuse a command that needs MLflow where this interpreter has none."""
+    if not available():
+        from sgpu_decl.distribution import extra_command  # nodes do not have them
+        from sgpu_decl.errors import SgpuError
+
+        raise SgpuError(
+            "MLflow is not installed",
+            hint=f"install it with `{extra_command('mlflow')}`",
+            code="mlflow_missing",
+        )
+
+
+def tracker_spec(*, enabled: bool) -> TrackerCommand | None:
+    """Return the command of the tracker process, or None if the attempt is not tracked.
+
+    On this machine the tracker runs in the interpreter of sgpu: that of the ranks may have no
+    MLflow, and a start from an archive takes longer. It reads `tracking.json` in the attempt
+    folder, which `SGPU_RUN_DIR` names.
+    """
+    if not enabled or not available():
+        return None
+    return {
+        "argv": [sys.executable, "-m", "sgpu_decl.tracking.tracker"],
+        "env": dict(ENVIRONMENT),
+    }

@@ -145,7 +145,7 @@ def test_an_exit_with_a_number_has_no_words(sgpu: Shell) -> None:
 
 
 def test_files_on_a_node_are_named_from_the_root_of_the_code() -> None:
-    from sgpu_decl.rank.traceback_text import traceback_text
+    from sgpu_decl.rank.error_record import traceback_text
 
     try:
         raise ValueError

@@ -16,7 +16,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.bucket_url import bucket_url
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.places.bucket import BucketAddress, BucketPlace, _opened
-from sgpu_decl.places.clock import PROBE
+from sgpu_decl.places.file_place import PROBE
 from sgpu_decl.storing.journal.append import append_once
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.file_journal import FileJournal
@@ -254,7 +254,7 @@ def test_the_time_is_counted_on_and_asked_again_after_a_while(
     asked = len(proxy.requests)
     assert journal.now() >= first
     assert len(proxy.requests) == asked
-    monkeypatch.setattr("sgpu_decl.places.clock._COUNTED", 0.0)
+    monkeypatch.setattr("sgpu_decl.places.file_place._COUNTED", 0.0)
     journal.now()
     assert len(proxy.requests) == 2 * asked
 

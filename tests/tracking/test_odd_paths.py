@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.tracking.plain_folder import link_plain_folder, plain_folder
-from sgpu_decl.tracking.store_location import absolute_uri, sqlite_file
+from sgpu_decl.tracking.store_location import (
+    absolute_uri,
+    link_plain_folder,
+    plain_folder,
+    sqlite_file,
+)
 from tests.cli.conftest import Shell
 from tests.support import require
 

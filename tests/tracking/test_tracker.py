@@ -15,8 +15,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.store_location import default_uri
-from sgpu_decl.tracking.tracker_launch import tracker_spec
-from sgpu_decl.tracking.tracking_request import FILE, to_json
+from sgpu_decl.tracking.tracking_request import FILE, to_json, tracker_spec
 from tests.support import PATIENCE, require, until
 
 require("mlflow")

@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from sgpu_decl.tracking.tracker_launch import tracker_spec
+from sgpu_decl.tracking.tracking_request import tracker_spec
 
 
 def test_a_run_that_turns_tracking_off_has_no_tracker() -> None:
@@ -11,7 +11,7 @@ def test_a_run_that_turns_tracking_off_has_no_tracker() -> None:
 def test_finding_mlflow_does_not_import_it() -> None:
     code = (
         "import sys\n"
-        "from sgpu_decl.tracking.tracker_launch import tracker_spec\n"
+        "from sgpu_decl.tracking.tracking_request import tracker_spec\n"
         "tracker_spec(enabled=True)\n"
         "print('mlflow' in sys.modules)"
     )
@@ -23,7 +23,7 @@ def test_without_mlflow_a_run_still_runs() -> None:
     code = (
         "import sys\n"
         "sys.path[:] = [entry for entry in sys.path if 'site-packages' not in entry]\n"
-        "from sgpu_decl.tracking.tracker_launch import tracker_spec\n"
+        "from sgpu_decl.tracking.tracking_request import tracker_spec\n"
         "print(tracker_spec(enabled=True))"
     )
     done = subprocess.run(

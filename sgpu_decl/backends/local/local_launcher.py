@@ -36,8 +36,7 @@ from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.rendering.spec import TrackerSpec
 from sgpu_decl.system_errors import advice, error_text, path_in_errors
 from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
-from sgpu_decl.tracking.tracker_launch import tracker_spec
-from sgpu_decl.tracking.tracking_request import FILE, to_json
+from sgpu_decl.tracking.tracking_request import FILE, to_json, tracker_spec
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.launching.warm_calls import WarmServer

@@ -23,8 +23,7 @@ from datetime import UTC, datetime
 
 from sgpu_decl.atomic_files import LEFT_AFTER
 from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.places.clock import PROBE, PlaceClock
-from sgpu_decl.places.file_place import PlaceEntry, PlaceMissing
+from sgpu_decl.places.file_place import PROBE, PlaceClock, PlaceEntry, PlaceMissing
 from sgpu_decl.storing.journal.entry import digest
 from sgpu_decl.storing.journal.port import Compacted, JournalGap, Stored, StoreDown
 from sgpu_decl.storing.state_root import StateRoot

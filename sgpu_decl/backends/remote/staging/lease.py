@@ -20,8 +20,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.places.clock import elapsed
-from sgpu_decl.places.file_place import PlaceEntry, PlaceMissing
+from sgpu_decl.places.file_place import PlaceEntry, PlaceMissing, elapsed
 
 LOCK = "freeing-"
 """What the name of a lock file of gc begins with."""
