@@ -111,6 +111,13 @@ class Shared:
         self.files.put(f"{self.folder(launching)}/{MARKER}", render_marker(uses))
         self.uploader.release(launching.ref)
 
+    def launched(self, source: str, number: int = 1, **config: Any) -> LaunchRequest:
+        """A launch that is staged and noted as started."""
+        launching = self.launching(source, number, **config)
+        (uses,) = self.stage(launching)
+        self.mark(launching, uses)
+        return launching
+
     def start(
         self, launching: LaunchRequest, *, lifeline: int | None = None, **variables: str
     ) -> list["subprocess.Popen[str]"]:

@@ -72,9 +72,7 @@ def test_a_launch_that_was_submitted_by_nobody_for_a_day_is_deleted(shared: Make
 def test_what_no_launch_needs_is_deleted(shared: Make) -> None:
     machine = shared()
     for number in (1, 2):
-        launching = machine.launching(SOURCE.format(number), number)
-        (uses,) = machine.stage(launching)
-        machine.mark(launching, uses)
+        launching = machine.launched(SOURCE.format(number), number)
     needed = names(machine)
     unstage_launch(machine.area, machine.folder(launching))
     assert (collect(machine.area) or 0) > 0
@@ -90,9 +88,7 @@ def test_gc_makes_room_in_a_shared_folder_that_is_full(tmp_path: Path) -> None:
     disk.mkdir()
     with small_disk(disk, 4 << 20):
         machine = Shared(tmp_path / "home", disk)
-        launching = machine.launching(SOURCE)
-        (uses,) = machine.stage(launching)
-        machine.mark(launching, uses)
+        launching = machine.launched(SOURCE)
         free_launch(machine.area, machine.folder(launching))
         fill(disk / "filler")
         assert (collect(machine.area) or 0) > 0
@@ -202,9 +198,7 @@ def test_an_apply_waits_for_a_gc_that_goes_on(
 
     monkeypatch.setattr(lease, "time", Clock)
     first, second = shared(), shared("other")
-    launching = first.launching(SOURCE)
-    (uses,) = first.stage(launching)
-    first.mark(launching, uses)
+    first.launched(SOURCE)
     other = second.launching(SOURCE, number=2)
 
     def stage() -> None:
@@ -325,9 +319,7 @@ def late(machine: Shared) -> Shared:
 
 def test_a_gc_waits_for_the_lease_of_a_launch_that_no_list_has_yet(shared: Make) -> None:
     machine = late(shared())
-    first, second = (machine.launching(SOURCE, number) for number in (1, 2))
-    (uses,) = machine.stage(first)
-    machine.mark(first, uses)
+    first, second = machine.launched(SOURCE), machine.launching(SOURCE, 2)
     needed = names(machine)
     free_launch(machine.area, machine.folder(first))
     machine.stage(second)  # finds what the first one had sent
@@ -338,9 +330,7 @@ def test_a_gc_waits_for_the_lease_of_a_launch_that_no_list_has_yet(shared: Make)
 
 def test_a_gc_waits_for_the_lease_of_a_launch_that_has_not_seen_its_lock(shared: Make) -> None:
     machine = late(shared())
-    first, second = (machine.launching(SOURCE, number) for number in (1, 2))
-    (uses,) = machine.stage(first)
-    machine.mark(first, uses)
+    first, second = machine.launched(SOURCE), machine.launching(SOURCE, 2)
     needed = names(machine)
     free_launch(machine.area, machine.folder(first))
     freed: list[int | None] = []

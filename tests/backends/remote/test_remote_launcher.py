@@ -78,29 +78,35 @@ def launcher_of(machine: Shared) -> tuple[Launcher, RemoteLaunches]:
     return Launcher(context, launches, Attempts(launches), machine.program), launches
 
 
-def test_a_launch_that_is_refused_leaves_nothing_that_gc_waits_for(shared: Make) -> None:
-    machine = shared()
-    launcher, _ = launcher_of(machine)
-    launcher.refusal = BackendError("no such machines")
+def staged(machine: Shared) -> tuple[Launcher, RemoteLaunches, LaunchRequest]:
+    """A launcher that has staged a launch."""
+    launcher, launches = launcher_of(machine)
     launching = machine.launching(SOURCE)
     launcher.stage(launching)
+    return launcher, launches, launching
 
+
+def refused(launcher: Launcher, launching: LaunchRequest) -> None:
+    """The platform refuses a launch, for certain."""
+    launcher.refusal = BackendError("no such machines")
     with pytest.raises(BackendError, match="no such machines"):
         launcher.launch(launching)
+    launcher.refusal = None
+
+
+def test_a_launch_that_is_refused_leaves_nothing_that_gc_waits_for(shared: Make) -> None:
+    launcher, _, launching = staged(machine := shared())
+
+    refused(launcher, launching)
 
     assert not Path(machine.folder(launching)).exists()
     assert (collect(machine.area) or 0) > 0
 
 
 def test_a_refused_launch_is_staged_anew_by_the_same_process(shared: Make) -> None:
-    launcher, launches = launcher_of(machine := shared())
-    launcher.refusal = BackendError("no such machines")
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
-    with pytest.raises(BackendError, match="no such machines"):
-        launcher.launch(launching)
+    launcher, launches, launching = staged(shared())
+    refused(launcher, launching)
 
-    launcher.refusal = None
     launcher.stage(launching)
     launcher.launch(launching)
 
@@ -128,13 +134,10 @@ def test_a_launch_that_is_refused_leaves_the_lease_to_the_others_of_its_apply(
     first, second = (machine.launching(SOURCE, number) for number in (1, 2))
     launcher.prepare([first, second], Quiet())
     launcher.stage(first)
-    launcher.refusal = BackendError("no such machines")
-    with pytest.raises(BackendError, match="no such machines"):
-        launcher.launch(first)
+    refused(launcher, first)
 
     assert collect(machine.area) is None, "the second one has not got its marker yet"
 
-    launcher.refusal = None
     launcher.stage(second)
     launcher.launch(second)
     assert collect(machine.area) == 0
@@ -142,10 +145,8 @@ def test_a_launch_that_is_refused_leaves_the_lease_to_the_others_of_its_apply(
 
 
 def test_a_launch_whose_answer_was_lost_stays_staged(shared: Make) -> None:
-    launcher, _ = launcher_of(machine := shared())
+    launcher, _, launching = staged(shared())
     launcher.refusal = OutcomeUnknown("no answer")
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
 
     with pytest.raises(OutcomeUnknown):
         launcher.launch(launching)
@@ -154,9 +155,7 @@ def test_a_launch_whose_answer_was_lost_stays_staged(shared: Make) -> None:
 
 
 def test_a_launch_whose_marker_cannot_be_read_stays_staged(shared: Make) -> None:
-    launcher, _ = launcher_of(machine := shared())
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
+    _, _, launching = staged(machine := shared())
     there = shared("elsewhere")
     next_process, _ = launcher_of(there)
     assert next_process.staged(launching.record)
@@ -171,9 +170,7 @@ def test_a_launch_whose_marker_cannot_be_read_stays_staged(shared: Make) -> None
 
 
 def test_what_another_process_staged_stays_if_this_one_is_refused(shared: Make) -> None:
-    launcher, _ = launcher_of(machine := shared())
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
+    launcher, _, launching = staged(machine := shared())
     next_process, _ = launcher_of(machine)
     assert next_process.staged(launching.record)
     next_process.stage(launching)
@@ -184,10 +181,15 @@ def test_what_another_process_staged_stays_if_this_one_is_refused(shared: Make) 
 
     assert caught.value.hint == "ask its owner"
     assert next_process.staged(launching.record)
-    launcher.refusal = BackendError("no such machines")
-    with pytest.raises(BackendError, match="no such machines"):
-        launcher.launch(launching)  # who staged it knows that nothing was started
+    refused(launcher, launching)  # who staged it knows that nothing was started
     assert not launcher.staged(launching.record)
+
+
+def left_output(folder: str) -> None:
+    """A node of that launch brings back a file."""
+    node = Path(folder, "back/0/node_0")
+    node.mkdir(parents=True)
+    (node / REPORT).write_bytes(seal(files={"output/ckpt": {"bytes": 1, "sha256": "0" * 64}}))
 
 
 def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Path) -> None:
@@ -196,9 +198,7 @@ def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Pa
     areas = {1: machine.area, 2: other.area}
     launches = RemoteLaunches(machine.context().layout, lambda config: areas[config.gpus])
     launching, elsewhere = machine.launching(SOURCE), machine.launching(SOURCE, 2, gpus=2)
-    node = Path(machine.folder(launching), "back/0/node_0")
-    node.mkdir(parents=True)
-    (node / REPORT).write_bytes(seal(files={"output/ckpt": {"bytes": 1, "sha256": "0" * 64}}))
+    left_output(machine.folder(launching))
     attempts = Attempts(launches)
     assert attempts.left_output(launching.record, launching.config)
     assert not attempts.left_output(launching.record, elsewhere.config)
@@ -235,9 +235,7 @@ def test_output_below_an_older_name_is_not_found_again(shared: Make) -> None:
     machine = shared()
     launching = machine.launching(SOURCE)
     folder = machine.folder(launching)
-    node = Path(folder, "back/0/node_0")
-    node.mkdir(parents=True)
-    (node / REPORT).write_bytes(seal(files={"output/ckpt": {"bytes": 1, "sha256": "0" * 64}}))
+    left_output(folder)
     attempts = Attempts(RemoteLaunches(machine.context().layout, lambda _: machine.area))
     moved = replace(launching.record, ref=AttemptRef(Address.run("moved"), 1), reference=folder)
     assert not attempts.left_output(moved, config_of(moved.ref, moved.inputs))
@@ -245,9 +243,7 @@ def test_output_below_an_older_name_is_not_found_again(shared: Make) -> None:
 
 
 def test_a_start_that_cannot_be_noted_is_found_by_the_next_apply(shared: Make) -> None:
-    launcher, launches = launcher_of(machine := shared())
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
+    launcher, launches, launching = staged(machine := shared())
     marker = Path(machine.folder(launching), MARKER)
     marker.rename(marker.with_name("kept"))
     marker.mkdir()
@@ -264,9 +260,7 @@ def test_a_start_that_cannot_be_noted_is_found_by_the_next_apply(shared: Make) -
 
 
 def test_a_launch_is_found_by_its_reference_under_another_address(shared: Make) -> None:
-    launcher, _ = launcher_of(machine := shared())
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
+    launcher, _, launching = staged(shared())
     reference = launcher.launch(launching)
     moved = replace(launching.record, ref=AttemptRef(Address.run("moved"), 1))
 
@@ -281,9 +275,7 @@ def test_a_launch_is_found_by_its_reference_under_another_address(shared: Make) 
 def test_who_asks_again_whether_it_staged_a_launch_does_not_know_who_started_it(
     shared: Make,
 ) -> None:
-    launcher, _ = launcher_of(machine := shared())
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
+    launcher, _, launching = staged(shared())
     assert launcher.staged(launching.record)
     launcher.refusal = BackendError("no such machines")
 

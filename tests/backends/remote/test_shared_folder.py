@@ -46,9 +46,7 @@ def objects(machine: Shared) -> dict[str, int]:
 
 def test_a_launch_runs_on_a_platform_that_is_a_table_alone(shared: Make, tmp_path: Path) -> None:
     machine = shared()
-    launching = machine.launching(TELL)
-    (uses,) = machine.stage(launching)
-    machine.mark(launching, uses)
+    launching = machine.launched(TELL)
 
     ((code, said),) = ended(machine.start(launching))
 
