@@ -94,7 +94,7 @@ ON_NODES: dict[Case, tuple[str, ...]] = {
 ELSEWHERE = {
     "startup_timeout": "test_node_group: a node that never comes",
     "resume": "test_node_group: all nodes go on from what any of them left",
-    "mlflow": "databricks/nodes/test_on_platform",
+    "mlflow": "databricks/nodes/test_node: ranks find what they find everywhere",
     "after": "ray/test_upstream_wait, databricks/test_order: the platform's node waits",
     "ray": "tests/agent/ray: clusters of two nodes",
     **dict.fromkeys(
