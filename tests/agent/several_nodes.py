@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import zipfile
@@ -55,6 +56,24 @@ class Nodes:
             self.start(number)
         return self
 
+    def listening(self) -> "Nodes":
+        """Start agent 0, and wait until it takes connections."""
+        self.start(0)
+        self.attempt.until(lambda: _listens(self.port))
+        return self
+
+    def on_hosts(self, hosts: tuple[str, str, str]) -> "Nodes":
+        """Start one agent on each of two hosts."""
+        *names, address = hosts
+        for number, name in enumerate(names):
+            self.start(number, "ip", "netns", "exec", name, address=address)
+        return self
+
+    def values(self) -> list[Any]:
+        """What each rank returned."""
+        ranks = range(len(self.read()["ranks"]))
+        return [json.loads(self.attempt.text(f"ranks/{rank}/output.json")) for rank in ranks]
+
     def folder(self, number: int) -> Path:
         folder: Path = self.attempt.folder
         return folder if number == 0 else folder / "nodes" / str(number)
@@ -77,6 +96,11 @@ class Nodes:
         codes = [agent.wait(PATIENCE) for _, agent in sorted(self.agents.items())]
         assert self.attempt.left() == []
         return codes
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture

@@ -371,19 +371,23 @@ def _kibibytes(folder: Path) -> int:
     return sum(-(-file.stat().st_size // 4096) * 4 for file in folder.rglob("*") if file.is_file())
 
 
+def onto_a_disk(attempt: Any, disk_on: DiskOn, size: int) -> None:
+    """Move the folder of an attempt to a disk of that size."""
+    aside = attempt.folder.with_name("aside")
+    attempt.folder.rename(aside)
+    disk_on(attempt.folder, size)
+    shutil.copytree(aside, attempt.folder, dirs_exist_ok=True)
+
+
 @pytest.mark.fault("attempt-folder disk full at the start: refused, nothing is launched")
 def test_the_disk_is_full_at_the_start(make_faulty: Make, disk_on: DiskOn) -> None:
     attempt = make_faulty("print('never')")
-    folder = attempt.folder
-    aside = folder.with_name("aside")
-    folder.rename(aside)
-    disk_on(folder, (_kibibytes(aside) + 16) << 10)
-    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    onto_a_disk(attempt, disk_on, (_kibibytes(attempt.folder) + 16) << 10)
     with pytest.raises(OSError, match=r"[Nn]o space left") as caught:
         attempt.launch()
     assert caught.value.errno == errno.ECHILD
     assert attempt.read()["state"] == "staging"
-    assert not (folder / "ranks").exists()
+    assert not (attempt.folder / "ranks").exists()
 
 
 @pytest.mark.fault("attempt-folder disk full exactly at the outcome, rank exits 7")
@@ -391,14 +395,11 @@ def test_the_disk_is_full_exactly_at_the_outcome(
     make_faulty: Make, record_fault: Record, disk_on: DiskOn
 ) -> None:
     attempt = make_faulty("mark()\n" + FILL + "os._exit(7)", world_size=1)
-    folder = attempt.folder
-    aside = folder.with_name("aside")
-    folder.rename(aside)
-    disk_on(folder, 4 << 20)
-    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    onto_a_disk(attempt, disk_on, 4 << 20)
     status = attempt.launch().wait()
     assert (status["state"], status["class"], status["exit_code"]) == ("failed", "exit_code", 7)
-    assert os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize < 1 << 20
+    disk = os.statvfs(attempt.folder)
+    assert disk.f_bavail * disk.f_frsize < 1 << 20
     attempt.until_gone()
     record_fault(attempt)
     attempt.check(dropped=True)
@@ -409,15 +410,11 @@ def test_a_run_that_filled_the_disk_can_be_cancelled(
     make_faulty: Make, record_fault: Record, disk_on: DiskOn
 ) -> None:
     attempt = make_faulty(FILL + "signal.pause()")
-    folder = attempt.folder
-    aside = folder.with_name("aside")
-    folder.rename(aside)
-    disk_on(folder, 4 << 20)
-    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    onto_a_disk(attempt, disk_on, 4 << 20)
     attempt.launch()
-    attempt.until(lambda: os.statvfs(folder).f_bavail == 0)
-    request_cancel(folder)
-    request_cancel(folder)
+    attempt.until(lambda: os.statvfs(attempt.folder).f_bavail == 0)
+    request_cancel(attempt.folder)
+    request_cancel(attempt.folder)
     assert attempt.wait()["state"] == "cancelled"
     attempt.until_gone()
     record_fault(attempt)
@@ -428,16 +425,13 @@ def test_a_run_that_filled_the_disk_can_be_cancelled(
 def test_the_supervisor_is_killed_on_a_full_disk(
     make_faulty: Make, record_fault: Record, disk_on: DiskOn
 ) -> None:
-    attempt = make_faulty("if rank: mark()\n" + FILL + "signal.pause()")
-    folder = attempt.folder
-    aside = folder.with_name("aside")
-    folder.rename(aside)
-    disk_on(folder, 4 << 20)
-    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    marked = "mark() if rank else await_file(out + '/moment')\n"
+    attempt = make_faulty(marked + FILL + "signal.pause()")
+    onto_a_disk(attempt, disk_on, 4 << 20)
     attempt.launch()
-    attempt.until(lambda: os.statvfs(folder).f_bavail == 0)
+    attempt.until(lambda: os.statvfs(attempt.folder).f_bavail == 0)
     os.kill(attempt.supervisor, signal.SIGKILL)
     assert attempt.wait()["class"] == "supervisor_lost"
-    attempt.until((folder / "outcome.json").exists)
+    attempt.until((attempt.folder / "outcome.json").exists)
     attempt.until_gone()
     record_fault(attempt)

@@ -36,8 +36,7 @@ def main():
 def test_every_rank_knows_its_node_and_all_agents_end_alike(make_nodes: Any) -> None:
     nodes = make_nodes(TELLS).all()
     assert nodes.wait() == [0, 0]
-    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(4)]
-    assert told == [
+    assert nodes.values() == [
         [0, 0, 4, 2, 0, 0],
         [1, 1, 4, 2, 0, 0],
         [2, 0, 4, 2, 1, 1],
@@ -93,8 +92,7 @@ def test_a_restart_starts_the_ranks_of_all_nodes_again(make_nodes: Any) -> None:
     )
     nodes = make_nodes(source, retry=RetrySpec(max=1, on=("error",), backoff=0.0)).all()
     assert nodes.wait() == [0, 0]
-    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(4)]
-    assert told == ["1", "1", "1", "1"]
+    assert nodes.values() == ["1", "1", "1", "1"]
     assert nodes.read(1)["restart"] == 1
 
 
@@ -244,8 +242,7 @@ def test_strangers_and_other_runs_are_turned_away(make_nodes: Any, tmp_path: Pat
     shutil.copytree(nodes.attempt.folder, other)
     spec = json.loads((other / "spec.json").read_text())
     (other / "spec.json").write_text(json.dumps({**spec, "grace": 9.0}))
-    nodes.start(0)
-    nodes.attempt.until(lambda: _listens(nodes.port))
+    nodes.listening()
     for noise in (b"GET / HTTP/1.0\r\n\r\n", b'{"node": 1, "nonce": "n"}\n{"proof": "p"}\n'):
         with socket.create_connection(("127.0.0.1", nodes.port)) as stranger:
             stranger.sendall(noise)
@@ -277,9 +274,7 @@ def test_strangers_and_other_runs_are_turned_away(make_nodes: Any, tmp_path: Pat
     ids=lambda item: item[:24].decode("ascii", "backslashreplace"),
 )
 def test_bad_messages_close_only_the_connection_they_came_by(make_nodes: Any, noise: bytes) -> None:
-    nodes = make_nodes(TELLS)
-    nodes.start(0)
-    nodes.attempt.until(lambda: _listens(nodes.port))
+    nodes = make_nodes(TELLS).listening()
     with socket.create_connection(("127.0.0.1", nodes.port)) as stranger:
         stranger.settimeout(PATIENCE)
         with contextlib.suppress(ConnectionError):
@@ -292,9 +287,7 @@ def test_bad_messages_close_only_the_connection_they_came_by(make_nodes: Any, no
 
 @pytest.mark.expensive
 def test_strangers_that_send_a_byte_now_and_then_keep_nobody_out(make_nodes: Any) -> None:
-    nodes = make_nodes(BLOCK)
-    nodes.start(0)
-    nodes.attempt.until(lambda: _listens(nodes.port))
+    nodes = make_nodes(BLOCK).listening()
     over = threading.Event()
     with contextlib.ExitStack() as crowd:
         opened = [socket.create_connection(("127.0.0.1", nodes.port)) for _ in range(60)]
@@ -342,9 +335,7 @@ def test_the_token_of_a_run_is_no_name_that_others_can_read(make_nodes: Any) -> 
 
 
 def test_whoever_knows_the_token_alone_is_no_node(make_nodes: Any) -> None:
-    nodes = make_nodes(TELLS)
-    nodes.start(0)
-    nodes.attempt.until(lambda: _listens(nodes.port))
+    nodes = make_nodes(TELLS).listening()
     token = json.loads(nodes.attempt.text("spec.json"))["token"]
     with (
         socket.create_connection(("127.0.0.1", nodes.port), timeout=PATIENCE) as stranger,
@@ -360,9 +351,7 @@ def test_whoever_knows_the_token_alone_is_no_node(make_nodes: Any) -> None:
 
 
 def test_a_crowd_of_strangers_takes_no_descriptors(make_nodes: Any) -> None:
-    nodes = make_nodes(TELLS)
-    nodes.start(0)
-    nodes.attempt.until(lambda: _listens(nodes.port))
+    nodes = make_nodes(TELLS).listening()
     with contextlib.ExitStack() as crowd:
         for _ in range(200):
             stranger = socket.create_connection(("127.0.0.1", nodes.port))
@@ -370,11 +359,6 @@ def test_a_crowd_of_strangers_takes_no_descriptors(make_nodes: Any) -> None:
         assert len(os.listdir(f"/proc/{nodes.supervisor(0)}/fd")) < 150
     nodes.start(1)
     assert nodes.wait() == [0, 0]
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_rank_that_cannot_start_on_another_node_is_the_cause(make_nodes: Any) -> None:
@@ -414,14 +398,12 @@ def test_wrong_use_of_the_agent_is_told(make_nodes: Any) -> None:
 def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
     make_nodes: Any, record_fault: Record, two_hosts: tuple[str, str, str]
 ) -> None:
-    first, second, address = two_hosts
     nodes = make_nodes(BLOCK)
     nodes.silence = 1.5
-    for number, name in enumerate((first, second)):
-        nodes.start(number, "ip", "netns", "exec", name, address=address)
+    nodes.on_hosts(two_hosts)
     nodes.up(0, 1, 2, 3)
     nodes.attempt.mark()
-    subprocess.run(["ip", "-n", second, "link", "set", "eth0", "down"], check=True)
+    subprocess.run(["ip", "-n", two_hosts[1], "link", "set", "eth0", "down"], check=True)
     assert nodes.wait() == [1, 1]
     record_fault(nodes.attempt)
     for number in (0, 1):
@@ -432,14 +414,11 @@ def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
 def test_ranks_know_the_address_at_which_other_nodes_reach_them(
     make_nodes: Any, two_hosts: tuple[str, str, str]
 ) -> None:
-    first, second, address = two_hosts
     source = "from sgpu_decl import runtime\ndef main(): return runtime.get_node_ip()"
     nodes = make_nodes(source, world_size=2)
-    for number, name in enumerate((first, second)):
-        nodes.start(number, "ip", "netns", "exec", name, address=address)
+    nodes.on_hosts(two_hosts)
     assert nodes.wait() == [0, 0]
-    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(2)]
-    assert told == ["10.77.0.1", "10.77.0.2"]
+    assert nodes.values() == ["10.77.0.1", "10.77.0.2"]
 
 
 @pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
@@ -455,8 +434,7 @@ def test_agents_and_ranks_run_on_other_pythons(make_nodes: Any, version: str) ->
     nodes.python = found
     nodes.all()
     assert nodes.wait() == [0, 0]
-    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(2)]
-    assert told == [[int(part) for part in version.split(".")]] * 2
+    assert nodes.values() == [[int(part) for part in version.split(".")]] * 2
 
 
 @pytest.mark.expensive
@@ -475,14 +453,11 @@ def main():
     dist.destroy_process_group()
     return total.item()
 """
-    first, second, address = two_hosts
     nodes = make_nodes(source, world_size=2, env={"GLOO_SOCKET_IFNAME": "eth0"})
-    for number, name in enumerate((first, second)):
-        nodes.start(number, "ip", "netns", "exec", name, address=address)
+    nodes.on_hosts(two_hosts)
     codes = [agent.wait(PATIENCE) for _, agent in sorted(nodes.agents.items())]
     assert codes == [0, 0], nodes.attempt.log(0, "stderr") + nodes.attempt.log(1, "stderr")
-    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(2)]
-    assert told == [3.0, 3.0]
+    assert nodes.values() == [3.0, 3.0]
 
 
 def test_agent_0_listens_where_its_address_is_another_machines(make_nodes: Any) -> None:

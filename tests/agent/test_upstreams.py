@@ -12,7 +12,7 @@ import pytest
 
 from sgpu_decl.agent.attempt.attempt_status import request_cancel
 from tests.agent.conftest import Attempt
-from tests.agent.test_supervisor import BLOCK, supervisor_of, up
+from tests.agent.test_supervisor import BLOCK
 
 Make = Callable[..., Attempt]
 GATE = """\
@@ -45,7 +45,7 @@ def test_ranks_start_once_the_upstream_has_succeeded(make_attempt: Make) -> None
     second = make_attempt("", after=after(first)).launch()
     second.until(lambda: second.read().get("waiting_for") == "run0#1")
     assert second.read()["state"] == "queued"
-    first.until(up(first))
+    first.until(lambda: first.up(0))
     (first.folder / "code" / "gate").touch()
     assert second.wait()["state"] == "succeeded"
     assert first.read()["ended_at"] <= second.read()["started_at"]
@@ -56,7 +56,7 @@ def stop(attempt: Attempt) -> None:
 
 
 def kill(attempt: Attempt) -> None:
-    os.kill(supervisor_of(attempt), signal.SIGKILL)
+    os.kill(attempt.supervisor, signal.SIGKILL)
 
 
 def delete(attempt: Attempt) -> None:
@@ -71,7 +71,7 @@ def test_an_upstream_that_does_not_succeed_ends_those_after_it(
     make_attempt: Make, end: Callable[[Attempt], None], words: str
 ) -> None:
     first = make_attempt(BLOCK).launch()
-    first.until(up(first))
+    first.until(lambda: first.up(0))
     second = make_attempt("", after=after(first)).launch()
     second.until(lambda: second.read().get("waiting_for") == "run0#1")
     end(first)

@@ -54,13 +54,6 @@ def warm_attempt(make_attempt: Make, tmp_path: Path) -> Make:
     return make
 
 
-def values(attempt: Any) -> list[Any]:
-    status = attempt.wait()
-    assert status["state"] == "succeeded", (status, attempt.log(0, "stderr"))
-    ranks = range(len(status["ranks"]))
-    return [json.loads(attempt.text(f"ranks/{rank}/output.json")) for rank in ranks]
-
-
 def said(attempt: Any, name: str) -> int:
     """Wait until a process has said this word; return its pid."""
     path = attempt.folder / "output" / name
@@ -115,7 +108,7 @@ def test_a_warm_rank_sees_what_a_cold_one_sees(warm_attempt: Make) -> None:
     cold = warm_attempt(SELF_PORTRAIT, secrets={"TOKEN": "env:TOKEN"}, warm=None).launch(
         {"TOKEN": "x" * 9}
     )
-    for own, other in zip(values(warm), values(cold), strict=True):
+    for own, other in zip(warm.values(), cold.values(), strict=True):
         for name in ("SGPU_COOKIE", "TORCHELASTIC_RUN_ID", "SGPU_ATTEMPT"):
             for part in ("environment", "in C"):
                 own[part].pop(name), other[part].pop(name)
@@ -140,7 +133,7 @@ def test_what_is_random_is_so_in_every_rank(warm_attempt: Make) -> None:
     attempt = warm_attempt(
         textwrap.dedent(source), {"ahead": "import multiprocessing, random, numpy.random"}
     ).launch()
-    first, second = values(attempt)
+    first, second = attempt.values()
     assert not why_cold(attempt)
     assert [one != other for one, other in zip(first, second, strict=True)] == [True] * 3
 
@@ -184,7 +177,7 @@ def test_a_pool_of_openblas_is_no_hindrance_and_works_in_ranks(warm_attempt: Mak
         "import numpy\ndef main():\n    a = numpy.ones((300, 300))\n    return float((a @ a)[0, 0])"
     )
     attempt = warm_attempt(source, {"ahead": "import numpy"}, env={"OMP_NUM_THREADS": "2"}).launch()
-    assert values(attempt) == [300.0, 300.0]
+    assert attempt.values() == [300.0, 300.0]
     assert not why_cold(attempt)
 
 
@@ -205,7 +198,7 @@ def test_secrets_are_not_in_the_parent(warm_attempt: Make) -> None:
     except PermissionError:
         pytest.skip("this machine does not let a process be looked into")
     go(attempt)
-    assert values(attempt) == [secret, secret]
+    assert attempt.values() == [secret, secret]
 
 
 # ── how ranks end ────────────────────────────────────────────────────────────────────────────────
@@ -319,7 +312,7 @@ def test_a_restart_is_forked_from_the_same_parent(warm_attempt: Make) -> None:
     )
     retry = RetrySpec(max=2, on=("error",), backoff=0.01)
     attempt = warm_attempt(source, retry=retry).launch()
-    assert values(attempt) == ["1", "1"]
+    assert attempt.values() == ["1", "1"]
     assert (len(attempt.events("warm_started")), len(attempt.events("rank_started"))) == (1, 4)
     assert not why_cold(attempt)
     assert not attempt.left()
@@ -331,12 +324,11 @@ def test_a_killed_supervisor_takes_parent_and_ranks_with_it(
 ) -> None:
     attempt = warm_attempt(BLOCK).launch()
     said(attempt, "up0"), said(attempt, "up1")
-    identity = json.loads(attempt.text("identity.json"))
     attempt.mark()
-    os.kill(identity["guardian"], signal.SIGSTOP)  # so that nobody is left to stop them
-    os.kill(identity["pid"], signal.SIGKILL)
+    os.kill(attempt.guardian, signal.SIGSTOP)  # so that nobody is left to stop them
+    os.kill(attempt.supervisor, signal.SIGKILL)
     attempt.until_gone()
-    os.kill(identity["guardian"], signal.SIGCONT)
+    os.kill(attempt.guardian, signal.SIGCONT)
     assert attempt.wait()["class"] == "supervisor_lost"
     record_fault(attempt)
 
@@ -354,7 +346,7 @@ def test_an_attempt_says_which_imports_it_waits_for(warm_attempt: Make, killed: 
         said(attempt, f"up{rank}")
     attempt.until(lambda: attempt.read().get("waiting_for") is None)
     go(attempt)
-    assert values(attempt) == [None, None]
+    assert attempt.values() == [None, None]
 
 
 # ── the parent dies ──────────────────────────────────────────────────────────────────────────────
@@ -369,7 +361,7 @@ def test_killed_while_it_imports_the_ranks_start_cold(
     parent = said(attempt, "importing")
     attempt.mark()
     os.kill(parent, signal.SIGKILL)
-    assert values(attempt) == [1, 1]
+    assert attempt.values() == [1, 1]
     attempt.until_gone()
     record_fault(attempt)
     assert why_cold(attempt) == ["the warm parent was killed with SIGKILL"]
@@ -411,7 +403,7 @@ def test_killed_while_it_forks_the_ranks_start_cold(
     attempt.until(lambda: why_cold(attempt))
     go(attempt, "on")
     go(attempt, "second")
-    assert values(attempt) == [1, 1]
+    assert attempt.values() == [1, 1]
     assert forker not in [event["pid"] for event in attempt.events("rank_started")]
     attempt.until_gone()
     record_fault(attempt)
@@ -423,7 +415,7 @@ def test_with_its_forker_killed_the_ranks_start_cold(warm_attempt: Make) -> None
     go(attempt, "on")
     said(attempt, "rank")
     os.kill(forker, signal.SIGKILL)
-    assert values(attempt) == [1, 1]
+    assert attempt.values() == [1, 1]
     assert why_cold(attempt) == ["the fork of the ranks was cut short"]
     attempt.until_gone()
 
@@ -452,7 +444,7 @@ def test_killed_after_the_forks_it_is_missed_by_nobody(
     os.kill(parent_of(attempt), signal.SIGKILL)
     attempt.until(lambda: attempt.events("warm_ended"))
     go(attempt)
-    assert values(attempt) == [None, None]
+    assert attempt.values() == [None, None]
     assert attempt.read()["restart"] == 1
     assert len(attempt.events("warm_started")) == 1
     assert not attempt.left()
@@ -462,7 +454,7 @@ def test_killed_after_the_forks_it_is_missed_by_nobody(
 def test_hanging_up_it_is_missed_by_nobody(warm_attempt: Make) -> None:
     modules = {"closes": "import os\nos.closerange(3, 100)"}
     attempt = warm_attempt("def main(): return 1", modules).launch()
-    assert values(attempt) == [1, 1]
+    assert attempt.values() == [1, 1]
     assert len(why_cold(attempt)) == 1
     assert not attempt.left()
 
@@ -510,7 +502,7 @@ UNSAFE = {
 def test_what_does_not_survive_a_fork_makes_a_cold_start(warm_attempt: Make, kind: str) -> None:
     source, reason = UNSAFE[kind]
     attempt = warm_attempt("def main(): return 1", {"unsafe": source}).launch()
-    assert values(attempt) == [1, 1]
+    assert attempt.values() == [1, 1]
     assert len(why_cold(attempt)) == 1
     assert reason in why_cold(attempt)[0]
     attempt.until_gone()
@@ -558,7 +550,7 @@ def test_a_module_of_the_code_is_never_taken_for_an_installed_one(
     attempt = warm_attempt(source, {"inner": "", "ahead": ahead})
     (attempt.folder / "code" / f"{name}.py").write_text("here = 'code'")
     where = str(attempt.folder / "code" / "plain.py")
-    found = values(attempt.launch())
+    found = attempt.launch().values()
     assert why_cold(attempt) == [f"the code of this run has a module `{name}` of its own"]
     if name == "plain":
         assert found == [where, where]
@@ -577,7 +569,7 @@ def test_a_module_of_the_code_cannot_be_asked_for(warm_attempt: Make) -> None:
 def test_a_refusal_of_the_plan_is_told(warm_attempt: Make) -> None:
     refused = Warm(refused="`train.py` imports torch after line 3")
     attempt = warm_attempt("def main(): return 1", warm=refused).launch()
-    assert values(attempt) == [1, 1]
+    assert attempt.values() == [1, 1]
     assert why_cold(attempt) == [refused.refused]
 
 
@@ -597,7 +589,7 @@ def main():
         attempt = warm_attempt(source, **fields).launch()
         number = attempt.folder.name.rpartition("-")[2]
         run = fields.get("address", "run.test").removeprefix("run.")
-        for rank, (title, name) in enumerate(values(attempt)):
+        for rank, (title, name) in enumerate(attempt.values()):
             end = f"#{number} rank {rank}"
             assert title == f"sgpu: {run}{end}"
             assert name == f"{run[: 15 - len(end)]}{end}\n"

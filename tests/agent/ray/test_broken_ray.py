@@ -43,8 +43,11 @@ class cli:
 """
 
 
+Site = Callable[..., dict[str, str]]
+
+
 @pytest.fixture
-def ray_that(tmp_path: Path) -> Callable[..., dict[str, str]]:
+def ray_that(tmp_path: Path) -> Site:
     """Write a package `ray` with that source, that of its `ray start`, and those of modules; return
     the variables that lead to it."""
 
@@ -65,20 +68,33 @@ def ray_that(tmp_path: Path) -> Callable[..., dict[str, str]]:
     return write
 
 
-def test_a_broken_ray_is_the_users_and_its_words_are_shown(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
-) -> None:
-    attempt = make_attempt(
-        "", world_size=1, per="node", ray=RaySpec(**SMALL), env=ray_that(BROKEN)
-    ).launch()
-    status = attempt.wait()
-    assert status["class"] == "launch_failed_user"
-    cause = status["first_cause"]
+@pytest.fixture
+def with_ray(make_attempt: Any) -> Callable[..., Any]:
+    """Launch a run on one node with the package `ray` of these variables and such options of it."""
+
+    def launch(env: dict[str, str] | None = None, *, source: str = "", **ray: Any) -> Any:
+        fields = {"entry": MAIN} if source else {}
+        spec = RaySpec(**{**SMALL, **ray})
+        attempt = make_attempt(source, world_size=1, per="node", ray=spec, env=env or {}, **fields)
+        return attempt.launch()
+
+    return launch
+
+
+def cause_of(attempt: Any) -> dict[str, Any]:
+    """The first cause of a failure, whose folder is as it should be."""
+    cause: dict[str, Any] = attempt.wait()["first_cause"]
+    attempt.check()
+    return cause
+
+
+def test_a_broken_ray_is_the_users_and_its_words_are_shown(with_ray: Any, ray_that: Site) -> None:
+    cause = cause_of(with_ray(ray_that(BROKEN)))
+    assert cause["class"] == "launch_failed_user"
     assert cause["summary"] == (
         "cannot import Ray on node 0: Descriptors cannot be created directly."
     )
     assert cause["traceback"] == "Downgrade protobuf."
-    attempt.check()
 
 
 @pytest.mark.parametrize(
@@ -94,17 +110,10 @@ def test_a_broken_ray_is_the_users_and_its_words_are_shown(
     ids=["a crash", "an exit", "a kill by others"],
 )  # fmt: skip
 def test_an_import_that_ends_the_process_is_the_users_unless_others_killed_it(
-    make_attempt: Any,
-    ray_that: Callable[..., dict[str, str]],
-    source: str,
-    failure: str,
-    words: str,
+    with_ray: Any, ray_that: Site, source: str, failure: str, words: str
 ) -> None:
     before = "import os, signal; os.write(2, b'loading x.so\\n');"
-    attempt = make_attempt(
-        "", world_size=1, per="node", ray=RaySpec(**SMALL), env=ray_that(f"{before} {source}")
-    ).launch()
-    cause = attempt.wait()["first_cause"]
+    cause = cause_of(with_ray(ray_that(f"{before} {source}")))
     assert cause["class"] == failure
     assert cause["summary"].startswith(words)
     first, *stack = cause["traceback"].splitlines()
@@ -112,21 +121,15 @@ def test_an_import_that_ends_the_process_is_the_users_unless_others_killed_it(
     if "SEGV" in source:
         assert stack[0] == "Fatal Python error: Segmentation fault"
         assert "/ray/__init__.py" in stack[2]
-    attempt.check()
 
 
-def test_a_dashboard_without_its_packages_is_the_users(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
-) -> None:
+def test_a_dashboard_without_its_packages_is_the_users(with_ray: Any, ray_that: Site) -> None:
     site = ray_that(IMPORTED, dashboard__optional_deps="import not_installed")
-    ray = RaySpec(**SMALL, dashboard=True)
-    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
-    cause = attempt.wait()["first_cause"]
+    cause = cause_of(with_ray(site, dashboard=True))
     assert cause["class"] == "launch_failed_user"
     assert cause["summary"] == (
         "Ray has no dashboard on node 0: No module named 'not_installed'; install `ray[default]`"
     )
-    attempt.check()
 
 
 # Tables of Ray that list the resources of a node some time after the node.
@@ -146,7 +149,7 @@ class GcsClient:
 
 @pytest.mark.parametrize("late", [3, 1 << 30], ids=["late", "never"])
 def test_a_cluster_is_complete_once_its_resources_are_known(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]], tmp_path: Path, late: int
+    with_ray: Any, ray_that: Site, tmp_path: Path, late: int
 ) -> None:
     site = ray_that(
         IMPORTED,
@@ -155,53 +158,43 @@ def test_a_cluster_is_complete_once_its_resources_are_known(
         exceptions="class RayError(Exception): pass",
     )
     source = f"def main(): return open({str(tmp_path / 'looks')!r}).read()"
-    ray = RaySpec(**SMALL, worker_join_timeout=1.0 if late > 3 else 60.0)
-    attempt = make_attempt(source, world_size=1, per="node", ray=ray, env=site, entry=MAIN).launch()
+    attempt = with_ray(site, source=source, worker_join_timeout=1.0 if late > 3 else 60.0)
     if late == 3:
         assert attempt.values() == ["4"]
-    else:
-        cause = attempt.wait()["first_cause"]
-        assert cause["class"] == "platform"
-        assert cause["summary"] == (
-            "the head of the Ray cluster did not count the resources of all nodes within the "
-            "worker_join_timeout of 1 s"
-        )
-    attempt.check()
+        attempt.check()
+        return
+    cause = cause_of(attempt)
+    assert cause["class"] == "platform"
+    assert cause["summary"] == (
+        "the head of the Ray cluster did not count the resources of all nodes within the "
+        "worker_join_timeout of 1 s"
+    )
 
 
 @pytest.mark.parametrize(
-    ("folder", "failure", "words"),
-    [
-        ("/proc/x", "launch_failed_user",
-         "cannot make a folder for Ray in the `ray.temp_dir` /proc/x on node 0: No such file or"),
-        ("/dev/null/x", "launch_failed_user",
-         "cannot make a folder for Ray in the `ray.temp_dir` /dev/null/x on node 0: Not a"),
-    ],
-)  # fmt: skip
+    ("folder", "why"), [("/proc/x", "No such file or"), ("/dev/null/x", "Not a")]
+)
 def test_a_folder_that_cannot_be_made_is_named_with_its_option(
-    make_attempt: Any, folder: str, failure: str, words: str
+    with_ray: Any, folder: str, why: str
 ) -> None:
-    ray = RaySpec(**SMALL, temp_dir=folder)
-    attempt = make_attempt("", world_size=1, per="node", ray=ray).launch()
-    cause = attempt.wait()["first_cause"]
-    assert cause["class"] == failure
-    assert cause["summary"].startswith(words)
+    cause = cause_of(with_ray(temp_dir=folder))
+    assert cause["class"] == "launch_failed_user"
+    assert cause["summary"].startswith(
+        f"cannot make a folder for Ray in the `ray.temp_dir` {folder} on node 0: {why}"
+    )
     assert cause["summary"].endswith(
         "; choose a folder that this user may write on each node, or leave it out"
     )
-    attempt.check()
 
 
 def test_a_full_disk_under_the_chosen_folder_is_a_fault_of_the_machine(
-    make_attempt: Any, tmp_path: Path
+    with_ray: Any, tmp_path: Path
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    ray = RaySpec(**SMALL, temp_dir=str(disk))
     with small_disk(disk, 1 << 16):
         fill(disk / "filler")
-        attempt = make_attempt("", world_size=1, per="node", ray=ray).launch()
-        cause = attempt.wait()["first_cause"]
+        cause = with_ray(temp_dir=str(disk)).wait()["first_cause"]
     assert cause["class"] == "launch_failed"
     assert cause["summary"] == (
         f"cannot make a folder for Ray in the `ray.temp_dir` {disk} on node 0: No space left on "
@@ -210,11 +203,9 @@ def test_a_full_disk_under_the_chosen_folder_is_a_fault_of_the_machine(
 
 
 def test_a_folder_of_ray_is_removed_when_everything_is_killed_during_the_import(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+    with_ray: Any, ray_that: Site
 ) -> None:
-    attempt = make_attempt(
-        "", world_size=1, per="node", ray=RaySpec(**SMALL), env=ray_that(SLOW)
-    ).launch()
+    attempt = with_ray(ray_that(SLOW))
     attempt.until(lambda: attempt.events("ray_started"))
     assert attempt.read()["waiting_for"] == "Ray to be imported"
     folder = ray_folder(attempt)
@@ -225,35 +216,28 @@ def test_a_folder_of_ray_is_removed_when_everything_is_killed_during_the_import(
 
 
 def test_an_import_that_hangs_ends_with_the_limit_of_the_head_and_its_last_lines(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+    with_ray: Any, ray_that: Site
 ) -> None:
-    ray = RaySpec(**SMALL, head_startup_timeout=1.0)
-    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=ray_that(HANGS)).launch()
-    status = attempt.wait()
-    cause = status["first_cause"]
+    cause = cause_of(with_ray(ray_that(HANGS), head_startup_timeout=1.0))
     assert cause["class"] == "platform"
     assert cause["summary"] == (
         "Ray was not imported on node 0 within the head_startup_timeout of 1 s"
     )
     last = "".join(f"\nline {number}" for number in range(10, 30))
     assert cause["traceback"] == f"node 0 wrote last:{last}"
-    attempt.check()
 
 
 def test_a_head_that_is_late_is_named_with_the_last_lines_of_its_start(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+    with_ray: Any, ray_that: Site
 ) -> None:
-    ray = RaySpec(**SMALL, head_startup_timeout=1.5)
-    site = ray_that(IMPORTED, start=SLOW_START)
-    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
+    attempt = with_ray(ray_that(IMPORTED, start=SLOW_START), head_startup_timeout=1.5)
     attempt.until(lambda: attempt.read().get("waiting_for") == "the head of the Ray cluster")
-    cause = attempt.wait()["first_cause"]
+    cause = cause_of(attempt)
     assert cause["class"] == "platform"
     assert cause["summary"] == (
         "the head of the Ray cluster was not up within the head_startup_timeout of 1.5 s"
     )
     assert cause["traceback"] == "looking for the head"
-    attempt.check()
 
 
 # A start of Ray that waits for a process of its own, which ends, and does not look.
@@ -279,16 +263,12 @@ FATAL += "You have likely discovered a bug, and we'll work with you to fix it. C
     ],
 )
 def test_a_process_that_ends_while_ray_starts_is_named_at_once(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]], name: str, source: str, words: str
+    with_ray: Any, ray_that: Site, name: str, source: str, words: str
 ) -> None:
     start = DEAD_CHILD.replace("NAME", name).replace("SOURCE", source.replace('"', '\\"'))
-    ray = RaySpec(**SMALL, head_startup_timeout=3600.0)
-    site = ray_that(IMPORTED, start=start)
-    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
-    cause = attempt.wait()["first_cause"]
+    cause = cause_of(with_ray(ray_that(IMPORTED, start=start), head_startup_timeout=3600.0))
     assert cause["class"] == "node_lost"
     assert cause["summary"] == f"`{name}` of Ray on node 0 {words}"
-    attempt.check()
 
 
 SHOWS_ENVIRONMENT = """
@@ -303,27 +283,21 @@ class cli:
 
 @pytest.mark.parametrize(("dashboard", "reconciles"), [(False, "0"), (True, "-")])
 def test_the_limit_of_the_head_is_rays_own_and_ray_train_asks_no_state_api_that_is_not_there(
-    make_attempt: Any,
-    ray_that: Callable[..., dict[str, str]],
-    *,
-    dashboard: bool,
-    reconciles: str,
+    with_ray: Any, ray_that: Site, *, dashboard: bool, reconciles: str
 ) -> None:
     site = ray_that(IMPORTED, start=SHOWS_ENVIRONMENT, dashboard__optional_deps="")
-    ray = RaySpec(**SMALL, head_startup_timeout=200.5, dashboard=dashboard)
-    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=site).launch()
-    summary = attempt.wait()["first_cause"]["summary"]
-    assert summary == f"`ray start` failed on node 0: it exited with 201000 201 {reconciles}"
-    attempt.check()
+    cause = cause_of(with_ray(site, head_startup_timeout=200.5, dashboard=dashboard))
+    assert cause["summary"] == (
+        f"`ray start` failed on node 0: it exited with 201000 201 {reconciles}"
+    )
 
 
 def test_a_run_has_ended_before_the_folder_of_ray_is_deleted(
-    make_attempt: Any, ray_that: Callable[..., dict[str, str]], tmp_path: Path
+    with_ray: Any, ray_that: Site, tmp_path: Path
 ) -> None:
     scratch = tmp_path / "s"
     scratch.mkdir()
-    ray = RaySpec(**SMALL, temp_dir=str(scratch))
-    attempt = make_attempt("", world_size=1, per="node", ray=ray, env=ray_that(BROKEN)).launch()
+    attempt = with_ray(ray_that(BROKEN), temp_dir=str(scratch))
     attempt.wait()
     attempt.check()
     assert os.listdir(scratch) == []
@@ -337,7 +311,7 @@ def test_a_run_has_ended_before_the_folder_of_ray_is_deleted(
     ids=["the node answers", "the node hangs"],
 )
 def test_nodes_that_do_not_import_ray_are_named_with_their_last_lines(
-    make_nodes: Any, ray_that: Callable[..., dict[str, str]], *, stopped: bool
+    make_nodes: Any, ray_that: Site, *, stopped: bool
 ) -> None:
     ray = RaySpec(**SMALL, head_startup_timeout=2.0)
     nodes = make_nodes("def main(): pass", ray=ray, nodes=3, world_size=3, per="node")
@@ -373,7 +347,7 @@ def test_nodes_that_do_not_import_ray_are_named_with_their_last_lines(
 )  # fmt: skip
 def test_versions_that_differ_are_named_before_anything_starts(
     make_nodes: Any,
-    ray_that: Callable[..., dict[str, str]],
+    ray_that: Site,
     source: str,
     customized: str,
     words: str,

@@ -1,6 +1,5 @@
 """A Ray cluster over several nodes, each with an agent, on this machine."""
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -68,7 +67,7 @@ def main():
     beside = nodes.attempt.folder / "code" / "beside.py"
     beside.write_text("import time; time.sleep(0.5)")
     assert nodes.all().wait() == [0, 0]
-    told = json.loads(nodes.attempt.text("ranks/0/output.json"))
+    (told,) = nodes.values()
     assert [item[:2] for item in told] == [[None, str(beside)]] * 2
     assert len({item[2] for item in told}) == 2
     status = nodes.read()
@@ -198,16 +197,12 @@ def test_a_node_that_lacks_something_keeps_the_cluster_from_starting(make_cluste
 
 @pytest.mark.expensive
 def test_it_spans_two_hosts(make_cluster: Any, two_hosts: tuple[str, str, str]) -> None:
-    first, second, address = two_hosts
     source = """
 def main():
     import ray
     ray.init()
     return sorted(node["NodeManagerAddress"] for node in ray.nodes())
 """
-    nodes = make_cluster(source)
-    for number, name in enumerate((first, second)):
-        nodes.start(number, "ip", "netns", "exec", name, address=address)
+    nodes = make_cluster(source).on_hosts(two_hosts)
     assert nodes.wait() == [0, 0], nodes.read()["first_cause"]
-    told = json.loads(nodes.attempt.text("ranks/0/output.json"))
-    assert told == ["10.77.0.1", "10.77.0.2"]
+    assert nodes.values() == [["10.77.0.1", "10.77.0.2"]]
