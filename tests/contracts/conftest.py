@@ -2,9 +2,14 @@
 others, whose nodes take longer to start. Of that of states a part for a workspace and for a bucket,
 where each entry takes some requests."""
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from sgpu_decl.storing.stores import DATABRICKS, OBJECT
+from sgpu_decl.places.folder import MARKER
+from sgpu_decl.storing.stores import DATABRICKS, FOLDER, OBJECT, SharedPlace
 from tests.sampling import strided
 from tests.shared_places import VOLUME
 
@@ -60,6 +65,33 @@ EXPENSIVE_OVER_HTTP = (
 """Of the tests that neither list names, a sample runs over HTTP, and all in `make soak`."""
 
 _STATES = ("test_journal.py", "test_proposals.py", "test_state_store.py")
+
+
+@pytest.fixture
+def folder_place(tmp_path: Path) -> SharedPlace:
+    """A folder for a state that machines share."""
+    folder = tmp_path / "team"
+    folder.mkdir()
+    (folder / MARKER).touch()
+    return SharedPlace(kind=FOLDER, address=str(folder), project="p")
+
+
+@pytest.fixture
+def group_place(folder_place: SharedPlace) -> Iterator[SharedPlace]:
+    """The same, shared by a group, while files of this process are its user's alone."""
+    Path(folder_place.address).chmod(0o2770)
+    before = os.umask(0o077)
+    yield folder_place
+    os.umask(before)
+
+
+def assert_of_the_group(file: Path, *, below: SharedPlace) -> None:
+    """The group may write a file, and in all folders above it."""
+    root = Path(below.address)
+    assert file.stat().st_mode & 0o777 == 0o660
+    for folder in [one for one in file.parents if one.is_relative_to(root) and one != root]:
+        assert folder.stat().st_mode & 0o070 == 0o070
+        assert folder.stat().st_gid == root.stat().st_gid
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

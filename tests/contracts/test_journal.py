@@ -24,7 +24,6 @@ from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Resource
-from sgpu_decl.places.folder import MARKER
 from sgpu_decl.storing.journal.entry import digest, read_entry
 from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.journal.lock_lease import LockLease
@@ -32,10 +31,9 @@ from sgpu_decl.storing.journal.port import Compacted, Journal, JournalGap, Store
 from sgpu_decl.storing.journal.replica import Replica
 from sgpu_decl.storing.journal.store import CHECKPOINT_EVERY, JournalStore
 from sgpu_decl.storing.journal.writer import JournalWriter
-from sgpu_decl.storing.state_store import Patience
+from sgpu_decl.storing.state_store import Patience, StateWriter
 from sgpu_decl.storing.stores import (
     DATABRICKS,
-    FOLDER,
     OBJECT,
     POSTGRES,
     SHARED,
@@ -43,6 +41,7 @@ from sgpu_decl.storing.stores import (
     shared_journal,
     shared_store,
 )
+from tests.contracts.conftest import assert_of_the_group
 from tests.sampling import sampled
 from tests.shared_places import PLACES, fields_of, new_place
 from tests.side_programs import start_program
@@ -102,6 +101,20 @@ def fill(store: JournalStore, *, plans: int = 1) -> None:
         writer.launched(done.intent, done.resource, done.attempt)
         for number in range(plans):
             writer.plan_applied(f"plan-{number}")
+
+
+def broken(store: JournalStore) -> None:
+    """The lock is unlocked by hand, on this machine."""
+    holder = store.holder()
+    assert holder is not None
+    store.unlock(holder.id)
+
+
+def over(writer: StateWriter, journal: object) -> JournalWriter:
+    """Have a holder write to another journal."""
+    assert isinstance(writer, JournalWriter)
+    writer._journal = cast("Journal", journal)
+    return writer
 
 
 # The port
@@ -431,9 +444,7 @@ def test_who_lost_the_lock_before_the_state_was_compacted_writes_nothing(
     here, there = machines.store("here"), machines.store("there")
     with here.lock("apply", lineage="lin") as writer:
         writer.plan_applied("p")
-        holder = there.holder()
-        assert holder is not None
-        there.unlock(holder.id)
+        broken(there)
         fill(there, plans=3)
         compacted(there, journal)
         for call in (writer.check_held, lambda: writer.plan_applied("q")):
@@ -507,11 +518,9 @@ def test_what_a_newer_sgpu_has_written_is_not_compacted(
 
 
 def test_a_folder_does_not_give_a_number_whose_entry_is_deleted_while_it_is_added(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder_place: SharedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / MARKER).touch()
-    shared = SharedPlace(kind=FOLDER, address=str(tmp_path), project="p")
-    journal, other = (shared_journal(shared, "default") for _ in range(2))
+    journal, other = (shared_journal(folder_place, "default") for _ in range(2))
     assert isinstance(journal, FileJournal)
     for number in (1, 2):
         assert journal.append(number, f"entry {number}") is not None
@@ -527,20 +536,16 @@ def test_a_folder_does_not_give_a_number_whose_entry_is_deleted_while_it_is_adde
 
     monkeypatch.setattr(journal._place, "create", late)
     assert journal.append(3, "late") is None
-    entries = (tmp_path / "p" / "default" / "entries").glob("*.json")
+    entries = Path(folder_place.address, "p", "default", "entries").glob("*.json")
     assert sorted(path.name for path in entries) == ["000000000001.json", "000000000005.json"]
 
 
 def test_what_killed_writers_have_left_in_a_folder_is_deleted_with_the_old_entries(
-    tmp_path: Path,
+    folder_place: SharedPlace, tmp_path: Path
 ) -> None:
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared" / MARKER).touch()
-    shared = SharedPlace(kind=FOLDER, address=str(tmp_path / "shared"), project="p")
-    machines = Machines(shared, tmp_path)
-    store = machines.store("here")
+    store = Machines(folder_place, tmp_path).store("here")
     fill(store)
-    home = Path(shared.address) / "p" / "default"
+    home = Path(folder_place.address) / "p" / "default"
     (home / "proposals").mkdir()
     old = [home / "entries" / f".{kind}-{'0' * 12}" for kind in ("new", "now")]
     old.append(home / "proposals" / f".new-{'0' * 12}")
@@ -723,9 +728,7 @@ def test_a_holder_that_was_paused_launches_nothing_before_it_has_written(
 def test_a_holder_whose_lock_was_broken_launches_nothing(machines: Machines) -> None:
     here, there = machines.store("here"), machines.store("there")
     with here.lock("apply", lineage="lin") as writer:
-        holder = there.holder()
-        assert holder is not None
-        there.unlock(holder.id)
+        broken(there)
         for _ in range(2):  # as each launch of an apply asks
             with pytest.raises(Locked, match="unlocked by hand") as caught:
                 writer.check_held()
@@ -846,8 +849,7 @@ def test_a_lost_answer_is_found_out_and_nothing_is_written_twice(
 ) -> None:
     here = machines.store("here")
     with here.lock("apply", lineage="lin") as writer:
-        assert isinstance(writer, JournalWriter)
-        writer._journal = cast("Journal", LossyJournal(journal, lost))
+        writer = over(writer, LossyJournal(journal, lost))
         writer.plan_applied("first")
         writer.plan_applied("second")
     assert here.read().serial == 2
@@ -870,9 +872,8 @@ def test_nothing_is_recorded_while_the_store_is_down_and_all_goes_on_after(
 ) -> None:
     here, done = machines.store("here"), make_launch()
     with here.lock("apply", lineage="lin") as writer:
-        assert isinstance(writer, JournalWriter)
         fragile = DownJournal(journal, 0)
-        writer._journal = cast("Journal", fragile)
+        writer = over(writer, fragile)
         writer.begin(done.intent)
         fragile.down, writer._patience = True, 0.2
         for _ in range(5):  # once is waited for, not five times
@@ -893,9 +894,8 @@ def test_a_renewal_does_not_wait_for_a_store_that_is_down(
 ) -> None:
     here = machines.store("here")
     with here.lock("apply", lineage="lin") as writer:
-        assert isinstance(writer, JournalWriter)
         fragile = DownJournal(journal, 0)
-        writer._journal = cast("Journal", fragile)
+        writer = over(writer, fragile)
         fragile.down = True
         began = writer._renewed = time.clock_gettime(time.CLOCK_BOOTTIME) - 30
         with pytest.raises(StoreDown):
@@ -911,9 +911,8 @@ def test_what_the_store_did_not_take_is_settled_by_the_next_machine(
 ) -> None:
     here, done = machines.store("here"), make_launch()
     with here.lock("apply", lineage="lin") as writer:
-        assert isinstance(writer, JournalWriter)
         fragile = DownJournal(journal, 0)
-        writer._journal = cast("Journal", fragile)
+        writer = over(writer, fragile)
         writer.begin(done.intent)
         fragile.down, writer._patience = True, 0.0
         with pytest.raises(StoreDown):
@@ -1015,9 +1014,8 @@ def test_a_renewal_that_was_refused_once_is_tried_again(
 ) -> None:
     here, there = machines.store("here", lease=3.0), machines.store("there")
     with here.lock("apply", lineage="lin") as writer:
-        assert isinstance(writer, JournalWriter)
         refusing = RefusingJournal(journal, 0)
-        writer._journal = cast("Journal", refusing)
+        writer = over(writer, refusing)
         before = len(journal.after(0))
         deadline = time.monotonic() + PATIENCE
         while len(journal.after(0)) == before:
@@ -1051,9 +1049,7 @@ def test_an_entry_that_is_not_shown_is_waited_for_and_not_for_ever(
     with here.lock("apply", lineage="lin") as writer:
         assert isinstance(writer, JournalWriter)
         writer.plan_applied("p")
-        holder = there.holder()
-        assert holder is not None
-        there.unlock(holder.id)
+        broken(there)
         writer._journal = here._replica._journal = cast("Journal", lagging)
         lagging.hidden = reads
         with pytest.raises(SgpuError) as caught:
@@ -1128,21 +1124,11 @@ def test_a_refused_change_leaves_no_entry(machines: Machines, journal: Journal) 
         here.unlock("nothing")
 
 
-def test_a_folder_that_a_group_shares_is_shared_whatever_the_umask(tmp_path: Path) -> None:
-    path = tmp_path / "team"
-    path.mkdir()
-    path.chmod(0o2770)
-    (path / MARKER).touch()
-    before = os.umask(0o077)
-    try:
-        shared = SharedPlace(kind=FOLDER, address=str(path), project="p")
-        journal = shared_journal(shared, "default")
-        assert journal.append(1, "first") is not None
-        journal.now()
-    finally:
-        os.umask(before)
-    entries = path / "p" / "default" / "entries"
-    for folder in (path / "p", path / "p" / "default", entries):
-        assert folder.stat().st_mode & 0o070 == 0o070
-        assert folder.stat().st_gid == path.stat().st_gid
-    assert (entries / "000000000001.json").stat().st_mode & 0o777 == 0o660
+def test_a_folder_that_a_group_shares_is_shared_whatever_the_umask(
+    group_place: SharedPlace,
+) -> None:
+    journal = shared_journal(group_place, "default")
+    assert journal.append(1, "first") is not None
+    journal.now()
+    entries = Path(group_place.address) / "p" / "default" / "entries"
+    assert_of_the_group(entries / "000000000001.json", below=group_place)

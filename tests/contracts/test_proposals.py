@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.places.folder import MARKER
 from sgpu_decl.storing.proposals import KEPT, ProposalStore
 from sgpu_decl.storing.stores import (
     FOLDER,
@@ -19,6 +18,7 @@ from sgpu_decl.storing.stores import (
     local_proposals,
     shared_proposals,
 )
+from tests.contracts.conftest import assert_of_the_group
 from tests.object_server import ObjectServer
 from tests.shared_places import PLACES, folder_on_disk, new_place
 
@@ -138,40 +138,22 @@ def test_a_folder_that_is_not_mounted_takes_no_proposal(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_proposal_is_shared_as_its_folder_is_whatever_the_umask(tmp_path: Path) -> None:
-    path = tmp_path / "team"
-    path.mkdir()
-    path.chmod(0o2770)
-    (path / MARKER).touch()
-    before = os.umask(0o077)
-    try:
-        place = SharedPlace(kind=FOLDER, address=str(path), project="p")
-        shared_proposals(place, "prod").propose(IDS[0], b"x")
-    finally:
-        os.umask(before)
-    (file,) = (path / "p" / "prod" / "proposals").glob("*.json.gz")
-    assert file.stat().st_mode & 0o777 == 0o660
-    for folder in (file.parent, path / "p" / "prod", path / "p"):
-        assert folder.stat().st_mode & 0o070 == 0o070
-
-
-def test_files_that_are_being_written_or_are_no_proposals_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / MARKER).touch()
-    place = SharedPlace(kind=FOLDER, address=str(tmp_path), project="p")
-    store = shared_proposals(place, "prod")
+def test_files_that_are_being_written_or_are_no_proposals_are_passed_over(
+    folder_place: SharedPlace,
+) -> None:
+    store = shared_proposals(folder_place, "prod")
     store.propose(IDS[0], b"x")
-    folder = tmp_path / "p" / "prod" / "proposals"
+    folder = Path(folder_place.address) / "p" / "prod" / "proposals"
     (folder / f".new-{IDS[1]}").write_bytes(b"ha")
     (folder / "notes.txt").write_bytes(b"ha")
     assert set(found(store)) == {IDS[0]}
 
 
 def test_a_machine_whose_clock_is_wrong_deletes_no_proposals_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder_place: SharedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = time.time
-    (tmp_path / MARKER).touch()
-    store = shared_proposals(SharedPlace(kind=FOLDER, address=str(tmp_path), project="p"), "prod")
+    store = shared_proposals(folder_place, "prod")
     store.propose(IDS[0], b"x")
     with monkeypatch.context() as patched:
         patched.setattr(time, "time", lambda: right() + 2 * KEPT.total_seconds())
@@ -187,20 +169,10 @@ def test_the_files_of_this_machine_are_its_users_alone(tmp_path: Path) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_those_of_a_shared_folder_are_of_its_group_whatever_the_umask(tmp_path: Path) -> None:
+def test_those_of_a_shared_folder_are_of_its_group_whatever_the_umask(
+    group_place: SharedPlace,
+) -> None:
     """Whoever proposes first makes the folders in which others apply."""
-    root = tmp_path / "team"
-    root.mkdir()
-    (root / MARKER).touch()
-    root.chmod(0o2770)
-    place = SharedPlace(kind=FOLDER, address=str(root), project="p")
-    before = os.umask(0o077)
-    try:
-        shared_proposals(place, "prod").propose(IDS[0], b"x")
-    finally:
-        os.umask(before)
-    folder = root / "p" / "prod" / "proposals"
-    for made in (root / "p", root / "p" / "prod", folder):
-        assert made.stat().st_mode & 0o070 == 0o070
-        assert made.stat().st_gid == root.stat().st_gid
-    assert (folder / f"{IDS[0]}.json.gz").stat().st_mode & 0o777 == 0o660
+    shared_proposals(group_place, "prod").propose(IDS[0], b"x")
+    folder = Path(group_place.address) / "p" / "prod" / "proposals"
+    assert_of_the_group(folder / f"{IDS[0]}.json.gz", below=group_place)
